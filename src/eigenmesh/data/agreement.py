@@ -1,0 +1,79 @@
+"""Whether the parties' data fit together; each check names the party that does not fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from eigenmesh.data.sample_ids import check_unique
+from eigenmesh.data.table import Ids, Table, refuse
+
+Shape = tuple[int, int]
+
+
+def check_shapes(split: str, names: Sequence[str], shapes: Sequence[Shape | None]) -> None:
+    """A row split shares its width, a column split its samples; unread shapes are skipped."""
+    shared = 1 if split == "rows" else 0
+    odd = odd_one_out(names, [None if shape is None else shape[shared] for shape in shapes])
+    if odd is None:
+        return
+    party, value, others = odd
+    if split == "rows":
+        complaint = f"has {value} columns, {others}; pass Partitioned(columns=...) for"
+        raise refuse(party, f"{complaint} column-split data")
+    complaint = f"has {value} samples, {others}; a column split needs the same samples in the"
+    raise refuse(party, f"{complaint} same order at every party (row-split data: rows=...)")
+
+
+def check_tables(split: str, names: Sequence[str], tables: Sequence[Table | None]) -> None:
+    """One precision for all; in a row split, the same columns in the same order."""
+    odd = odd_one_out(names, [None if t is None else t.X.dtype.name for t in tables])
+    if odd is not None:
+        party, value, others = odd
+        complaint = f"has {value} values, {others}; convert to one type with X.astype(...)"
+        raise refuse(party, f"{complaint} (whole numbers count as float64)")
+    if split == "rows":
+        _check_features(names, [None if t is None else t.feature_names for t in tables])
+
+
+def _check_features(names: Sequence[str], features: Sequence[tuple[str, ...] | None]) -> None:
+    odd = odd_one_out(names, features)
+    if odd is None:
+        return
+    party = odd[0]
+    own = features[list(names).index(party)] or ()
+    usual = next(f for f in features if f is not None and f != own)
+    at = next(i for i, pair in enumerate(zip(own, usual, strict=True)) if pair[0] != pair[1])
+    raise refuse(
+        party,
+        f"calls column {at} {own[at]!r}, the others {usual[at]!r}; give every party the same "
+        "columns in the same order, e.g. frame[list_of_columns]",
+    )
+
+
+def check_ids(
+    split: str, names: Sequence[str], shapes: Sequence[Shape | None], ids: Sequence[Ids]
+) -> None:
+    """One id a sample; in a column split no id twice."""
+    for party, shape, own in zip(names, shapes, ids, strict=True):
+        if shape is not None and len(own) != shape[0]:
+            complaint = f"has {len(own)} sample ids for {shape[0]} samples"
+            raise refuse(party, f"{complaint}, expected one each; pass as many ids as rows")
+        if split == "columns":
+            check_unique(own, party)
+
+
+def odd_one_out(
+    names: Sequence[str], values: Sequence[Hashable | None]
+) -> tuple[str, Hashable, str] | None:
+    """The first party off the most common value, its value, and what the others have."""
+    known = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    counts = Counter(value for _, value in known)
+    if len(counts) < 2:
+        return None
+    usual = counts.most_common(1)[0][0]
+    party, value = next(pair for pair in known if pair[1] != usual)
+    if len(counts) == 2 and counts[usual] > 1:
+        return party, value, f"the others {usual}"
+    holder = next(name for name, other in known if other == usual)
+    return party, value, f"party {holder!r} has {usual}"

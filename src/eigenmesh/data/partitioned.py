@@ -1,0 +1,366 @@
+"""Data split over parties, checked party by party and never pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
+from eigenmesh.data.readers import TABLE_SUFFIXES, peek_shape, read_table
+from eigenmesh.data.sample_ids import as_sample_ids, hash_sample_ids
+from eigenmesh.data.table import (
+    Ids,
+    Matrix,
+    Table,
+    as_matrix,
+    as_table,
+    frame_index,
+    is_frame,
+    refuse,
+)
+from eigenmesh.errors import InputError, PartitionError
+
+if TYPE_CHECKING:
+    from eigenmesh.federation.policy import Policy
+
+__all__ = ["Partitioned", "hash_sample_ids"]
+
+Split: TypeAlias = Literal["rows", "columns"]
+
+
+class Partitioned:
+    """Rows or columns of one data set, held by several parties.
+
+    Each entry of `rows` or `columns` is one party's data: an array, memmap, sparse matrix,
+    DataFrame, nested list, or the path of a file, which is opened when first needed.
+
+    Parameters
+    ----------
+    rows, columns : sequence with one entry a party; exactly one of the two
+    names : the parties' names, by default "party-0", "party-1", …
+    policies : one Policy for all parties, or one (or None) a party
+    sample_ids : one sequence of whole numbers or strings a party; in a column split the
+        index of DataFrames and the id column of files serve if none are given
+    align : "strict": every party has the same samples in the same order
+
+    Examples
+    --------
+    >>> parts = Partitioned(rows=[[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], names=["north", "south"])
+    >>> parts
+    Partitioned(rows, 2 parties, 3 samples × 2 features: 'north' 1×2, 'south' 2×2)
+    >>> parts.parts[1].shape
+    (2, 2)
+    """
+
+    split: Split
+    names: tuple[str, ...]
+    policies: tuple[Policy | None, ...]
+    paths: tuple[Path | None, ...]
+    order: tuple[NDArray[np.intp], ...] | None  # where `split` took each party's rows from
+
+    def __init__(
+        self,
+        *,
+        rows: Sequence[Any] | None = None,
+        columns: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        policies: Policy | Sequence[Policy | None] | None = None,
+        sample_ids: Sequence[Iterable[Any]] | None = None,
+        align: str = "strict",
+    ) -> None:
+        _check_align(align)
+        split, sources = _one_split(rows, columns)
+        names = _checked_names(names, len(sources))
+        tables = [
+            None if _is_path(source) else as_table(source, name)
+            for source, name in zip(sources, names, strict=True)
+        ]
+        paths = tuple(Path(source) if _is_path(source) else None for source in sources)
+        if sample_ids is None and split == "columns":
+            sample_ids = _frame_indexes(sources)
+        self._assemble(split, tables, paths, names, policies, sample_ids)
+
+    @classmethod
+    def from_tables(
+        cls,
+        split: Split,
+        tables: Sequence[Table],
+        *,
+        names: Sequence[str] | None = None,
+        policies: Policy | Sequence[Policy | None] | None = None,
+        sample_ids: Sequence[Iterable[Any]] | None = None,
+        order: Sequence[NDArray[np.intp]] | None = None,
+    ) -> Self:
+        """Parties of tables cut from checked data: their values are not scanned again."""
+        self = cls.__new__(cls)
+        names = _checked_names(names, len(tables))
+        self._assemble(split, tables, (None,) * len(tables), names, policies, sample_ids)
+        self.order = None if order is None else tuple(order)
+        return self
+
+    def _assemble(
+        self,
+        split: Split,
+        tables: Sequence[Table | None],
+        paths: tuple[Path | None, ...],
+        names: Sequence[str],
+        policies: Policy | Sequence[Policy | None] | None,
+        sample_ids: Sequence[Iterable[Any]] | None,
+    ) -> None:
+        self.split, self.names, self.paths, self.order = split, tuple(names), paths, None
+        self.policies = _checked_policies(policies, len(names))
+        self._tables = list(tables)
+        self._shapes = [self._known_shape(party) for party in range(len(names))]
+        self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
+        self._check_together()
+
+    # What the parties hold.
+
+    def part(self, party: int) -> Matrix:
+        """The matrix of one party; opens its file if need be, and no other's."""
+        return self._table(party).X
+
+    @property
+    def parts(self) -> tuple[Matrix, ...]:
+        """The matrices, in party order."""
+        return tuple(self.part(party) for party in range(self.n_parties))
+
+    @property
+    def sample_ids(self) -> tuple[Ids, ...] | None:
+        """Ids of the samples, one array a party, or None."""
+        if self._ids is None and self._files_may_have_ids():
+            self._ids = self._ids_of_files()
+        return self._ids
+
+    @property
+    def feature_names(self) -> tuple[tuple[str, ...] | None, ...]:
+        """Column names of DataFrames and of files with a header; None for the other parties."""
+        return tuple(self._table(party).feature_names for party in range(self.n_parties))
+
+    @property
+    def n_parties(self) -> int:
+        """Number of parties."""
+        return len(self.names)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Rows and columns of every party."""
+        return tuple(self._shape(party) for party in range(self.n_parties))
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples over all parties."""
+        return self._shape(0)[0] if self.split == "columns" else sum(n for n, _ in self.shapes)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features over all parties."""
+        return self._shape(0)[1] if self.split == "rows" else sum(d for _, d in self.shapes)
+
+    @property
+    def widths(self) -> tuple[int, ...] | int:
+        """Columns of every party; in a row split the one width that all share."""
+        return tuple(d for _, d in self.shapes) if self.split == "columns" else self.n_features
+
+    def take_samples(self, indices: Any) -> Partitioned:
+        """The same parties with some of their samples; for column splits.
+
+        >>> parts = Partitioned(columns=[[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]]])
+        >>> parts.take_samples([2, 0]).parts[1].tolist()
+        [[6.0], [4.0]]
+        """
+        if self.split != "columns":
+            raise InputError(
+                "take_samples was called on a row split, expected a column split; "
+                "choose rows at each party before Partitioned(rows=...)"
+            )
+        rows = _checked_indices(indices, self.n_samples)
+        ids = None if self.sample_ids is None else [own[rows] for own in self.sample_ids]
+        tables = [
+            Table(X[rows], feature_names=features)
+            for X, features in zip(self.parts, self.feature_names, strict=True)
+        ]
+        return type(self).from_tables(
+            "columns", tables, names=self.names, policies=self.policies, sample_ids=ids
+        )
+
+    def __len__(self) -> int:
+        return self.n_parties
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name!r} {'unread' if shape is None else f'{shape[0]}×{shape[1]}'}"
+            for name, shape in zip(self.names[:5], self._shapes[:5], strict=True)
+        ]
+        parties = "1 party" if self.n_parties == 1 else f"{self.n_parties} parties"
+        # A repr must not open files.
+        size = "" if None in self._shapes else f", {self.n_samples} samples × {self.n_features}"
+        size += " features" if size else ""
+        more = ", …" if self.n_parties > 5 else ""
+        return f"Partitioned({self.split}, {parties}{size}: {', '.join(shown)}{more})"
+
+    # Files are read here, at first use.
+
+    def _table(self, party: int) -> Table:
+        table = self._tables[party]
+        if table is None:
+            table = self._tables[party] = self._read(party)
+            self._shapes[party] = table.X.shape
+            self._check_together()
+        return table
+
+    def _read(self, party: int) -> Table:
+        path, name = self.paths[party], self.names[party]
+        assert path is not None, "a party has a table or a path"
+        with _blaming(name):
+            found = read_table(path)
+        return Table(as_matrix(found.X, name), found.sample_ids, found.feature_names)
+
+    def _known_shape(self, party: int) -> Shape | None:
+        table, path = self._tables[party], self.paths[party]
+        if table is not None:
+            rows, columns = table.X.shape
+            return rows, columns
+        assert path is not None, "a party has a table or a path"
+        with _blaming(self.names[party]):
+            return peek_shape(path)
+
+    def _shape(self, party: int) -> Shape:
+        known = self._shapes[party]
+        return self._table(party).X.shape if known is None else known
+
+    # Checks that need more than one party.
+
+    def _check_together(self) -> None:
+        check_shapes(self.split, self.names, self._shapes)
+        check_tables(self.split, self.names, self._tables)
+        if self._ids is not None:
+            check_ids(self.split, self.names, self._shapes, self._ids)
+
+    def _checked_ids(self, sample_ids: Sequence[Iterable[Any]]) -> tuple[Ids, ...]:
+        if len(sample_ids) != self.n_parties:
+            raise InputError(
+                f"sample_ids has {len(sample_ids)} entries, expected {self.n_parties}: "
+                "one sequence of ids a party"
+            )
+        pairs = zip(sample_ids, self.names, strict=True)
+        return tuple(as_sample_ids(own, name) for own, name in pairs)
+
+    def _files_may_have_ids(self) -> bool:
+        suffixes = {path.suffix.lower() if path else None for path in self.paths}
+        return self.split == "columns" and suffixes <= TABLE_SUFFIXES
+
+    def _ids_of_files(self) -> tuple[Ids, ...] | None:
+        found = [self._table(party).sample_ids for party in range(self.n_parties)]
+        if all(own is None for own in found):
+            return None
+        ids = []
+        for own, name in zip(found, self.names, strict=True):
+            if own is None:
+                complaint = "has no id column while other parties have one"
+                raise refuse(name, f"{complaint}; add a column 'id', or pass sample_ids=")
+            ids.append(own)
+        check_ids(self.split, self.names, self._shapes, ids)
+        return tuple(ids)
+
+
+def _is_path(source: object) -> bool:
+    return isinstance(source, str | Path)
+
+
+@contextmanager
+def _blaming(party: str) -> Iterator[None]:
+    """Errors about a file become errors about the party that holds it."""
+    try:
+        yield
+    except InputError as error:
+        raise PartitionError(f"party {party!r}: {error.reason}", party=party) from None
+
+
+def _check_align(align: str) -> None:
+    if align != "strict":
+        raise InputError(
+            f"align is {align!r}, but only 'strict' is available so far: every party has the same "
+            "samples in the same order; sort and cut the parties' data to their common ids first"
+        )
+
+
+def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:
+    if (rows is None) == (columns is None):
+        given = "neither" if rows is None else "both"
+        raise InputError(
+            f"Partitioned got {given} of rows= and columns=, expected exactly one: rows= if "
+            "parties hold different samples, columns= if they hold different features"
+        )
+    split: Split = "columns" if rows is None else "rows"
+    return split, _one_entry_a_party(split, columns if rows is None else rows)
+
+
+def _one_entry_a_party(split: Split, data: Any) -> list[Any]:
+    # A 2-D array would pass for a sequence of 1-D parties, with a puzzling error later on.
+    stacked = isinstance(data, np.ndarray) and data.ndim == 3
+    if not (isinstance(data, list | tuple) or stacked):
+        raise InputError(
+            f"{split}= is a {type(data).__name__}, expected a list with one entry a party; "
+            f"em.split(X, n_parties, by={split!r}) cuts one array into parties"
+        )
+    if len(data) == 0:
+        raise InputError(f"{split}= has no entries, expected at least one party's data")
+    return list(data)
+
+
+def _checked_names(names: Sequence[str] | None, n_parties: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"party-{party}" for party in range(n_parties))
+    if isinstance(names, str) or len(names) != n_parties:
+        raise InputError(f"names is {names!r}, expected a list of {n_parties} names, one a party")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"a party's name is {name!r}, expected a non-empty string")
+    if len(set(names)) < n_parties:
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise InputError(f"two parties are named {twice!r}, expected names that differ")
+    return tuple(str(name) for name in names)
+
+
+def _checked_policies(policies: Any, n_parties: int) -> tuple[Policy | None, ...]:
+    own = policies if isinstance(policies, list | tuple) else [policies] * n_parties
+    if len(own) != n_parties:
+        raise InputError(
+            f"policies has {len(own)} entries, expected {n_parties}: one Policy or None a party, "
+            "or a single Policy for all"
+        )
+    for policy in own:
+        if policy is not None and not hasattr(policy, "allow"):
+            raise InputError(f"a policy is {policy!r}, expected an em.Policy(allow=...) or None")
+    return tuple(own)
+
+
+def _frame_indexes(sources: Sequence[Any]) -> list[Ids] | None:
+    """The indexes of DataFrames, if all are DataFrames and any has an index of its own."""
+    if not all(is_frame(source) for source in sources):
+        return None
+    indexes = [frame_index(source) for source in sources]
+    if all(index is None for index in indexes):
+        return None
+    return [np.asarray(source.index.to_numpy()) for source in sources]
+
+
+def _checked_indices(indices: Any, n_samples: int) -> Any:
+    if isinstance(indices, slice):
+        return indices  # keeps views of arrays and memmaps
+    chosen = np.asarray(indices)
+    if chosen.ndim == 1 and chosen.dtype.kind in "biu":
+        try:
+            return np.arange(n_samples)[chosen]
+        except IndexError:
+            pass
+    raise InputError(
+        f"indices do not select among {n_samples} samples, expected a slice, a list of whole "
+        f"numbers from {-n_samples} to {n_samples - 1}, or a boolean mask of length {n_samples}"
+    )

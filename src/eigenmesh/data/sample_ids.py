@@ -1,0 +1,75 @@
+"""Sample ids: whole numbers or strings, compared between parties by hash only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.data.table import Ids, refuse
+from eigenmesh.errors import InputError, PartitionError
+
+
+def as_sample_ids(ids: Iterable[Any], owner: str | None = None) -> Ids:
+    """Ids as a 1-D array of int64 or of strings.
+
+    >>> as_sample_ids(["a", "b"]).tolist()
+    ['a', 'b']
+    """
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise _wrong_ids(f"are one {type(ids).__name__}", owner)
+    # tolist() gives Python numbers and strings, whatever numpy or pandas kept them in.
+    values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    if all(isinstance(value, str) for value in values):
+        return np.asarray(values, dtype=np.str_)
+    for row, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise _wrong_ids(f"have a {type(value).__name__} at position {row}", owner)
+    try:
+        return np.asarray(values, dtype=np.int64)
+    except OverflowError:
+        raise _wrong_ids("have numbers beyond 64 bits", owner) from None
+
+
+def check_unique(ids: Ids, owner: str) -> None:
+    """Refuse ids that name two samples alike."""
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) < len(ids):
+        repeated = values[counts > 1][0].item()
+        raise refuse(
+            owner,
+            f"has sample id {repeated!r} {counts.max()} times, expected every id once; "
+            "drop the duplicate rows",
+        )
+
+
+def hash_sample_ids(ids: Iterable[Any] | None) -> str:
+    """Hex digest of ids in their order; "" for None.
+
+    The numbers 1, 2 and the strings "1", "2" differ, as do ["ab", "c"] and ["a", "bc"].
+
+    >>> hash_sample_ids([1, 2]) == hash_sample_ids(np.array([1, 2], dtype=np.int8))
+    True
+    >>> hash_sample_ids([1, 2]) == hash_sample_ids([2, 1])
+    False
+    """
+    if ids is None:
+        return ""
+    values = as_sample_ids(ids)
+    digest = blake2b(digest_size=32)
+    if values.dtype.kind == "i":
+        digest.update(b"int" + values.astype("<i8").tobytes())
+        return digest.hexdigest()
+    words = [word.encode("utf-8", "surrogatepass") for word in values.tolist()]
+    # Count and lengths come first, so no two lists of strings share one byte stream.
+    lengths = np.array([len(words), *map(len, words)], dtype="<i8")
+    digest.update(b"str" + lengths.tobytes() + b"".join(words))
+    return digest.hexdigest()
+
+
+def _wrong_ids(complaint: str, owner: str | None) -> InputError:
+    whose = "sample ids" if owner is None else f"sample ids of party {owner!r}"
+    text = f"{whose} {complaint}, expected all whole numbers or all strings; convert with str(id)"
+    return InputError(text) if owner is None else PartitionError(text, party=owner)

@@ -1,0 +1,181 @@
+"""One party's data as a checked matrix, with its sample ids and feature names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from eigenmesh.errors import InputError, PartitionError
+
+Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
+Ids: TypeAlias = NDArray[Any]
+
+_BLOCK = 1 << 20  # values looked at together: the check needs megabytes, never a second n × d
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix with what came along with it: ids of its rows, names of its columns."""
+
+    X: Matrix
+    sample_ids: Ids | None = None
+    feature_names: tuple[str, ...] | None = None
+
+
+def refuse(owner: str | None, complaint: str) -> InputError:
+    """The error for data of a party, or of a plain X (owner None)."""
+    if owner is None:
+        return InputError(f"X {complaint}")
+    return PartitionError(f"party {owner!r} {complaint}", party=owner)
+
+
+def is_sparse(data: object) -> bool:
+    """Whether `data` is a scipy sparse matrix or array."""
+    return bool(sp.issparse(data))
+
+
+def is_frame(data: object) -> bool:
+    """Whether `data` is a DataFrame; pandas itself is optional and never imported."""
+    return hasattr(data, "iloc") and hasattr(data, "columns")
+
+
+def as_table(data: Any, owner: str | None = None) -> Table:
+    """Check `data` and turn it into a Table; valid float arrays are not copied.
+
+    >>> as_table([[1, 2], [3, 4]]).X.dtype
+    dtype('float64')
+    """
+    if not is_frame(data):
+        return Table(as_matrix(data, owner))
+    names = tuple(data.columns)
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    X = as_matrix(_frame_values(data, owner), owner)
+    return Table(X, feature_names=names if named else None)
+
+
+def as_matrix(data: Any, owner: str | None = None) -> Matrix:
+    """`data` as a finite, non-empty 2-D float array, memmap or CSR array."""
+    X = _as_csr(data) if is_sparse(data) else _as_dense(data, owner)
+    check_two_dimensional(X.shape, owner)
+    X = _as_float(X, owner)
+    check_finite(X, owner)
+    return X
+
+
+def check_two_dimensional(shape: tuple[int, ...], owner: str | None = None) -> None:
+    """Refuse anything but a non-empty matrix."""
+    if len(shape) != 2:
+        remedy = "; X.reshape(-1, 1) makes one column of it" if len(shape) == 1 else ""
+        raise refuse(owner, f"has {len(shape)} dimension(s), expected 2: rows by columns{remedy}")
+    if 0 in shape:
+        rows, columns = shape
+        complaint = f"is empty ({rows} rows, {columns} columns), expected at least one of each"
+        raise refuse(owner, f"{complaint}; leave an empty party out")
+
+
+def check_finite(X: Matrix, owner: str | None = None) -> None:
+    """Refuse NaN and infinity, naming where the first one is."""
+    if is_sparse(X):
+        if not np.isfinite(X.data).all():
+            entries = X.tocoo()
+            at = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+            raise _not_finite(entries.data[at], int(entries.row[at]), int(entries.col[at]), owner)
+        return
+    # Blocks follow the memory order: a strided walk through a memmap would read it many times.
+    turned = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
+    for start, block in _blocks(X.T if turned else X):
+        bad = np.argwhere(~np.isfinite(block))
+        if len(bad):
+            first, second = int(bad[0, 0]) + start, int(bad[0, 1])
+            row, column = (second, first) if turned else (first, second)
+            raise _not_finite(X[row, column], row, column, owner)
+
+
+def _blocks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    step = max(1, _BLOCK // X.shape[1])
+    for start in range(0, len(X), step):
+        yield start, X[start : start + step]
+
+
+def _not_finite(value: float, row: int, column: int, owner: str | None) -> InputError:
+    return refuse(
+        owner,
+        f"holds {float(value)} at row {row}, column {column} (counted from 0), expected finite "
+        "numbers; drop or impute such rows first, e.g. with sklearn.impute.SimpleImputer",
+    )
+
+
+def _as_csr(data: Any) -> Any:
+    if data.ndim != 2:
+        return data
+    X = sp.csr_array(data)  # shares the buffers of a CSR input
+    if not X.has_canonical_format:
+        X = X.copy()  # summing duplicates works in place, and the buffers are the caller's
+        X.sum_duplicates()
+    return X
+
+
+def _as_dense(data: Any, owner: str | None) -> NDArray[Any]:
+    if isinstance(data, np.memmap):
+        return data
+    if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
+        raise refuse(owner, "has masked values, expected none; fill them or drop their rows")
+    try:
+        return np.asarray(data)
+    except (ValueError, TypeError):
+        complaint = f"is a {type(data).__name__} whose rows differ in length or type"
+        raise refuse(owner, f"{complaint}, expected a rectangle of numbers") from None
+
+
+def _as_float(X: Any, owner: str | None) -> Any:
+    """Float32 and float64 stay; smaller numbers widen to what holds them."""
+    kind, size = X.dtype.kind, X.dtype.itemsize
+    if kind not in "biuf":
+        raise refuse(
+            owner,
+            f"holds {_describe(X)}, expected real numbers; encode categories as numbers, "
+            "or convert with X.astype(float)",
+        )
+    single = kind == "f" and size <= 4
+    # astype also turns a foreign byte order into the machine's own.
+    return X.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _describe(X: Any) -> str:
+    if X.dtype.kind != "O" or is_sparse(X):
+        return f"{X.dtype.name} values"
+    for position, value in np.ndenumerate(X):
+        if not isinstance(value, int | float | np.number):
+            row, column = position
+            return f"objects (a {type(value).__name__} at row {row}, column {column})"
+    return "objects (numbers kept as Python objects)"
+
+
+def _frame_values(frame: Any, owner: str | None) -> Any:
+    """The numbers of a DataFrame; sparse frames stay sparse, missing values become NaN."""
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        kind = getattr(dtype, "kind", "O")
+        if str(dtype) == "category" or kind not in "biuf":
+            raise refuse(
+                owner,
+                f"has a column {name!r} of type {dtype}, expected numbers; "
+                "encode the column as numbers or drop it",
+            )
+    if frame.shape[1] and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):
+        return frame.sparse.to_coo()
+    values = frame.to_numpy()
+    # Nullable columns come out as objects; their missing values are reported as NaN below.
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan) if values.dtype == object else values
+
+
+def frame_index(frame: Any) -> Ids | None:
+    """The index of a DataFrame, None if it is the default 0, 1, 2, …"""
+    index = frame.index
+    if getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1:
+        return None
+    return np.asarray(index.to_numpy())

@@ -1,0 +1,1 @@
+"""Engines carry bytes; each is one file."""

@@ -1,0 +1,153 @@
+"""Deterministic faults around the hosts of any engine, on a stated schedule.
+
+An engine wraps each host that it starts; the wrapper loses, delays, repeats, damages or silences
+what passes through it. Nothing else in the federation knows that it is there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.federation import wire
+
+FAULTS = ("lose", "delay", "duplicate", "stale", "corrupt", "kill")
+
+
+class GuardedHost(Protocol):
+    """A host as an engine sees it. None instead of a reply means that none will come."""
+
+    def handle(self, request: bytes) -> bytes | None:
+        """Answer a request of the coordinator."""
+
+    def offer(self, request: bytes) -> tuple[bytes | None, Mapping[int, bytes] | None]:
+        """First half of an exchange; no outbox if it failed."""
+
+    def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes | None:
+        """Second half of an exchange."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One line of the schedule.
+
+    Parameters
+    ----------
+    kind : "lose" the reply, "delay" it by `seconds`, "duplicate" the request, answer with the
+        "stale" reply of the round before, "corrupt" a byte of the reply, or "kill" the party.
+        In an exchange the party's messages to its neighbours take the place of the reply.
+    party : whom it befalls; None for everybody.
+    round : at which of the party's rounds, from 1; None for each.
+    share : the share of such occasions on which it happens, drawn from `seed`.
+    """
+
+    kind: str
+    party: str | None = None
+    round: int | None = None
+    share: float = 1.0
+    seconds: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAULTS:
+            raise InputError(f"fault {self.kind!r} is unknown; expected one of {', '.join(FAULTS)}")
+
+
+class _NamedHost(GuardedHost, Protocol):
+    @property
+    def party(self) -> str:
+        """Name of the site."""
+
+
+def with_faults(faults: Sequence[Fault]) -> Callable[[_NamedHost], FaultyHost]:
+    """What an engine applies to each of its hosts."""
+    return lambda host: FaultyHost(host, faults)
+
+
+class FaultyHost:
+    """A host whose traffic suffers the faults of a schedule."""
+
+    def __init__(self, host: _NamedHost, faults: Sequence[Fault]) -> None:
+        self._host = host
+        self._faults = [fault for fault in faults if fault.party in (None, host.party)]
+        self._draws = [np.random.default_rng([f.seed, *host.party.encode()]) for f in self._faults]
+        self._round = 0
+        self._dead = False
+        self._last_reply: bytes | None = None
+        self._last_outbox: Mapping[int, bytes] = {}
+
+    @property
+    def party(self) -> str:
+        """Name of the site."""
+        return self._host.party
+
+    def handle(self, request: bytes) -> bytes | None:
+        """A round of the schedule is a step that the coordinator asks for; the rest passes."""
+        due = self._due() if wire.loads(request)["op"] == "step" else {}
+        if self._dead:
+            return None
+        reply = self._host.handle(request)
+        if "duplicate" in due:
+            self._host.handle(request)
+        stale, self._last_reply = self._last_reply, reply
+        self._sleep(due)
+        if "lose" in due:
+            return None
+        if "stale" in due:
+            return stale
+        return _damaged(reply) if "corrupt" in due else reply
+
+    def offer(self, request: bytes) -> tuple[bytes | None, Mapping[int, bytes] | None]:
+        """A round of the schedule; its faults befall the messages to the neighbours."""
+        due = self._due()
+        if self._dead:
+            return None, None
+        reply, outbox = self._host.offer(request)
+        if "duplicate" in due:
+            self._host.offer(request)
+        self._sleep(due)
+        if outbox is None:
+            return reply, None
+        stale, self._last_outbox = self._last_outbox, outbox
+        if "lose" in due:
+            return reply, {}
+        if "stale" in due:
+            return reply, stale
+        if "corrupt" in due:
+            return reply, {to: _damaged(message) or b"" for to, message in outbox.items()}
+        return reply, outbox
+
+    def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes | None:
+        """Passes, unless the party is dead."""
+        return None if self._dead else self._host.accept(request, inbox)
+
+    def _due(self) -> dict[str, Fault]:
+        """The faults of this round. Every draw is made, so that a schedule does not depend on
+        what happened before.
+        """
+        self._round += 1
+        drawn = [draw.random() < f.share for f, draw in zip(self._faults, self._draws, strict=True)]
+        due = {
+            fault.kind: fault
+            for fault, happens in zip(self._faults, drawn, strict=True)
+            if happens and fault.round in (None, self._round)
+        }
+        self._dead = self._dead or "kill" in due
+        return due
+
+    def _sleep(self, due: Mapping[str, Fault]) -> None:
+        if "delay" in due:
+            time.sleep(due["delay"].seconds)
+
+
+def _damaged(data: bytes | None) -> bytes | None:
+    """One byte in the middle changed."""
+    if not data:
+        return data
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :]

@@ -1,0 +1,89 @@
+"""Every error and warning of eigenmesh.
+
+::
+
+    EigenmeshError (ValueError)     root: catch this to catch all of ours
+    ├── InputError                  what the caller passed does not fit: value, expectation, remedy
+    │   ├── PartitionError          the parties' data do not fit together; names the party
+    │   ├── RankError               more components asked for than the data determine
+    │   └── TopologyError           a graph that cannot carry the protocol (disconnected, ...)
+    ├── MissingPartyShare           a model is used without the share that a party keeps
+    ├── ModelFileError              a file that is no eigenmesh model, or a damaged one
+    └── FederationError             something went wrong between coordinator and parties
+        ├── PolicyRefusal           a party's own policy forbids what was asked of it
+        ├── MessageRefused          a message failed validation where it arrived
+        │   └── StaleRound          ... because its round or run is over
+        ├── StepRefused             a role or step that the host does not list
+        ├── PartyFailed             a party's step raised
+        └── PartyLost               a party gave no answer in time, or is gone
+
+    EigenmeshWarning (UserWarning)  an answer that holds, with a caveat the user should read
+"""
+
+from __future__ import annotations
+
+
+class EigenmeshError(ValueError):
+    """Root of every error raised by eigenmesh; `party` names the party concerned, if one is."""
+
+    def __init__(self, message: str, *, party: str | None = None) -> None:
+        self.party = party
+        self.reason = message
+        named = party is None or repr(party) in message
+        super().__init__(message if named else f"party {party!r}: {message}")
+
+
+class InputError(EigenmeshError):
+    """What the caller passed does not fit."""
+
+
+class PartitionError(InputError):
+    """The parties' data do not fit together, or one party's data are unusable."""
+
+
+class RankError(InputError):
+    """More components were asked for than the data determine."""
+
+
+class TopologyError(InputError):
+    """The graph cannot carry the protocol."""
+
+
+class MissingPartyShare(EigenmeshError):
+    """A model is used without the share that a party keeps."""
+
+
+class ModelFileError(EigenmeshError):
+    """The file is not an eigenmesh model, or it is damaged."""
+
+
+class FederationError(EigenmeshError):
+    """Something went wrong between the coordinator and the parties."""
+
+
+class PolicyRefusal(FederationError):
+    """A party's own policy forbids what was asked of it."""
+
+
+class MessageRefused(FederationError):
+    """A message failed validation where it arrived."""
+
+
+class StaleRound(MessageRefused):
+    """A message belongs to a round or a run that is over."""
+
+
+class StepRefused(FederationError):
+    """A role or step that the host does not list."""
+
+
+class PartyFailed(FederationError):
+    """A party's step raised."""
+
+
+class PartyLost(FederationError):
+    """A party gave no answer in time, or is gone."""
+
+
+class EigenmeshWarning(UserWarning):
+    """The answer holds, with a caveat that the user should read."""

@@ -1,0 +1,1 @@
+"""Sites, parties, messages, hosts, policies, ledger: everything between protocol and engine."""

@@ -1,0 +1,55 @@
+"""What an engine must do: carry bytes between a federation and its hosts. No arithmetic."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar, NamedTuple
+
+from eigenmesh.federation.site import Site
+
+
+class Lost(NamedTuple):
+    """Stands where a reply should be: the party gave none, and why."""
+
+    reason: str
+
+
+Reply = bytes | Lost
+
+
+class Engine(ABC):
+    """Carries requests to the parties' hosts, and messages between neighbours' hosts."""
+
+    name: ClassVar[str]
+    relays: ClassVar[bool] = False  # whether a third party forwards messages between neighbours
+    survives_loss: ClassVar[bool] = True  # whether a run can go on after a party is gone
+    default_timeout: ClassVar[float] = 60.0  # seconds that a party has for one step
+    parties: tuple[str, ...]
+
+    @abstractmethod
+    def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
+        """Send each request to its party; yield replies in the order of `requests`.
+
+        No reply within `timeout` seconds of its start yields `Lost`. Only a few replies are
+        held at a time, so that memory does not grow with the number of parties.
+        """
+
+    @abstractmethod
+    def swap(
+        self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
+    ) -> Iterator[tuple[int, Reply]]:
+        """At each party `offer`, deliver between neighbours, then `accept`; yield its receipt."""
+
+    def local_sites(self) -> Mapping[int, Site]:
+        """The sites that live in this very process: all, one or none of them."""
+        return {}
+
+    def session(self) -> AbstractContextManager[object]:
+        """Held while a protocol runs; an engine may pin threads in it."""
+        return nullcontext()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of every process, thread and connection."""

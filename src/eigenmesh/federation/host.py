@@ -1,0 +1,439 @@
+"""The host of a site: the only code that faces the network. Bytes in, bytes out, never raises.
+
+It checks, in this order: the form of a request, the order of turns (a turn is used once, so late
+and duplicated requests are refused), the run, the role and step against what was enlisted, the
+message against the step's annotation, then runs the step, checks its result and the site's policy.
+An error leaves as the name of one of our classes and our own words; what another library said
+stays in the site's log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eigenmesh import errors
+from eigenmesh.errors import (
+    EigenmeshError,
+    MessageRefused,
+    PartyFailed,
+    PartyLost,
+    StaleRound,
+    StepRefused,
+)
+from eigenmesh.federation import wire
+from eigenmesh.federation.message import Message, decode, encode, floats_by_kind
+from eigenmesh.federation.party import Party, Step, steps_of
+from eigenmesh.federation.protocol import known_roles
+from eigenmesh.federation.site import Site, SiteView
+
+Tree = wire.Tree
+_log = logging.getLogger("eigenmesh.site")
+
+
+class Enlisted(NamedTuple):
+    """A party in the current run, what it was built from, and what may be asked of it."""
+
+    party: Party
+    setup: bytes
+    steps: dict[str, Step]
+    calls: dict[str, int]
+
+
+class Host:
+    """Guards one site. `index` is its place among `names`, the parties of the federation."""
+
+    def __init__(
+        self,
+        site: Site,
+        index: int,
+        names: tuple[str, ...],
+        roles: Mapping[str, type[Party]] | None = None,
+    ) -> None:
+        self.site = site
+        self._roles = roles
+        self._view = SiteView(site, index, names)
+        self._lock = threading.Lock()
+        self._run = ""
+        self._turn = 0
+        self._enlisted: dict[str, Enlisted] = {}
+        self._snapshot: tuple[int, dict[str, bytes]] = (0, {})
+        self._sent: list[Tree] = []
+        self._last_heard: dict[tuple[str, int], tuple[int, Message]] = {}
+        self._operations: dict[str, Callable[[Tree], Tree]] = {
+            "require": self._require,
+            "enlist": self._enlist,
+            "step": self._step,
+            "rollback": self._rollback,
+            "dismiss": self._dismiss,
+        }
+        self._resume()
+
+    # What an engine calls.
+
+    @property
+    def party(self) -> str:
+        """Name of the site."""
+        return self.site.name
+
+    def handle(self, request: bytes) -> bytes:
+        """Answer a request of the coordinator."""
+        return self._guarded(request, self._answer)
+
+    def offer(self, request: bytes) -> tuple[bytes, dict[int, bytes] | None]:
+        """First half of an exchange: this party's messages by neighbour, or None if it failed."""
+        outboxes: list[dict[int, bytes]] = []
+        reply = self._guarded(request, lambda tree: outboxes.append(self._offer(tree)))
+        return reply, outboxes[0] if outboxes else None
+
+    def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
+        """Second half: take the neighbours' messages; the reply is the receipt of both halves."""
+        return self._guarded(request, lambda tree: self._accept(tree, inbox))
+
+    # How every request is treated.
+
+    def _guarded(self, request: bytes, answer: Callable[[Tree], Tree]) -> bytes:
+        turn = -1
+        if not self._lock.acquire(blocking=False):
+            busy = PartyLost("is still at work on an earlier request", party=self.site.name)
+            return wire.dumps(_error_tree(busy, turn))
+        try:
+            tree = _read_request(request)
+            turn = tree["turn"]
+            return wire.dumps({"turn": turn, "ok": answer(tree)})
+        except EigenmeshError as error:
+            return wire.dumps(_error_tree(error, turn))
+        except Exception as error:
+            return wire.dumps(_error_tree(self._own_words(error), turn))
+        finally:
+            self._lock.release()
+
+    def _own_words(self, error: Exception) -> EigenmeshError:
+        _log.exception("site %s: a step failed", self.site.name)
+        return PartyFailed(
+            f"party {self.site.name!r} failed with {type(error).__name__}; "
+            f"its own log has the details",
+            party=self.site.name,
+        )
+
+    def _answer(self, tree: Tree) -> Tree:
+        operation = self._operations.get(tree["op"])
+        if operation is None:
+            raise StepRefused(f"operation {tree['op']!r} is not known", party=self.site.name)
+        self._take_turn(tree)
+        answer = operation(tree)
+        self._write_state()
+        return answer
+
+    def _take_turn(self, tree: Tree) -> None:
+        if tree["turn"] <= self._turn:
+            raise StaleRound(
+                f"turn {tree['turn']} is over, this party is past turn {self._turn}",
+                party=self.site.name,
+            )
+        if tree["op"] not in ("require", "enlist") and tree["run"] != self._run:
+            raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
+        self._turn = tree["turn"]
+
+    # The coordinator's operations.
+
+    def _require(self, tree: Tree) -> Tree:
+        """Would the policy let these steps' replies out? Nothing is built, nothing leaves."""
+        for step in self._listed(tree["role"], tree["steps"]).values():
+            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
+        return None
+
+    def _enlist(self, tree: Tree) -> Tree:
+        """Build a party. A new run sends the parties of the old one home."""
+        self._require(tree)
+        if tree["run"] != self._run:
+            self._run = tree["run"]
+            self._enlisted = {}
+            self._last_heard = {}
+        self._build(tree["role"], _bytes(tree, "message"), tree["steps"])
+        return None
+
+    def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
+        role_class = self._role(role)
+        party = role_class(self._view, decode(role_class.Setup, setup))
+        party.seal()
+        self._enlisted[role] = Enlisted(party, setup, self._listed(role, step_names), {})
+        return party
+
+    def _step(self, tree: Tree) -> Tree:
+        enlisted, step = self._asked(tree, "step")
+        takes = step.signature.takes
+        if (takes is None) != (tree.get("message") is None):
+            expected = takes.__name__ if takes else "no message"
+            raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
+        arguments = [] if takes is None else [decode(takes, _bytes(tree, "message"))]
+        self._permit(enlisted, step)
+        result = step.function(enlisted.party, *arguments)
+        self._check_type(step, result)
+        return None if result is None else np.frombuffer(encode(result), np.uint8)
+
+    def _rollback(self, tree: Tree) -> Tree:
+        """Undo the exchange of a given turn, if this party took part in it."""
+        turn, states = self._snapshot
+        if turn == tree["undo"]:
+            for role, state in states.items():
+                self._enlisted[role].party.restore(state)
+        return None
+
+    def _dismiss(self, tree: Tree) -> Tree:
+        self._run, self._enlisted, self._last_heard = "", {}, {}
+        return None
+
+    # Exchange between neighbours.
+
+    def _offer(self, tree: Tree) -> dict[int, bytes]:
+        self._take_turn(tree)
+        enlisted, step = self._asked(tree, "send")
+        self._view.neighbours = self._checked_neighbours(tree["neighbours"])
+        self._snapshot = (
+            tree["turn"],
+            {role: e.party.export() for role, e in self._enlisted.items()},
+        )
+        self._permit(enlisted, step)
+        offered = step.function(enlisted.party)
+        if not step.signature.to_each_neighbour:
+            offered = dict.fromkeys(self._view.neighbours, offered)
+        if set(offered) != set(self._view.neighbours):
+            raise PartyFailed(
+                f"step {step.name!r} offers messages to {sorted(offered)}, its neighbours are "
+                f"{sorted(self._view.neighbours)}",
+                party=self.site.name,
+            )
+        self._sent = []
+        return {to: self._envelope(tree, step, to, message) for to, message in offered.items()}
+
+    def _envelope(self, tree: Tree, step: Step, neighbour: int, message: Message) -> bytes:
+        self._check_type(step, message)
+        data = encode(message)
+        self._sent.append([neighbour, dict(floats_by_kind(message)), len(data)])
+        return wire.dumps(
+            {
+                "run": tree["run"],
+                "turn": tree["turn"],
+                "sender": self._view.index,
+                "receiver": neighbour,
+                "message": np.frombuffer(data, np.uint8),
+            }
+        )
+
+    def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
+        others = set(range(len(self._view.names))) - {self._view.index}
+        if not all(type(n) is int and n in others for n in numbers):
+            raise MessageRefused("the request lists neighbours that are no other parties")
+        return tuple(numbers)
+
+    def _accept(self, tree: Tree, inbox: Mapping[int, bytes]) -> Tree:
+        if (tree["run"], tree["turn"]) != (self._run, self._turn):
+            raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
+        enlisted, step = self._asked(tree, "receive")
+        messages, missed = self._open_inbox(tree, step, inbox)
+        step.function(enlisted.party, messages)
+        self._write_state()
+        return {"sent": self._sent, "missed": missed}
+
+    def _open_inbox(
+        self, tree: Tree, step: Step, inbox: Mapping[int, bytes]
+    ) -> tuple[dict[int, Message], list[Tree]]:
+        """The neighbours' messages; a missing one is dropped or replaced as the request says."""
+        messages: dict[int, Message] = {}
+        missed: list[Tree] = []
+        for sender in self._view.neighbours:
+            try:
+                message = self._open_envelope(tree, step, sender, inbox.get(sender))
+                self._last_heard[step.name, sender] = (tree["turn"], message)
+            except EigenmeshError as error:
+                replacement = self._replacement(tree, step, sender, error)
+                missed.append([sender, error.reason, replacement is not None])
+                if replacement is None:
+                    continue
+                message = replacement
+            messages[sender] = message
+        return messages, missed
+
+    def _open_envelope(self, tree: Tree, step: Step, sender: int, data: bytes | None) -> Message:
+        name = self._view.names[sender]
+        if data is None:
+            raise PartyLost(f"no message came to {self.site.name!r}", party=name)
+        try:
+            envelope = wire.loads(data)
+            if not isinstance(envelope, dict):
+                raise MessageRefused("the message is malformed: it is not an envelope")
+            expected = {"run": tree["run"], "turn": tree["turn"], "sender": sender}
+            if {key: envelope.get(key) for key in expected} != expected:
+                raise StaleRound("a message of another turn or sender")
+            assert step.signature.takes is not None
+            return decode(step.signature.takes, _bytes(envelope, "message"))
+        except EigenmeshError as error:
+            words = f"its message to {self.site.name!r} was refused: {error.reason}"
+            raise type(error)(words, party=name) from None
+
+    def _replacement(
+        self, tree: Tree, step: Step, sender: int, error: EigenmeshError
+    ) -> Message | None:
+        """The sender's last message, None to go on without, or the error."""
+        if tree["on_loss"] == "raise":
+            raise error
+        if tree["on_loss"] == "survivors" or (step.name, sender) not in self._last_heard:
+            return None
+        turn, message = self._last_heard[step.name, sender]
+        if tree["turn"] - turn > tree["max_age"]:
+            age = f"its last message is more than {tree['max_age']} turns old"
+            raise PartyLost(f"{error.reason}; {age}", party=error.party)
+        return message
+
+    # Roles and steps.
+
+    def _role(self, name: Any) -> type[Party]:
+        roles = known_roles() if self._roles is None else self._roles
+        if not isinstance(name, str) or name not in roles:
+            raise StepRefused(f"role {name!r} is not known at this site", party=self.site.name)
+        return roles[name]
+
+    def _listed(self, role: Any, names: Any) -> dict[str, Step]:
+        offered = steps_of(self._role(role))
+        if not isinstance(names, list) or not all(type(n) is str and n in offered for n in names):
+            raise StepRefused(
+                f"role {role!r} offers only {', '.join(offered)}", party=self.site.name
+            )
+        return {name: offered[name] for name in names}
+
+    def _asked(self, tree: Tree, key: str) -> tuple[Enlisted, Step]:
+        enlisted = self._enlisted.get(tree["role"])
+        if enlisted is None or tree[key] not in enlisted.steps:
+            raise StepRefused(
+                f"step {tree[key]!r} of {tree['role']!r} was not enlisted in this run",
+                party=self.site.name,
+            )
+        return enlisted, enlisted.steps[tree[key]]
+
+    def _permit(self, enlisted: Enlisted, step: Step) -> None:
+        """Let the site's policy refuse before the step is run."""
+        name = self.site.name
+        self.site.policy.check_kinds(step.reveals, step.name, name)
+        calls = enlisted.calls[step.name] = enlisted.calls.get(step.name, 0) + 1
+        self.site.policy.check_calls(calls, step.name, name)
+
+    def _check_type(self, step: Step, result: Any) -> None:
+        if type(result) is not (step.signature.gives or type(None)):
+            raise PartyFailed(
+                f"step {step.name!r} gave {type(result).__name__}, not what it declares",
+                party=self.site.name,
+            )
+
+    # State on the site's own disk.
+
+    def export(self) -> bytes:
+        """Everything a restarted host needs to go on with the run; raw data are no part of it."""
+        parties = {
+            role: {
+                "setup": np.frombuffer(e.setup, np.uint8),
+                "steps": list(e.steps),
+                "calls": e.calls,
+                "state": np.frombuffer(e.party.export(), np.uint8),
+            }
+            for role, e in self._enlisted.items()
+        }
+        return wire.dumps({"run": self._run, "turn": self._turn, "parties": parties})
+
+    def restore(self, exported: bytes) -> None:
+        """Go on where `export` was called."""
+        tree = wire.loads(exported)
+        self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
+        for role, saved in tree["parties"].items():
+            party = self._build(role, _bytes(saved, "setup"), saved["steps"])
+            party.restore(_bytes(saved, "state"))
+            self._enlisted[role].calls.update(saved["calls"])
+
+    @property
+    def _state_path(self) -> Path | None:
+        folder = self.site.state_dir
+        return None if folder is None else folder / f"{self.site.name}.state"
+
+    def _write_state(self) -> None:
+        if self._state_path is not None:
+            unfinished = self._state_path.with_suffix(".part")
+            unfinished.write_bytes(self.export())
+            unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
+
+    def _resume(self) -> None:
+        if self._state_path is not None and self._state_path.exists():
+            self.restore(self._state_path.read_bytes())
+
+
+_REQUEST_FIELDS = {
+    "op": str,
+    "run": str,
+    "turn": int,
+    "role": str,
+    "step": str,
+    "send": str,
+    "receive": str,
+    "steps": list,
+    "neighbours": list,
+    "on_loss": str,
+    "max_age": int,
+    "undo": int,
+    "message": np.ndarray,
+}
+_NEEDED = {
+    "require": {"role", "steps"},
+    "enlist": {"role", "steps", "message"},
+    "step": {"role", "step"},
+    "exchange": {"role", "send", "receive", "neighbours", "on_loss", "max_age"},
+    "rollback": {"undo"},
+    "dismiss": set(),
+}
+
+
+def _read_request(request: bytes) -> Tree:
+    """The request as a tree whose fields have the types that this file relies on."""
+    tree = wire.loads(request)
+    if not isinstance(tree, dict) or tree.get("op") not in _NEEDED:
+        raise MessageRefused("the request names no known operation")
+    needed: set[str] = _NEEDED[tree["op"]] | {"op", "run", "turn"}
+    allowed = needed | ({"message"} if tree["op"] == "step" else set())
+    if not needed <= tree.keys() <= allowed:
+        raise MessageRefused(
+            f"a request to {tree['op']} has the fields {', '.join(sorted(allowed))}"
+        )
+    for key, value in tree.items():
+        if type(value) is not _REQUEST_FIELDS[key] and not (key == "message" and value is None):
+            raise MessageRefused(f"field {key!r} of the request has the wrong type")
+    return tree
+
+
+def _bytes(tree: Tree, key: str) -> bytes:
+    """Bytes that travelled as an array of uint8."""
+    value = tree.get(key)
+    if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
+        raise MessageRefused(f"field {key!r} does not hold a message")
+    return value.tobytes()
+
+
+def _error_tree(error: EigenmeshError, turn: int) -> Tree:
+    return {
+        "turn": turn,
+        "error": type(error).__name__,
+        "reason": error.reason,
+        "party": error.party,
+    }
+
+
+def error_from(tree: Tree, default_party: str) -> EigenmeshError:
+    """The error that a host reported, as one of our classes."""
+    error_class = getattr(errors, str(tree.get("error")), None)
+    if not (isinstance(error_class, type) and issubclass(error_class, EigenmeshError)):
+        error_class = PartyFailed
+    party = tree.get("party")
+    named = party if isinstance(party, str) else default_party
+    return error_class(str(tree.get("reason")), party=named)

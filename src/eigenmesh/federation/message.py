@@ -1,0 +1,267 @@
+"""Messages: frozen dataclasses of arrays and scalars that state what their receiver learns.
+
+A protocol file declares its messages with annotations only; the checks in them are applied where
+a message leaves and again where it arrives::
+
+    class LocalSpectrum(Message, reveals="eigenvectors"):
+        n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+        vectors: Annotated[Floats, Shape("n_samples", "r"), Orthonormal]
+        values: Annotated[Floats, Shape("r"), Descending, NonNegative]
+
+A letter or name in `Shape` stands for one size throughout the message; where an integer field has
+that name, it is that field's value. Arrays and numbers must be finite, always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.errors import MessageRefused
+from eigenmesh.federation import wire
+
+KINDS = frozenset(
+    "rows centroids scores eigenvectors distances gram moments sketch seed counts hashes "
+    "aggregate".split()
+)
+
+Floats = NDArray[np.floating[Any]]
+Integers = NDArray[np.integer[Any]]
+
+_DTYPE_KINDS = {Floats: "f", Integers: "iu"}
+_SCALARS = (int, float, str, bool)
+
+
+@dataclass(frozen=True)
+class Reveals:
+    """The kind of one field, where it is not the kind of the whole message."""
+
+    kind: str
+
+
+class Shape:
+    """Sizes of an array's axes: numbers, or names that stand for one size in the message."""
+
+    def __init__(self, *axes: str | int) -> None:
+        self.axes = axes
+
+
+class Check(NamedTuple):
+    """A condition on a field's value, and the words for it."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+Descending = Check("must not increase", lambda a: bool(np.all(np.diff(a) <= 0)))
+NonNegative = Check("must not be negative", lambda a: bool(np.all(np.asarray(a) >= 0)))
+Positive = Check("must be positive", lambda a: bool(np.all(np.asarray(a) > 0)))
+Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
+SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
+
+
+def _is_orthonormal(vectors: Floats) -> bool:
+    deviation = vectors.T @ vectors - np.eye(vectors.shape[1])
+    return bool(np.all(np.abs(deviation) < 1e-6))
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Message:
+    """Base of all messages. `reveals` is a kind, or None if it tells of nobody's data."""
+
+    reveals: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, *, reveals: str | None) -> None:
+        if reveals is not None and reveals not in KINDS:
+            raise TypeError(f"{cls.__name__} reveals {reveals!r}, which is none of {sorted(KINDS)}")
+        cls.reveals = reveals
+        dataclasses.dataclass(frozen=True, eq=False)(cls)
+
+
+M = TypeVar("M", bound=Message)
+
+
+class Field(NamedTuple):
+    """What a message type declares of one field."""
+
+    name: str
+    type: Any
+    optional: bool
+    kind: str | None
+    shape: Shape | None
+    checks: tuple[Check, ...]
+    same: bool
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field holds an array."""
+        return self.type in _DTYPE_KINDS
+
+
+_declared: dict[type[Message], tuple[Field, ...]] = {}
+
+
+def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
+    """The declared fields of a message type, in order."""
+    if message_type not in _declared:  # annotations can be resolved only after the module is read
+        hints = get_type_hints(message_type, include_extras=True)
+        names = [f.name for f in dataclasses.fields(cast(Any, message_type))]
+        _declared[message_type] = tuple(_field(n, hints[n], message_type) for n in names)
+    return _declared[message_type]
+
+
+def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
+    marks: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, *rest = get_args(hint)
+        marks = tuple(rest)
+    optional = False
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
+        optional = True
+    if hint not in _DTYPE_KINDS and hint not in _SCALARS:
+        raise TypeError(f"{message_type.__name__}.{name} has a type that cannot travel: {hint}")
+    kinds = [mark.kind for mark in marks if isinstance(mark, Reveals)]
+    shapes = [mark for mark in marks if isinstance(mark, Shape)]
+    checks = tuple(mark for mark in marks if isinstance(mark, Check))
+    kind = kinds[0] if kinds else message_type.reveals
+    if hint in _DTYPE_KINDS and kind is None:
+        raise TypeError(f"{message_type.__name__}.{name} is an array; say what it reveals")
+    return Field(
+        name, hint, optional, kind, shapes[0] if shapes else None, checks, SameEverywhere in marks
+    )
+
+
+def kinds_of(message_type: type[Message]) -> frozenset[str]:
+    """Every kind that a message of this type reveals."""
+    return frozenset(field.kind for field in fields_of(message_type) if field.kind)
+
+
+def check(message: Message) -> None:
+    """Raise `MessageRefused` unless every field is as the message type declares it."""
+    fields = fields_of(type(message))
+    sizes = {f.name: getattr(message, f.name) for f in fields if f.type is int}
+    for field in fields:
+        _check_field(field, getattr(message, field.name), sizes, type(message).__name__)
+
+
+def _check_field(field: Field, value: Any, sizes: dict[str, int], owner: str) -> None:
+    label = f"{owner}.{field.name}"
+    if value is None and field.optional:
+        return
+    if field.is_array:
+        _check_array(field, value, sizes, label)
+    else:
+        _check_scalar(field, value, label)
+    for condition in field.checks:
+        if not condition.holds(value):
+            raise MessageRefused(f"{label} {condition.words}")
+
+
+def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in _DTYPE_KINDS[field.type]:
+        found = getattr(value, "dtype", type(value).__name__)
+        expected = "floats" if field.type is Floats else "integers"
+        raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
+    if field.shape is not None:
+        _check_shape(value.shape, field.shape.axes, sizes, label)
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise MessageRefused(f"{label} holds a value that is not finite")
+
+
+def _check_shape(
+    shape: tuple[int, ...], axes: tuple[str | int, ...], sizes: dict[str, int], label: str
+) -> None:
+    """Hold an array's sizes against the declared ones; the first use of a name fixes its size."""
+    expected = [sizes.get(axis) if isinstance(axis, str) else axis for axis in axes]
+    if len(shape) != len(axes) or any(
+        want not in (None, size) for size, want in zip(shape, expected, strict=True)
+    ):
+        words = ", ".join(
+            str(axis) if want in (None, axis) else f"{axis}={want}"
+            for axis, want in zip(axes, expected, strict=True)
+        )
+        raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
+    sizes.update({axis: size for axis, size in zip(axes, shape, strict=True) if type(axis) is str})
+
+
+def _check_scalar(field: Field, value: Any, label: str) -> None:
+    accepted = (int, float) if field.type is float else (field.type,)
+    if type(value) not in accepted:
+        raise MessageRefused(
+            f"{label} is {type(value).__name__}; {field.type.__name__} is expected"
+        )
+    if field.type is float and not np.isfinite(value):
+        raise MessageRefused(f"{label} is {value}; a finite number is expected")
+
+
+def encode(message: Message) -> bytes:
+    """Check a message and give its wire form."""
+    check(message)
+    return wire.dumps({f.name: getattr(message, f.name) for f in fields_of(type(message))})
+
+
+def decode(message_type: type[M], data: bytes | memoryview) -> M:
+    """Read a message of the type that the receiver expects; the wire does not get to choose."""
+    tree = wire.loads(data)
+    fields = fields_of(message_type)
+    expected = [field.name for field in fields]
+    if not isinstance(tree, dict) or sorted(tree) != sorted(expected):
+        raise MessageRefused(f"a {message_type.__name__} has the fields {', '.join(expected)}")
+    message = message_type(**{f.name: _as_declared(f, tree[f.name]) for f in fields})
+    check(message)
+    return message
+
+
+def _as_declared(field: Field, value: Any) -> Any:
+    # JSON writes 2.0 and 2 as it likes; the declared type decides.
+    return float(value) if field.type is float and type(value) is int else value
+
+
+def floats_by_kind(message: Message) -> Mapping[str, int]:
+    """Array elements per kind; kinds that travel only as scalars, integers or hashes count 0."""
+    counts = dict.fromkeys(sorted(kinds_of(type(message))), 0)
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.kind and isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "fc":
+            counts[field.kind] += value.size
+    return counts
+
+
+def add(total: M, summand: M) -> M:
+    """The field-wise sum of two messages of numbers; refuses arrays of different shape."""
+    sums = {}
+    for field in fields_of(type(total)):
+        left, right = getattr(total, field.name), getattr(summand, field.name)
+        if field.is_array and left.shape != right.shape:
+            raise MessageRefused(
+                f"{type(total).__name__}.{field.name} has shape {right.shape} where the parties "
+                f"before it sent {left.shape}; a sum needs one shape"
+            )
+        sums[field.name] = left + right
+    return dataclasses.replace(total, **sums)  # type: ignore[type-var]
+
+
+def require_summable(message_type: type[Message]) -> None:
+    """Raise TypeError if messages of this type cannot be added up."""
+    for field in fields_of(message_type):
+        if field.optional or field.type in (str, bool):
+            raise TypeError(f"{message_type.__name__}.{field.name} cannot be summed")

@@ -1,0 +1,134 @@
+"""Parties: what runs at a site. Its `@step` methods are all that anyone can ask of it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+
+from eigenmesh.federation import wire
+from eigenmesh.federation.message import Message, kinds_of
+from eigenmesh.federation.site import SiteView
+
+
+class Signature(NamedTuple):
+    """What a step takes and gives, from its annotations."""
+
+    takes: type[Message] | None
+    gives: type[Message] | None
+    from_neighbours: bool  # takes a dict: neighbour number -> message
+    to_each_neighbour: bool  # gives such a dict, instead of one message for all
+
+
+class Step:
+    """A method that may be asked for by name; made by `@step`.
+
+    ``Role.name`` is the step itself, to hand to a federation; ``party.name`` is the bound method.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type[Party], name: str) -> None:
+        self.role = owner
+
+    def __get__(self, party: Party | None, owner: type[Party]) -> Any:
+        if party is not None:
+            return self.function.__get__(party, owner)
+        if owner is self.role:
+            return self
+        inherited = Step(self.function)
+        inherited.role = owner
+        return inherited
+
+    def __repr__(self) -> str:
+        return f"<step {self.role.__name__}.{self.name}>"
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """The message types, read from the annotations once."""
+        hints = get_type_hints(self.function)
+        gives, to_each = _message_type(hints.get("return", type(None)), self)
+        names = list(inspect.signature(self.function).parameters)[1:]
+        if len(names) > 1:
+            raise TypeError(f"{self!r} takes {names}; a step takes at most one message")
+        takes, from_each = _message_type(hints[names[0]], self) if names else (None, False)
+        return Signature(takes, gives, from_each, to_each)
+
+    @property
+    def reveals(self) -> frozenset[str]:
+        """The kinds that leave a party when this step is answered."""
+        gives = self.signature.gives
+        return kinds_of(gives) if gives else frozenset()
+
+
+def _message_type(hint: Any, step: Step) -> tuple[type[Message] | None, bool]:
+    if hint is type(None):
+        return None, False
+    if get_origin(hint) is dict:
+        key, value = get_args(hint)
+        if key is int and issubclass(value, Message):
+            return value, True
+    elif isinstance(hint, type) and issubclass(hint, Message):
+        return hint, False
+    raise TypeError(f"{step!r} is annotated {hint}; a Message or dict[int, Message] is expected")
+
+
+def step(function: Callable[..., Any]) -> Any:
+    """Offer a method of a party to the federation. Its annotations fix what it takes and gives."""
+    return Step(function)
+
+
+class Party:
+    """Base of all parties: built at its site for one run from the site's view and a setup.
+
+    `state` names the attributes that change between steps. Only they may be set after
+    construction, and only they are exported; everything else is rebuilt from data and setup.
+    """
+
+    Setup: ClassVar[type[Message]]
+    state: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, site: SiteView, setup: Any) -> None:
+        self.site = site
+        self.setup = setup
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_sealed", False) and name not in self.state:
+            raise AttributeError(
+                f"{type(self).__name__}.{name} is not declared in `state`, so it would be lost "
+                f"when the party is restored"
+            )
+        super().__setattr__(name, value)
+
+    def seal(self) -> None:
+        """From here on only declared state may change."""
+        super().__setattr__("_sealed", True)
+
+    def export(self) -> bytes:
+        """The declared state in wire form."""
+        return wire.dumps({name: getattr(self, name) for name in self.state})
+
+    def restore(self, exported: bytes) -> None:
+        """Set the declared state from what `export` gave. Arrays come back writable."""
+        for name, value in wire.loads(exported).items():
+            setattr(self, name, _writable(value))
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _writable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    return value.copy() if hasattr(value, "copy") else value
+
+
+def steps_of(role: type[Party]) -> dict[str, Step]:
+    """The steps that a role offers, by name."""
+    found = {}
+    for owner in reversed(role.__mro__):
+        found.update({n: s for n, s in vars(owner).items() if isinstance(s, Step)})
+    return found

@@ -1,0 +1,79 @@
+"""A site: who owns the data, what may leave, and a private store. It never travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.federation.policy import Policy
+
+Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
+
+
+@dataclass
+class Site:
+    """One owner of data.
+
+    `opens` gives the data when a party first needs them, so that a path is read where it lies;
+    `identifies` gives a digest of the sample ids in their order, empty where there are none.
+    `store` keeps private results between runs (training columns, scores); nothing in the
+    federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
+    state of a running party, so that a restarted site can go on.
+    """
+
+    name: str
+    opens: Callable[[], Data]
+    policy: Policy = field(default_factory=Policy)
+    identifies: Callable[[], str] = str
+    store: dict[str, dict[str, Any]] = field(default_factory=dict)
+    state_dir: Path | None = None
+    _data: Data = field(default=None, repr=False)
+
+    @property
+    def data(self) -> Data:
+        """The site's data, opened on first use."""
+        if self._data is None:
+            self._data = self.opens()
+        return self._data
+
+
+class SiteView:
+    """What a party sees of its site and of its place in the federation."""
+
+    def __init__(self, site: Site, index: int, names: tuple[str, ...]) -> None:
+        self._site = site
+        self.index = index
+        self.names = names
+        self.neighbours: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        return self._site.name
+
+    @property
+    def data(self) -> Data:
+        """The site's rows or columns."""
+        return self._site.data
+
+    @property
+    def sample_ids_hash(self) -> str:
+        """Digest of the site's sample ids, in order; empty where there are none."""
+        return self._site.identifies()
+
+    def keep(self, key: str, share: Mapping[str, Any]) -> None:
+        """Put a private result into the site's store, for a later run at this site."""
+        self._site.store[key] = dict(share)
+
+    def kept(self, key: str) -> Mapping[str, Any] | None:
+        """A private result of an earlier run, or None."""
+        return self._site.store.get(key)
+
+    def generator(self, seed: int, protocol: int, round_: int = 0) -> np.random.Generator:
+        """A stateless draw of this party: the same seed and round give the same numbers."""
+        key = (self.index, protocol, round_)
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

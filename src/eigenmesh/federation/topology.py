@@ -1,0 +1,101 @@
+"""Graphs on which parties exchange messages without a coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import networkx as nx
+
+from eigenmesh.errors import TopologyError
+
+Topology = Any  # a name, ('lattice', k) or a networkx graph
+
+
+def build_graph(topology: Topology, names: Sequence[str], seed: int = 0) -> nx.Graph:
+    """The graph on nodes 0 … n-1 for a topology given by name or as a networkx graph.
+
+    >>> sorted(build_graph("ring", ["a", "b", "c", "d"]).edges)
+    [(0, 1), (0, 3), (1, 2), (2, 3)]
+    >>> sorted(build_graph(("lattice", 4), list("abcdefg")).neighbors(0))
+    [1, 2, 5, 6]
+    """
+    n = len(names)
+    if isinstance(topology, nx.Graph):
+        graph = _relabelled(topology, names)
+    else:
+        graph = _named(topology, n, seed)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))  # a node is not its own neighbour
+    require_connected(graph, names)
+    return graph
+
+
+def require_connected(graph: nx.Graph, names: Sequence[str]) -> None:
+    """Raise `TopologyError` naming a part of the graph that cannot reach the rest."""
+    if graph.number_of_nodes() == 0:
+        raise TopologyError("the graph has no nodes; at least one party is needed")
+    parts = sorted(nx.connected_components(graph), key=len)
+    if len(parts) > 1:
+        cut_off = ", ".join(repr(names[i]) for i in sorted(parts[0])[:5])
+        raise TopologyError(
+            f"the graph falls into {len(parts)} parts and {cut_off} cannot reach the rest; "
+            f"add an edge between the parts"
+        )
+
+
+def _named(topology: Any, n: int, seed: int) -> nx.Graph:
+    match topology:
+        case str() if topology in _BY_NAME:
+            return _BY_NAME[topology](n, seed)
+        case ("lattice", int(k)) if k >= 2 and k % 2 == 0 and k < n:
+            return nx.circulant_graph(n, range(1, k // 2 + 1))
+        case ("lattice", k):
+            raise TopologyError(
+                f"('lattice', {k!r}) over {n} parties; an even number of neighbours "
+                f"from 2 to {n - 1} is expected"
+            )
+    raise TopologyError(
+        f"topology {topology!r} is unknown; expected {', '.join(map(repr, _BY_NAME))}, "
+        f"('lattice', k) or a networkx graph"
+    )
+
+
+def _grid(n: int, seed: int) -> nx.Graph:
+    """The most nearly square grid with n nodes."""
+    height = max(h for h in range(1, int(n**0.5) + 1) if n % h == 0)
+    return nx.convert_node_labels_to_integers(nx.grid_2d_graph(height, n // height))
+
+
+def _random_regular(n: int, seed: int) -> nx.Graph:
+    """Four neighbours a node, or as many as there are; drawn until connected."""
+    if n <= 5:
+        return nx.complete_graph(n)
+    for attempt in range(100):
+        graph = nx.random_regular_graph(4, n, seed=seed + attempt)
+        if nx.is_connected(graph):
+            return graph
+    raise TopologyError(f"no connected random-regular graph over {n} parties was found")
+
+
+_BY_NAME: dict[str, Callable[[int, int], nx.Graph]] = {
+    "star": lambda n, seed: nx.star_graph(n - 1),
+    "full": lambda n, seed: nx.complete_graph(n),
+    "ring": lambda n, seed: nx.cycle_graph(n),
+    "grid": _grid,
+    "random-regular": _random_regular,
+}
+
+
+def _relabelled(graph: nx.Graph, names: Sequence[str]) -> nx.Graph:
+    """Nodes may be party numbers or party names."""
+    nodes = set(graph.nodes)
+    if graph.is_directed():
+        raise TopologyError("the graph is directed; neighbours talk both ways, pass an nx.Graph")
+    if nodes == set(range(len(names))):
+        return nx.Graph(graph.edges) if graph.number_of_edges() else nx.empty_graph(len(names))
+    if nodes == set(names):
+        return nx.relabel_nodes(nx.Graph(graph), {name: i for i, name in enumerate(names)})
+    raise TopologyError(
+        f"the graph has the nodes {sorted(map(str, nodes))[:5]}…; the party numbers 0 to "
+        f"{len(names) - 1} or the party names are expected"
+    )

@@ -1,0 +1,1 @@
+"""Pure maths: arrays in, arrays out; nothing here knows a party."""

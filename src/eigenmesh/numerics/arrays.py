@@ -1,0 +1,116 @@
+"""What every numeric module asks of its arrays: dtype, finiteness, blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from eigenmesh.errors import InputError
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+Doubles: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = Any
+"""Samples in rows: a dense 2-d array, or any scipy-sparse matrix or array."""
+
+BLOCK_ROWS = 1024
+
+
+def is_sparse(X: Rows) -> bool:
+    """Whether X is a scipy-sparse matrix or array."""
+    return bool(sp.issparse(X))
+
+
+def working_dtype(*arrays: Rows) -> np.dtype[Any]:
+    """float32 when every input is float32 or float16, else float64.
+
+    >>> working_dtype(np.zeros(1, np.float32), np.zeros(1, int))
+    dtype('float64')
+    """
+    dtypes = [array.dtype for array in arrays]
+    strange = [str(dtype) for dtype in dtypes if dtype.kind not in "biuf"]
+    if strange:
+        raise InputError(
+            f"dtype {strange[0]} is not real numeric; convert the data to float64 or float32"
+        )
+    small = all(dtype.kind == "f" and dtype.itemsize <= 4 for dtype in dtypes)
+    return np.dtype(np.float32 if small else np.float64)
+
+
+def as_rows(X: Rows, dtype: Any = None) -> Rows:
+    """X as 2-d array or CSR of the dtype, its working dtype unless told; copied only if need be.
+
+    >>> as_rows([[1, 2]])
+    array([[1., 2.]])
+    """
+    X = raw_rows(X)
+    return X.astype(working_dtype(X) if dtype is None else dtype, copy=False)
+
+
+def raw_rows(X: Rows) -> Rows:
+    """X as 2-d array or CSR with the dtype it has, so that blocks of it can be converted."""
+    X = X.tocsr() if is_sparse(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise InputError(
+            f"an array of shape {X.shape} was given where rows of samples are expected; "
+            "reshape to (n_samples, n_features)"
+        )
+    working_dtype(X)
+    return X
+
+
+def require_finite(X: Rows, what: str) -> None:
+    """Raise InputError if X holds NaN or infinity."""
+    entries = X.data if is_sparse(X) else X
+    # The sum is finite for nearly all sound input and needs no array of flags.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(entries.sum())
+    if suspect and not np.isfinite(entries).all():
+        raise InputError(f"{what} contains NaN or infinity; impute or drop those rows first")
+
+
+def require_square(K: Floats) -> int:
+    """The n of an (n, n) matrix, n ≥ 1; InputError for any other shape."""
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
+        raise InputError(f"a matrix of shape {K.shape} is not square; pass (n, n) with n ≥ 1")
+    return len(K)
+
+
+def require_count(k: int, what: str) -> int:
+    """Hand back k if it is an integer of at least 1."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise InputError(f"{what} is {k!r}, expected an integer of at least 1; pass one such")
+    return int(k)
+
+
+def require_out(out: Floats | None, shape: tuple[int, ...], dtype: Any) -> Floats:
+    """The buffer to write into: `out` if it fits, a new one if None."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if out.shape != shape or out.dtype != dtype:
+        raise InputError(
+            f"out has shape {out.shape} and dtype {out.dtype}, the result needs {shape} and "
+            f"{np.dtype(dtype)}; pass a fitting buffer or out=None"
+        )
+    return out
+
+
+def blocks(n: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
+    """Consecutive slices that cover range(n).
+
+    >>> list(blocks(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def squared_norms(X: Rows) -> Floats:
+    """‖x‖² of every row."""
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    norms: Floats = np.einsum("ij,ij->i", X, X)
+    return norms

@@ -1,0 +1,276 @@
+"""Symmetric eigen-solvers with relative cut-offs; never a plain inverse.
+
+Factorisations run in float64 whatever comes in.  Eigenvalues are in descending order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from eigenmesh.errors import InputError, RankError
+from eigenmesh.numerics.arrays import (
+    Doubles,
+    Floats,
+    Rows,
+    as_rows,
+    is_sparse,
+    require_count,
+    require_finite,
+    require_square,
+)
+
+EPS = float(np.finfo(np.float64).eps)
+
+# Where LAPACK beats Lanczos: small matrices, or a large share of the spectrum.
+_LAPACK_SIZE = 500
+_LAPACK_SHARE = 0.05
+# Up to this many columns (or rows) a factor's Gram matrix is cheaper than Lanczos.
+_GRAM_SIZE = 2000
+# λ_k / λ_1 below which a Gram matrix, having squared the singular values, costs too many digits.
+_GRAM_RANGE = 1e-4
+_MAX_RESTARTS = 300
+
+
+def top_eigenpairs(K: Floats, k: int, *, seed: int = 0) -> tuple[Doubles, Doubles]:
+    """The k largest eigenvalues of a symmetric K, and their vectors (n, k); K is left alone.
+
+    >>> values, vectors = top_eigenpairs(np.diag([1.0, 3.0, 2.0]), 2)
+    >>> values
+    array([3., 2.])
+    """
+    n = require_square(K)
+    if require_count(k, "k") > n:
+        raise InputError(f"k is {k}, expected at most {n}, the size of the matrix; lower k")
+    require_finite(K, "the matrix")
+    A = np.asarray(K, dtype=np.float64)
+    if n <= _LAPACK_SIZE or k > _LAPACK_SHARE * n:
+        return _lapack_top(A, k)
+    try:
+        return lanczos(lambda v: A @ v, n, k, seed=seed)
+    except ArpackError:
+        return _lapack_top(A, k)
+
+
+def _lapack_top(K: Doubles, k: int) -> tuple[Doubles, Doubles]:
+    n = len(K)
+    subset = None if k == n else (n - k, n - 1)
+    values, vectors = scipy.linalg.eigh(K, subset_by_index=subset, check_finite=False)
+    return values[::-1], vectors[:, ::-1]
+
+
+def lanczos(
+    apply: Callable[[Doubles], Doubles], n: int, k: int, *, seed: int = 0
+) -> tuple[Doubles, Doubles]:
+    """Top k < n eigenpairs of a symmetric operator on vectors of length n.
+
+    Raises scipy's ArpackError where it does not converge.
+
+    >>> diagonal = np.arange(50.0)
+    >>> lanczos(lambda v: diagonal * v, 50, 2)[0].round(10)
+    array([49., 48.])
+    """
+    operator = LinearOperator((n, n), matvec=lambda v: apply(v.ravel()), dtype=np.float64)
+    rng = np.random.default_rng(seed)
+    start = rng.standard_normal(n)
+    values, vectors = eigsh(
+        operator, k, which="LA", v0=start, tol=0, maxiter=_MAX_RESTARTS, **_restarts(rng)
+    )
+    order = np.argsort(values)[::-1]
+    return values[order], vectors[:, order]
+
+
+def _restarts(rng: np.random.Generator) -> dict[str, Any]:
+    # Repeated eigenvalues make ARPACK draw new vectors; newer SciPy draws them unseeded.
+    return {"rng": rng} if "rng" in inspect.signature(eigsh).parameters else {}
+
+
+def left_singular(
+    F: Rows, k: int, *, centre: bool = False, seed: int = 0
+) -> tuple[Doubles, Doubles]:
+    """Top min(k, n, m) eigenpairs of F Fᵀ, for F (n, m), from nothing larger than F.
+
+    `centre` subtracts the column means first; a sparse F stays sparse.
+
+    >>> values, vectors = left_singular(np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), 1)
+    >>> values
+    array([9.])
+    """
+    require_count(k, "k")
+    factor = _Factor.of(F, centre)
+    size = min(factor.F.shape)
+    if not size:
+        raise InputError(f"a factor of shape {factor.F.shape} is empty; pass at least one entry")
+    k = min(k, size)
+    if size <= _GRAM_SIZE or k > _LAPACK_SHARE * size:
+        return _by_gram(factor, k, seed)
+    try:
+        values, vectors = lanczos(factor.apply_gram, factor.F.shape[0], k, seed=seed)
+    except ArpackError:
+        return _by_gram(factor, k, seed)
+    return np.maximum(values, 0.0), vectors
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """F − 1·meanᵀ, the mean being implicit where F is sparse."""
+
+    F: Rows  # (n, m)
+    mean: Doubles  # (m,)
+
+    @classmethod
+    def of(cls, F: Rows, centre: bool) -> _Factor:
+        F = as_rows(F, np.float64)
+        require_finite(F, "the factor")
+        nothing = np.zeros(F.shape[1])
+        if not centre or not F.shape[0]:
+            return cls(F, nothing)
+        mean = np.asarray(F.mean(axis=0)).ravel()
+        return cls(F, mean) if is_sparse(F) else cls(F - mean, nothing)
+
+    def times(self, V: Doubles) -> Doubles:
+        product: Doubles = self.F @ V - self.mean @ V
+        return product
+
+    def apply_gram(self, u: Doubles) -> Doubles:
+        """F Fᵀ u."""
+        return self.times(self.F.T @ u - self.mean * u.sum())
+
+    def inner_gram(self) -> Doubles:
+        """Fᵀ F, (m, m)."""
+        G: Doubles = _dense(self.F.T @ self.F)
+        G -= self.F.shape[0] * np.outer(self.mean, self.mean)
+        return G
+
+    def outer_gram(self) -> Doubles:
+        """F Fᵀ, (n, n)."""
+        G: Doubles = _dense(self.F @ self.F.T)
+        shift = self.F @ self.mean - self.mean @ self.mean / 2
+        G -= shift[:, None] + shift
+        return G
+
+
+def _by_gram(factor: _Factor, k: int, seed: int) -> tuple[Doubles, Doubles]:
+    """Through the Gram matrix of the shorter side; through QR where that costs digits."""
+    n, m = factor.F.shape
+    values, vectors = top_eigenpairs(
+        factor.inner_gram() if m < n else factor.outer_gram(), k, seed=seed
+    )
+    if values[-1] < _GRAM_RANGE * values[0] and not is_sparse(factor.F):
+        return _tall_svd(factor.F, k) if m < n else _wide_svd(factor.F, k)
+    if m < n:
+        return _tall_svd(factor.times(vectors), k)  # orthonormal also where values are 0
+    return np.maximum(values, 0.0), vectors
+
+
+def _tall_svd(F: Doubles, k: int) -> tuple[Doubles, Doubles]:
+    """Left singular pairs of F (n, m), m ≤ n; only k columns of Q are ever formed."""
+    m = F.shape[1]
+    (reflectors, tau), R = scipy.linalg.qr(F, mode="raw", check_finite=False)
+    U, s, _ = scipy.linalg.svd(R[:m], check_finite=False)
+    padded = np.zeros((len(F), k), order="F")
+    padded[:m] = U[:, :k]
+    vectors, _, _ = scipy.linalg.lapack.dormqr(
+        "L", "N", reflectors, tau, padded, 64 * k, overwrite_c=True
+    )
+    return s[:k] ** 2, vectors
+
+
+def _wide_svd(F: Doubles, k: int) -> tuple[Doubles, Doubles]:
+    """Left singular pairs of F (n, m), n ≤ m."""
+    (R,) = scipy.linalg.qr(F.T, mode="r", check_finite=False)
+    U, s, _ = scipy.linalg.svd(R[: len(F)].T, check_finite=False)
+    return s[:k] ** 2, U[:, :k]
+
+
+def _dense(G: Rows) -> Doubles:
+    return np.asarray(G.toarray() if is_sparse(G) else G)
+
+
+def clip_spectrum(values: Floats, n: int | None = None) -> Doubles:
+    """Values with those below eps·n·max set to zero; n is the size of the matrix they belong to.
+
+    >>> clip_spectrum(np.array([2.0, 1e-17, -1e-18]))
+    array([2., 0., 0.])
+    """
+    spectrum = np.asarray(values, dtype=np.float64)
+    floor = EPS * (n or len(spectrum)) * spectrum.max(initial=0.0)
+    return np.where(spectrum > floor, spectrum, 0.0)
+
+
+def numerical_rank(values: Floats, n: int | None = None) -> int:
+    """How many eigenvalues of an (n, n) matrix stand above rounding.
+
+    >>> numerical_rank(np.array([2.0, 1.0, 1e-17]), 3)
+    2
+    """
+    return int(np.count_nonzero(clip_spectrum(values, n)))
+
+
+def require_rank(values: Floats, k: int, n: int | None = None, what: str = "the data") -> None:
+    """Raise RankError unless the first k eigenvalues stand above rounding.
+
+    >>> require_rank(np.array([2.0, 1.0]), 2)
+    """
+    rank = numerical_rank(values, n)
+    if k > rank:
+        raise RankError(
+            f"{k} components were asked for, {what} determine {rank}; "
+            f"set n_components to at most {rank}, or pass more or less similar samples"
+        )
+
+
+def fix_signs(vectors: Floats) -> Floats:
+    """Columns with signs such that the first entry of largest magnitude is positive.
+
+    >>> fix_signs(np.array([[1.0, 0.5], [-2.0, 0.1]]))
+    array([[-1. ,  0.5],
+           [ 2. ,  0.1]])
+    """
+    sizes = np.abs(vectors)
+    # Entries equal but for rounding count as tied, or the sign would hang on the last bit.
+    leaders = np.argmax(sizes >= (1 - 1e-8) * sizes.max(axis=0), axis=0)
+    leading = vectors[leaders, np.arange(vectors.shape[1])]
+    fixed: Floats = vectors * np.where(leading < 0, -1, 1).astype(vectors.dtype)
+    return fixed
+
+
+def pseudo_inverse_root(K: Floats, cutoff: float = 1e-10) -> Doubles:
+    """B (n, r) with BᵀKB = I on the r directions above cutoff·λ₁.
+
+    >>> abs(pseudo_inverse_root(np.diag([4.0, 0.0])))
+    array([[0.5],
+           [0. ]])
+    """
+    n = require_square(K)
+    require_finite(K, "the matrix")
+    values, vectors = _lapack_top(np.asarray(K, dtype=np.float64), n)
+    kept = values > max(cutoff * values[0], 0.0)
+    if not kept.any():
+        raise RankError(
+            f"a matrix whose largest eigenvalue is {values[0]:.3g} has no inverse root; "
+            "pass a kernel matrix with a positive eigenvalue"
+        )
+    root: Doubles = vectors[:, kept] / np.sqrt(values[kept])
+    return root
+
+
+def relative_gap(values: Floats, k: int) -> float:
+    """(λ_k − λ_{k+1}) / λ_k; near 0 the top-k subspace is not determined.
+
+    A spectrum that ends at k counts λ_{k+1} = 0.
+
+    >>> relative_gap(np.array([4.0, 2.0, 1.0]), 2)
+    0.5
+    """
+    if not 1 <= k <= len(values):
+        raise InputError(f"k is {k}, expected 1 ≤ k ≤ {len(values)}, the number of eigenvalues")
+    last = float(values[k - 1])
+    following = max(float(values[k]), 0.0) if k < len(values) else 0.0
+    return (last - following) / last if last > 0 else 0.0

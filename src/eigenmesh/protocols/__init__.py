@@ -1,0 +1,1 @@
+"""Protocols: one paper, one file."""
