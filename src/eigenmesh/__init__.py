@@ -1,17 +1,21 @@
 """Kernel PCA and kernel k-means over data that cannot be pooled."""
 
+__version__ = "0.1.0"
+
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.estimators import OneShotKPCA, load, plan
 from eigenmesh.federation.policy import Policy
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EigenmeshError",
     "EigenmeshWarning",
+    "OneShotKPCA",
     "Partitioned",
     "Policy",
     "federation",
+    "load",
+    "plan",
     "split",
 ]

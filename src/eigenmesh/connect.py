@@ -91,4 +91,4 @@ def sites_of(parts: Partitioned) -> list[Site]:
 
 
 def _ids_digest(parts: Partitioned, i: int) -> str:
-    return "" if parts.sample_ids is None else hash_sample_ids(parts.sample_ids[i])
+    return hash_sample_ids(parts.part_ids(i))

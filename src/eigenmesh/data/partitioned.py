@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
 from eigenmesh.data.readers import TABLE_SUFFIXES, peek_shape, read_table
-from eigenmesh.data.sample_ids import as_sample_ids, hash_sample_ids
+from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids
 from eigenmesh.data.table import (
     Ids,
     Matrix,
@@ -117,7 +117,7 @@ class Partitioned:
         self._tables = list(tables)
         self._shapes = [self._known_shape(party) for party in range(len(names))]
         self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
-        self._check_together()
+        self._check_together(self._tables, self._shapes)
 
     # What the parties hold.
 
@@ -136,6 +136,15 @@ class Partitioned:
         if self._ids is None and self._files_may_have_ids():
             self._ids = self._ids_of_files()
         return self._ids
+
+    def part_ids(self, party: int) -> Ids | None:
+        """The sample ids of one party; opens its file if need be, and no other's."""
+        if self._ids is not None or not self._files_may_have_ids():
+            return None if self._ids is None else self._ids[party]
+        ids = self._table(party).sample_ids
+        if ids is not None:
+            check_unique(ids, self.names[party])
+        return ids
 
     @property
     def feature_names(self) -> tuple[tuple[str, ...] | None, ...]:
@@ -189,6 +198,28 @@ class Partitioned:
             "columns", tables, names=self.names, policies=self.policies, sample_ids=ids
         )
 
+    def select(self, names: Sequence[str]) -> Partitioned:
+        """Some of the parties, in the order asked for; files that were not opened stay closed.
+
+        >>> parts = Partitioned(columns=[[[1.0]], [[2.0]]], names=["north", "south"])
+        >>> parts.select(["south"]).names
+        ('south',)
+        """
+        if tuple(names) == self.names:
+            return self
+        chosen = [self.names.index(name) for name in names]
+        ids = None if self._ids is None else [self._ids[party] for party in chosen]
+        selected = type(self).__new__(type(self))
+        selected._assemble(
+            self.split,
+            [self._tables[party] for party in chosen],
+            tuple(self.paths[party] for party in chosen),
+            tuple(names),
+            [self.policies[party] for party in chosen],
+            ids,
+        )
+        return selected
+
     def __len__(self) -> int:
         return self.n_parties
 
@@ -209,9 +240,12 @@ class Partitioned:
     def _table(self, party: int) -> Table:
         table = self._tables[party]
         if table is None:
-            table = self._tables[party] = self._read(party)
-            self._shapes[party] = table.X.shape
-            self._check_together()
+            table = self._read(party)
+            tables, shapes = list(self._tables), list(self._shapes)
+            tables[party], shapes[party] = table, table.X.shape
+            # Kept only once it fits: a second look must not pass what the first refused.
+            self._check_together(tables, shapes)
+            self._tables[party], self._shapes[party] = table, table.X.shape
         return table
 
     def _read(self, party: int) -> Table:
@@ -236,11 +270,13 @@ class Partitioned:
 
     # Checks that need more than one party.
 
-    def _check_together(self) -> None:
-        check_shapes(self.split, self.names, self._shapes)
-        check_tables(self.split, self.names, self._tables)
+    def _check_together(
+        self, tables: Sequence[Table | None], shapes: Sequence[Shape | None]
+    ) -> None:
+        check_shapes(self.split, self.names, shapes)
+        check_tables(self.split, self.names, tables)
         if self._ids is not None:
-            check_ids(self.split, self.names, self._shapes, self._ids)
+            check_ids(self.split, self.names, shapes, self._ids)
 
     def _checked_ids(self, sample_ids: Sequence[Iterable[Any]]) -> tuple[Ids, ...]:
         if len(sample_ids) != self.n_parties:
@@ -256,17 +292,13 @@ class Partitioned:
         return self.split == "columns" and suffixes <= TABLE_SUFFIXES
 
     def _ids_of_files(self) -> tuple[Ids, ...] | None:
-        found = [self._table(party).sample_ids for party in range(self.n_parties)]
-        if all(own is None for own in found):
-            return None
-        ids = []
-        for own, name in zip(found, self.names, strict=True):
-            if own is None:
-                complaint = "has no id column while other parties have one"
-                raise refuse(name, f"{complaint}; add a column 'id', or pass sample_ids=")
-            ids.append(own)
-        check_ids(self.split, self.names, self._shapes, ids)
-        return tuple(ids)
+        found = [self.part_ids(party) for party in range(self.n_parties)]
+        ids = tuple(own for own in found if own is not None)
+        if ids and len(ids) < self.n_parties:
+            without = next(n for n, own in zip(self.names, found, strict=True) if own is None)
+            complaint = "has no id column while other parties have one"
+            raise refuse(without, f"{complaint}; add a column 'id', or pass sample_ids=")
+        return ids or None
 
 
 def _is_path(source: object) -> bool:
@@ -352,15 +384,13 @@ def _frame_indexes(sources: Sequence[Any]) -> list[Ids] | None:
 
 
 def _checked_indices(indices: Any, n_samples: int) -> Any:
-    if isinstance(indices, slice):
-        return indices  # keeps views of arrays and memmaps
-    chosen = np.asarray(indices)
-    if chosen.ndim == 1 and chosen.dtype.kind in "biu":
-        try:
-            return np.arange(n_samples)[chosen]
-        except IndexError:
-            pass
+    chosen = indices if isinstance(indices, slice) else np.asarray(indices)
+    if isinstance(chosen, slice) or (chosen.ndim == 1 and chosen.dtype.kind in "biu"):
+        with suppress(IndexError):
+            rows = np.arange(n_samples)[chosen]
+            if len(rows):
+                return indices if isinstance(indices, slice) else rows  # slices keep views
     raise InputError(
-        f"indices do not select among {n_samples} samples, expected a slice, a list of whole "
+        f"indices select none or not only of the {n_samples} samples, expected a slice, whole "
         f"numbers from {-n_samples} to {n_samples - 1}, or a boolean mask of length {n_samples}"
     )

@@ -108,15 +108,25 @@ class _Job:
         self.start_time = 0.0
         self.result: Any = None
         self.abandoned = False
+        self._lock = threading.Lock()
 
     def run(self) -> None:
+        if self.abandoned:
+            return
         self.start_time = time.monotonic()
         self.started.set()
         try:
             self.result = self.work()
         except BaseException as error:  # a host never raises; whatever does ends as a lost party
             self.result = Lost(f"its host ended with {type(error).__name__}")
-        self.done.set()
+        with self._lock:
+            self.done.set()
+
+    def abandon(self) -> bool:
+        """Give up waiting, unless it is done; its thread is then no longer counted on."""
+        with self._lock:
+            self.abandoned = not self.done.is_set()
+            return self.abandoned
 
     def wait(self, timeout: float) -> bool:
         self.started.wait()
@@ -141,18 +151,26 @@ class _Crew:
         self._start()
         waiting = deque(calls.items())
         under_way: deque[tuple[int, _Job]] = deque()
-        while waiting or under_way:
-            while waiting and len(under_way) < 2 * self._size:
-                i, work = waiting.popleft()
-                under_way.append((i, _Job(work)))
-                self._jobs.put(under_way[-1][1])
-            i, job = under_way.popleft()
-            if job.wait(timeout):
-                yield i, job.result
-            else:
-                job.abandoned = True
-                self._hire()
-                yield i, Lost(f"it gave no reply within {timeout:g} s")
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < 2 * self._size:
+                    i, work = waiting.popleft()
+                    under_way.append((i, _Job(work)))
+                    self._jobs.put(under_way[-1][1])
+                i, job = under_way[0]
+                in_time = job.wait(timeout) or not self._replace(job)
+                under_way.popleft()
+                yield i, job.result if in_time else Lost(f"it gave no reply within {timeout:g} s")
+        finally:  # a caller that stops early must not leave threads on which the next one waits
+            for _, job in under_way:
+                self._replace(job)
+
+    def _replace(self, job: _Job) -> bool:
+        """Whether the job had to be abandoned; another thread then takes the place of its own."""
+        abandoned = job.abandon()
+        if abandoned:
+            self._hire()
+        return abandoned
 
     def close(self) -> None:
         if self._started:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
@@ -24,9 +24,10 @@ from eigenmesh.errors import (
 )
 from eigenmesh.federation import wire
 from eigenmesh.federation.engine import Engine, Lost, Reply
-from eigenmesh.federation.host import error_from
-from eigenmesh.federation.ledger import COORDINATOR, Entry, Ledger
+from eigenmesh.federation.host import ON_LOSS, error_from
+from eigenmesh.federation.ledger import COORDINATOR, Entry, Ledger, step_label
 from eigenmesh.federation.message import (
+    KINDS,
     Message,
     add,
     decode,
@@ -43,7 +44,7 @@ from eigenmesh.federation.topology import Topology, build_graph, require_connect
 R = TypeVar("R")
 M = TypeVar("M", bound=Message)
 
-ON_LOSS = ("raise", "survivors", "reuse")
+_LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Total:
     parties: tuple[str, ...]
 
 
-@dataclass
+@dataclass(eq=False)
 class Recording:
     """What passed while a recording was on."""
 
@@ -129,6 +130,7 @@ class Federation:
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
         self._turn = 0
+        self._round = 0
         self._run_id = ""
         self._recordings: list[Recording] = []
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
@@ -197,7 +199,7 @@ class Federation:
     ) -> None:
         """Build a party of this role at every site; only the listed steps may then be asked for."""
         data = encode(setup)
-        label = _step_label(role, "enlist")
+        label = f"{role_name(role)}.enlist"
         for i in self._active():
             self._record(label, COORDINATOR, self._names[i], setup, len(data))
         self._broadcast(
@@ -252,7 +254,7 @@ class Federation:
         self, step: Step, messages: Mapping[int, Message | None], take: Callable[[int, Any], None]
     ) -> None:
         self._new_round()
-        label = _step_label(step.role, step.name)
+        label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
         requests = {}
         for i, message in messages.items():
@@ -262,7 +264,10 @@ class Federation:
                 self._record(label, COORDINATOR, self._names[i], message, data.size)
         self._wave(requests, step, take)
         if not self._active():
-            raise PartyLost(f"no party is left to run {step.name!r}")
+            raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
+
+    def _losses(self) -> str:
+        return "lost: " + "; ".join(f"{name!r} ({reason})" for name, reason in self.lost.items())
 
     def _addressed(
         self,
@@ -273,6 +278,12 @@ class Federation:
         if each is None:
             return dict.fromkeys(active, message)
         if isinstance(each, Mapping):
+            unknown = set(each) - set(self._names)
+            if unknown:
+                raise InputError(
+                    f"messages for {', '.join(map(repr, sorted(unknown)))}; "
+                    f"the parties are {', '.join(map(repr, self._names))}"
+                )
             return {i: each[self._names[i]] for i in active if self._names[i] in each}
         if len(each) != len(active):
             raise InputError(
@@ -282,7 +293,7 @@ class Federation:
 
     def _compare(self, step: Step, received: list[tuple[int, Any]]) -> None:
         """Fields declared the same everywhere: name the party that differs from most."""
-        if step.signature.gives is None:
+        if step.signature.gives is None or not received:
             return
         for declared in fields_of(step.signature.gives):
             if not declared.same:
@@ -310,7 +321,16 @@ class Federation:
         for _ in range(times):
             self._new_round()
             while not self._exchange_once(send, receive):
-                require_connected(self.graph, self._names)
+                self._require_connected()
+
+    def _require_connected(self) -> None:
+        """After a loss: is there still a graph to go on with?"""
+        if not self._active():
+            raise PartyLost(f"no party is left to exchange messages; {self._losses()}")
+        try:
+            require_connected(self.graph, self._names)
+        except TopologyError as error:
+            raise TopologyError(f"{error.reason}; {self._losses()}") from None
 
     def _exchange_once(self, send: Step, receive: Step) -> bool:
         """Whether the round was complete; if not, it has been undone and a party is out."""
@@ -327,50 +347,73 @@ class Federation:
             {i: {**request, "neighbours": near} for i, near in neighbours.items()}
         )
         turn = self._turn
-        receipts, failures = self._swap(requests, neighbours)
+        receipts, failures, silent = self._swap(requests, neighbours)
+        self._book_sent(send, receipts)  # what has left has left, even if the round is undone
         if not failures:
-            self._book(send, receipts)
+            self._book_missed(receipts)
             return True
-        self._undo(turn, failures)
+        self._undo(turn, silent)
         for i, error in failures.items():
-            if self.on_loss == "raise" or not isinstance(error, PartyLost | PartyFailed):
+            if self.on_loss == "raise" or not isinstance(error, _LOSSES):
                 raise error
             self.lost[self._names[i]] = error.reason
         return False
 
     def _swap(
         self, requests: dict[int, bytes], neighbours: dict[int, list[int]]
-    ) -> tuple[dict[int, Any], dict[int, EigenmeshError]]:
+    ) -> tuple[dict[int, Any], dict[int, EigenmeshError], set[int]]:
+        """Receipts; what went wrong, by the party concerned; the parties that did not answer."""
         receipts: dict[int, Any] = {}
         failures: dict[int, EigenmeshError] = {}
+        silent: set[int] = set()
         for i, reply in self._engine.swap(requests, neighbours, self.timeout):
-            try:
-                receipts[i] = self._opened(i, reply)
-            except EigenmeshError as error:
-                if error.party in (None, self._names[i]):
-                    failures[i] = error
-                else:  # what a neighbour says of a party counts less than what the engine says
-                    failures.setdefault(self._names.index(error.party), error)
-        return receipts, failures
-
-    def _undo(self, turn: int, failures: Mapping[int, EigenmeshError]) -> None:
-        live = [i for i in self._active() if not isinstance(failures.get(i), PartyLost)]
-        requests = self._stamped({i: {"op": "rollback", "undo": turn} for i in live})
-        for i, reply in self._engine.call(requests, self.timeout):
             if isinstance(reply, Lost):
-                self.lost[self._names[i]] = reply.reason
+                silent.add(i)
+            near = {self._names[j]: j for j in neighbours[i]}
+            try:
+                receipts[i] = self._receipt(i, self._opened(i, reply, near), neighbours[i])
+            except EigenmeshError as error:
+                if error.party in near:  # counts less than what the engine says of that party
+                    failures.setdefault(near[error.party], error)
+                else:
+                    failures[i] = error
+        return receipts, failures, silent
 
-    def _book(self, step: Step, receipts: Mapping[int, Any]) -> None:
+    def _receipt(self, i: int, answer: Any, near: list[int]) -> Any:
+        """A receipt of the form that the ledger relies on."""
+        match answer:
+            case {"sent": list(sent), "missed": list(missed)}:
+                if all(_is_sent(s, near) for s in sent) and all(
+                    _is_missed(m, near) for m in missed
+                ):
+                    return answer
+        raise MessageRefused("its receipt of the exchange is malformed", party=self._names[i])
+
+    def _undo(self, turn: int, silent: set[int]) -> None:
+        """Undo the exchange of a turn at every party that answers, whatever was said of it."""
+        answering = [i for i in self._active() if i not in silent]
+        requests = self._stamped({i: {"op": "rollback", "undo": turn} for i in answering})
+        for i, reply in self._engine.call(requests, self.timeout):
+            try:
+                self._opened(i, reply)
+            except EigenmeshError as error:  # it may be a round ahead, so it cannot go on
+                if self.on_loss != "raise":
+                    self.lost[self._names[i]] = error.reason
+
+    def _book_sent(self, step: Step, receipts: Mapping[int, Any]) -> None:
         for i, receipt in receipts.items():
             for receiver, kinds, size in receipt["sent"]:
                 self._enter(
-                    _step_label(step.role, step.name),
+                    step_label(step),
                     self._names[i],
                     self._names[receiver],
                     kinds,
                     size,
                     relayed=self._engine.relays,
                 )
+
+    def _book_missed(self, receipts: Mapping[int, Any]) -> None:
+        for receipt in receipts.values():
             for sender, _reason, replaced in receipt["missed"]:
                 (self.reused if replaced else self.dropped)[self._names[sender]] += 1
 
@@ -398,29 +441,42 @@ class Federation:
         """The error that ends the run, if there is one; else the reply, if any, was taken."""
         try:
             with _naming(self._names[i]):
-                take(i, self._received(i, self._opened(i, reply), step))
+                message = self._received(i, self._opened(i, reply), step)
+                take(i, message)
         except EigenmeshError as error:
-            if not isinstance(error, PartyLost | PartyFailed | MessageRefused):
+            if not isinstance(error, _LOSSES):
                 return error
             if self.on_loss == "survivors":
                 self.lost[self._names[i]] = error.reason
-            elif self.on_loss == "reuse" and step is not None and self._can_reuse(step, i):
-                self.reused[self._names[i]] += 1
-                take(i, self._last_reply[_step_label(step.role, step.name), i][1])
-            else:
+            elif not self._reuse(i, step, take):
                 return error
+        else:
+            if self.on_loss == "reuse" and step is not None:
+                label = step_label(step)
+                self._last_reply[label, i] = (self._round, message)
         return None
 
-    def _can_reuse(self, step: Step, i: int) -> bool:
-        last = self._last_reply.get((_step_label(step.role, step.name), i))
-        return last is not None and self._round - last[0] <= self.max_age
+    def _reuse(self, i: int, step: Step | None, take: Callable[[int, Any], None]) -> bool:
+        """Whether a reply to this step, kept for "reuse", was young enough and could be taken."""
+        label = "" if step is None else step_label(step)
+        if (label, i) not in self._last_reply:
+            return False
+        round_, message = self._last_reply[label, i]
+        if self._round - round_ > self.max_age:
+            return False
+        try:
+            take(i, message)
+        except EigenmeshError:  # the others' replies have another shape by now
+            return False
+        self.reused[self._names[i]] += 1
+        return True
 
     def _stamped(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:
         self._turn += 1
         stamp = {"run": self._run_id, "turn": self._turn}
         return {i: wire.dumps({**request, **stamp}) for i, request in requests.items()}
 
-    def _opened(self, i: int, reply: Reply) -> Any:
+    def _opened(self, i: int, reply: Reply, near: Container[str] = ()) -> Any:
         """The host's answer; raises what the host reports, or what is wrong with the reply."""
         name = self._names[i]
         if isinstance(reply, Lost):
@@ -430,8 +486,9 @@ class Federation:
             if not isinstance(tree, dict):
                 raise MessageRefused("its reply is malformed")
         if "error" in tree:
-            raise error_from(tree, name)
-        if tree.get("turn") != self._turn:
+            raise error_from(tree, name, near)
+        turn = tree.get("turn")
+        if type(turn) is not int or turn != self._turn:
             raise StaleRound("its reply belongs to another turn", party=name)
         return tree.get("ok")
 
@@ -442,21 +499,16 @@ class Federation:
             raise MessageRefused("its reply holds no message")
         data = answer.tobytes()
         message = decode(step.signature.gives, data)
-        label = _step_label(step.role, step.name)
+        label = step_label(step)
         self._record(label, self._names[i], COORDINATOR, message, len(data))
-        if self.on_loss == "reuse":
-            self._last_reply[label, i] = (self._round, message)
         return message
 
     # The ledger.
 
     def _new_round(self) -> None:
+        self._round += 1
         for recording in self._recordings:
             recording.ledger.rounds += 1
-
-    @property
-    def _round(self) -> int:
-        return self._recordings[-1].ledger.rounds if self._recordings else 0
 
     def _record(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
         self._enter(step, sender, receiver, floats_by_kind(message), size)
@@ -489,8 +541,20 @@ def _naming(party: str) -> Iterator[None]:
         raise type(error)(error.reason, party=party) from None
 
 
-def _step_label(role: type[Party], step: str) -> str:
-    return f"{role.__name__}.{step}"
+def _is_sent(item: Any, near: list[int]) -> bool:
+    match item:
+        case [int(receiver), dict(kinds), int(size)]:
+            counts = kinds.values()
+            known = receiver in near and kinds.keys() <= KINDS
+            return known and all(type(n) is int and n >= 0 for n in [*counts, size])
+    return False
+
+
+def _is_missed(item: Any, near: list[int]) -> bool:
+    match item:
+        case [int(sender), str(), bool()]:
+            return sender in near
+    return False
 
 
 def _step_names(role: type[Party], steps: Iterable[Step] | None) -> list[str]:

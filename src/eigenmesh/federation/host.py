@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +28,12 @@ from eigenmesh.errors import (
 )
 from eigenmesh.federation import wire
 from eigenmesh.federation.message import Message, decode, encode, floats_by_kind
-from eigenmesh.federation.party import Party, Step, steps_of
+from eigenmesh.federation.party import Party, Signature, Step, steps_of
 from eigenmesh.federation.protocol import known_roles
 from eigenmesh.federation.site import Site, SiteView
 
 Tree = wire.Tree
+ON_LOSS = ("raise", "survivors", "reuse")
 _log = logging.getLogger("eigenmesh.site")
 
 
@@ -63,8 +64,9 @@ class Host:
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._snapshot: tuple[int, dict[str, bytes]] = (0, {})
+        self._half_done = 0  # turn of an exchange whose messages are still to be taken
         self._sent: list[Tree] = []
-        self._last_heard: dict[tuple[str, int], tuple[int, Message]] = {}
+        self._last_heard: dict[tuple[str, str, int], tuple[int, Message]] = {}
         self._operations: dict[str, Callable[[Tree], Tree]] = {
             "require": self._require,
             "enlist": self._enlist,
@@ -108,12 +110,12 @@ class Host:
             return wire.dumps({"turn": turn, "ok": answer(tree)})
         except EigenmeshError as error:
             return wire.dumps(_error_tree(error, turn))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return wire.dumps(_error_tree(self._own_words(error), turn))
         finally:
             self._lock.release()
 
-    def _own_words(self, error: Exception) -> EigenmeshError:
+    def _own_words(self, error: BaseException) -> EigenmeshError:
         _log.exception("site %s: a step failed", self.site.name)
         return PartyFailed(
             f"party {self.site.name!r} failed with {type(error).__name__}; "
@@ -162,7 +164,9 @@ class Host:
         role_class = self._role(role)
         party = role_class(self._view, decode(role_class.Setup, setup))
         party.seal()
-        self._enlisted[role] = Enlisted(party, setup, self._listed(role, step_names), {})
+        before = self._enlisted.get(role)
+        calls = before.calls if before else {}  # enlisting anew does not reset the policy's count
+        self._enlisted[role] = Enlisted(party, setup, self._listed(role, step_names), calls)
         return party
 
     def _step(self, tree: Tree) -> Tree:
@@ -187,13 +191,16 @@ class Host:
 
     def _dismiss(self, tree: Tree) -> Tree:
         self._run, self._enlisted, self._last_heard = "", {}, {}
+        self._snapshot = (0, {})
         return None
 
     # Exchange between neighbours.
 
     def _offer(self, tree: Tree) -> dict[int, bytes]:
+        _require_exchange(tree)
         self._take_turn(tree)
         enlisted, step = self._asked(tree, "send")
+        self._asked(tree, "receive")
         self._view.neighbours = self._checked_neighbours(tree["neighbours"])
         self._snapshot = (
             tree["turn"],
@@ -210,7 +217,9 @@ class Host:
                 party=self.site.name,
             )
         self._sent = []
-        return {to: self._envelope(tree, step, to, message) for to, message in offered.items()}
+        outbox = {to: self._envelope(tree, step, to, message) for to, message in offered.items()}
+        self._half_done = tree["turn"]
+        return outbox
 
     def _envelope(self, tree: Tree, step: Step, neighbour: int, message: Message) -> bytes:
         self._check_type(step, message)
@@ -228,13 +237,16 @@ class Host:
 
     def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
         others = set(range(len(self._view.names))) - {self._view.index}
-        if not all(type(n) is int and n in others for n in numbers):
-            raise MessageRefused("the request lists neighbours that are no other parties")
+        known = all(type(n) is int and n in others for n in numbers)
+        if not known or len(set(numbers)) < len(numbers):
+            raise MessageRefused("the request lists neighbours that are no other parties, or twice")
         return tuple(numbers)
 
     def _accept(self, tree: Tree, inbox: Mapping[int, bytes]) -> Tree:
-        if (tree["run"], tree["turn"]) != (self._run, self._turn):
+        _require_exchange(tree)
+        if (tree["run"], tree["turn"], tree["turn"]) != (self._run, self._turn, self._half_done):
             raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
+        self._half_done = 0  # a second delivery would be taken twice
         enlisted, step = self._asked(tree, "receive")
         messages, missed = self._open_inbox(tree, step, inbox)
         step.function(enlisted.party, messages)
@@ -250,7 +262,7 @@ class Host:
         for sender in self._view.neighbours:
             try:
                 message = self._open_envelope(tree, step, sender, inbox.get(sender))
-                self._last_heard[step.name, sender] = (tree["turn"], message)
+                self._last_heard[tree["role"], step.name, sender] = (tree["turn"], message)
             except EigenmeshError as error:
                 replacement = self._replacement(tree, step, sender, error)
                 missed.append([sender, error.reason, replacement is not None])
@@ -268,9 +280,10 @@ class Host:
             envelope = wire.loads(data)
             if not isinstance(envelope, dict):
                 raise MessageRefused("the message is malformed: it is not an envelope")
-            expected = {"run": tree["run"], "turn": tree["turn"], "sender": sender}
-            if {key: envelope.get(key) for key in expected} != expected:
-                raise StaleRound("a message of another turn or sender")
+            place = {"sender": sender, "receiver": self._view.index}
+            expected = {"run": tree["run"], "turn": tree["turn"], **place}
+            if not all(_equals(envelope.get(key), value) for key, value in expected.items()):
+                raise StaleRound("a message of another turn, sender or receiver")
             assert step.signature.takes is not None
             return decode(step.signature.takes, _bytes(envelope, "message"))
         except EigenmeshError as error:
@@ -283,9 +296,10 @@ class Host:
         """The sender's last message, None to go on without, or the error."""
         if tree["on_loss"] == "raise":
             raise error
-        if tree["on_loss"] == "survivors" or (step.name, sender) not in self._last_heard:
+        key = (tree["role"], step.name, sender)
+        if tree["on_loss"] == "survivors" or key not in self._last_heard:
             return None
-        turn, message = self._last_heard[step.name, sender]
+        turn, message = self._last_heard[key]
         if tree["turn"] - turn > tree["max_age"]:
             age = f"its last message is more than {tree['max_age']} turns old"
             raise PartyLost(f"{error.reason}; {age}", party=error.party)
@@ -308,13 +322,20 @@ class Host:
         return {name: offered[name] for name in names}
 
     def _asked(self, tree: Tree, key: str) -> tuple[Enlisted, Step]:
+        """The step that a field of the request names, if it may be used in that place."""
         enlisted = self._enlisted.get(tree["role"])
         if enlisted is None or tree[key] not in enlisted.steps:
             raise StepRefused(
                 f"step {tree[key]!r} of {tree['role']!r} was not enlisted in this run",
                 party=self.site.name,
             )
-        return enlisted, enlisted.steps[tree[key]]
+        step = enlisted.steps[tree[key]]
+        if not _SUITS[key](step.signature):
+            raise StepRefused(
+                f"step {step.name!r} of {tree['role']!r} cannot {_DOES[key]}",
+                party=self.site.name,
+            )
+        return enlisted, step
 
     def _permit(self, enlisted: Enlisted, step: Step) -> None:
         """Let the site's policy refuse before the step is run."""
@@ -343,12 +364,27 @@ class Host:
             }
             for role, e in self._enlisted.items()
         }
-        return wire.dumps({"run": self._run, "turn": self._turn, "parties": parties})
+        snapshot_turn, states = self._snapshot
+        return wire.dumps(
+            {
+                "run": self._run,
+                "turn": self._turn,
+                "neighbours": self._view.neighbours,
+                "parties": parties,
+                "snapshot_turn": snapshot_turn,
+                "snapshot": {
+                    role: np.frombuffer(state, np.uint8) for role, state in states.items()
+                },
+            }
+        )
 
     def restore(self, exported: bytes) -> None:
         """Go on where `export` was called."""
         tree = wire.loads(exported)
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
+        self._view.neighbours = tuple(tree["neighbours"])
+        states = {role: _bytes(tree["snapshot"], role) for role in tree["snapshot"]}
+        self._snapshot = (tree["snapshot_turn"], states)
         for role, saved in tree["parties"].items():
             party = self._build(role, _bytes(saved, "setup"), saved["steps"])
             party.restore(_bytes(saved, "state"))
@@ -360,10 +396,14 @@ class Host:
         return None if folder is None else folder / f"{self.site.name}.state"
 
     def _write_state(self) -> None:
-        if self._state_path is not None:
-            unfinished = self._state_path.with_suffix(".part")
-            unfinished.write_bytes(self.export())
-            unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
+        if self._state_path is None:
+            return
+        if not self._enlisted:  # the run is over: a host started later begins afresh
+            self._state_path.unlink(missing_ok=True)
+            return
+        unfinished = self._state_path.with_suffix(".part")
+        unfinished.write_bytes(self.export())
+        unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
 
     def _resume(self) -> None:
         if self._state_path is not None and self._state_path.exists():
@@ -395,10 +435,23 @@ _NEEDED = {
 }
 
 
+# What a step must take and give in each place of a request that names one, and the words for it.
+_SUITS: dict[str, Callable[[Signature], bool]] = {
+    "step": lambda s: not s.from_neighbours and not s.to_each_neighbour,
+    "send": lambda s: s.takes is None and s.gives is not None,
+    "receive": lambda s: s.from_neighbours and s.gives is None,
+}
+_DOES = {
+    "step": "answer a coordinator",
+    "send": "send to neighbours",
+    "receive": "take the messages of neighbours",
+}
+
+
 def _read_request(request: bytes) -> Tree:
     """The request as a tree whose fields have the types that this file relies on."""
     tree = wire.loads(request)
-    if not isinstance(tree, dict) or tree.get("op") not in _NEEDED:
+    if not isinstance(tree, dict) or str(tree.get("op")) not in _NEEDED:
         raise MessageRefused("the request names no known operation")
     needed: set[str] = _NEEDED[tree["op"]] | {"op", "run", "turn"}
     allowed = needed | ({"message"} if tree["op"] == "step" else set())
@@ -409,7 +462,19 @@ def _read_request(request: bytes) -> Tree:
     for key, value in tree.items():
         if type(value) is not _REQUEST_FIELDS[key] and not (key == "message" and value is None):
             raise MessageRefused(f"field {key!r} of the request has the wrong type")
+    if tree.get("on_loss", "raise") not in ON_LOSS:
+        raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
     return tree
+
+
+def _require_exchange(tree: Tree) -> None:
+    if tree["op"] != "exchange":
+        raise MessageRefused("the request is no exchange")
+
+
+def _equals(found: Any, expected: int | str) -> bool:
+    """Equal and of one type: an array from the wire would compare element by element."""
+    return type(found) is type(expected) and bool(found == expected)
 
 
 def _bytes(tree: Tree, key: str) -> bytes:
@@ -429,11 +494,14 @@ def _error_tree(error: EigenmeshError, turn: int) -> Tree:
     }
 
 
-def error_from(tree: Tree, default_party: str) -> EigenmeshError:
-    """The error that a host reported, as one of our classes."""
+def error_from(tree: Tree, party: str, neighbours: Container[str] = ()) -> EigenmeshError:
+    """The error that the host of `party` reported, as one of our classes.
+
+    In an exchange it may concern one of its neighbours; nobody else can be blamed.
+    """
     error_class = getattr(errors, str(tree.get("error")), None)
     if not (isinstance(error_class, type) and issubclass(error_class, EigenmeshError)):
         error_class = PartyFailed
-    party = tree.get("party")
-    named = party if isinstance(party, str) else default_party
+    blamed = tree.get("party")
+    named = blamed if isinstance(blamed, str) and blamed in neighbours else party
     return error_class(str(tree.get("reason")), party=named)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from eigenmesh.federation.party import Step
 
 COORDINATOR = "coordinator"
 
@@ -26,6 +28,22 @@ class Entry(NamedTuple):
     def kind(self) -> str:
         """What it revealed, as one word."""
         return "+".join(self.kinds)
+
+
+def step_label(step: Step) -> str:
+    """The name of a step in the ledger."""
+    return f"{step.role.__name__}.{step.name}"
+
+
+def forecast_entry(step: Step, sender: str, floats: int) -> Entry:
+    """The entry that a reply to `step` will make, all its floats being of the reply's own kind.
+
+    What a forecast cannot know is the length of the message in bytes, and its round.
+    """
+    gives = step.signature.gives
+    own_kind = {gives.reveals: floats} if gives and gives.reveals else {}
+    kinds = dict.fromkeys(sorted(step.reveals), 0) | own_kind
+    return Entry(0, step_label(step), sender, COORDINATOR, kinds, floats, 0)
 
 
 @dataclass
@@ -57,25 +75,29 @@ class Ledger:
         """Bytes of all messages in wire form."""
         return sum(e.bytes for e in self.entries)
 
-    def floats_by(self, key: Callable[[Entry], str]) -> dict[str, int]:
-        """Floats of all messages, grouped."""
+    def by_step(self) -> dict[str, int]:
+        """Floats by step; messages that tell of nobody's data, such as setups, are no step."""
         sums: dict[str, int] = defaultdict(int)
         for entry in self.entries:
-            sums[key(entry)] += entry.floats
+            if entry.kinds:
+                sums[entry.step] += entry.floats
         return dict(sums)
+
+    def by_party(self, parties: Iterable[str]) -> dict[str, int]:
+        """Floats that each party sent, for these parties and all others that sent any."""
+        sums = dict.fromkeys(parties, 0)
+        for entry in self.entries:
+            if entry.sender != COORDINATOR:
+                sums[entry.sender] = sums.get(entry.sender, 0) + entry.floats
+        return sums
 
     def revealed(self) -> dict[str, dict[str, int]]:
         """Per party, the kinds that left it and the floats of each."""
-        return revealed(self.entries)
-
-
-def revealed(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
-    """Per sender other than the coordinator, the kinds that left it and the floats of each."""
-    sums: dict[str, dict[str, int]] = {}
-    for entry in entries:
-        if entry.sender == COORDINATOR:
-            continue
-        kinds = sums.setdefault(entry.sender, {})
-        for kind, floats in entry.kinds.items():
-            kinds[kind] = kinds.get(kind, 0) + floats
-    return sums
+        sums: dict[str, dict[str, int]] = {}
+        for entry in self.entries:
+            if entry.sender == COORDINATOR:
+                continue
+            kinds = sums.setdefault(entry.sender, {})
+            for kind, floats in entry.kinds.items():
+                kinds[kind] = kinds.get(kind, 0) + floats
+        return sums

@@ -56,6 +56,10 @@ class Reveals:
 
     kind: str
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise TypeError(f"a field reveals {self.kind!r}, which is none of {sorted(KINDS)}")
+
 
 class Shape:
     """Sizes of an array's axes: numbers, or names that stand for one size in the message."""
@@ -71,7 +75,7 @@ class Check(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-Descending = Check("must not increase", lambda a: bool(np.all(np.diff(a) <= 0)))
+Descending = Check("must not increase", lambda a: np.ndim(a) > 0 and bool(np.all(np.diff(a) <= 0)))
 NonNegative = Check("must not be negative", lambda a: bool(np.all(np.asarray(a) >= 0)))
 Positive = Check("must be positive", lambda a: bool(np.all(np.asarray(a) > 0)))
 Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
@@ -79,6 +83,8 @@ SameEverywhere = "same everywhere"  # compared between the parties' replies by t
 
 
 def _is_orthonormal(vectors: Floats) -> bool:
+    if vectors.ndim != 2 or vectors.shape[0] < vectors.shape[1]:
+        return False  # also keeps a claimed width from being multiplied out
     deviation = vectors.T @ vectors - np.eye(vectors.shape[1])
     return bool(np.all(np.abs(deviation) < 1e-6))
 
@@ -143,11 +149,11 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     shapes = [mark for mark in marks if isinstance(mark, Shape)]
     checks = tuple(mark for mark in marks if isinstance(mark, Check))
     kind = kinds[0] if kinds else message_type.reveals
-    if hint in _DTYPE_KINDS and kind is None:
-        raise TypeError(f"{message_type.__name__}.{name} is an array; say what it reveals")
-    return Field(
-        name, hint, optional, kind, shapes[0] if shapes else None, checks, SameEverywhere in marks
-    )
+    same = SameEverywhere in marks
+    if hint in _DTYPE_KINDS and (kind is None or same):
+        rule = "cannot be the same everywhere, send a hash" if same else "say what it reveals"
+        raise TypeError(f"{message_type.__name__}.{name} is an array; {rule}")
+    return Field(name, hint, optional, kind, shapes[0] if shapes else None, checks, same)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:
@@ -158,8 +164,9 @@ def kinds_of(message_type: type[Message]) -> frozenset[str]:
 def check(message: Message) -> None:
     """Raise `MessageRefused` unless every field is as the message type declares it."""
     fields = fields_of(type(message))
-    sizes = {f.name: getattr(message, f.name) for f in fields if f.type is int}
-    for field in fields:
+    numbers = {f.name: getattr(message, f.name) for f in fields if f.type is int}
+    sizes = {name: value for name, value in numbers.items() if value is not None}
+    for field in sorted(fields, key=lambda f: f.is_array):  # numbers first: they may be sizes
         _check_field(field, getattr(message, field.name), sizes, type(message).__name__)
 
 
@@ -191,16 +198,13 @@ def _check_shape(
     shape: tuple[int, ...], axes: tuple[str | int, ...], sizes: dict[str, int], label: str
 ) -> None:
     """Hold an array's sizes against the declared ones; the first use of a name fixes its size."""
-    expected = [sizes.get(axis) if isinstance(axis, str) else axis for axis in axes]
-    if len(shape) != len(axes) or any(
-        want not in (None, size) for size, want in zip(shape, expected, strict=True)
-    ):
-        words = ", ".join(
-            str(axis) if want in (None, axis) else f"{axis}={want}"
-            for axis, want in zip(axes, expected, strict=True)
-        )
+    fits = len(shape) == len(axes) and all(
+        size == (sizes.setdefault(axis, size) if isinstance(axis, str) else axis)
+        for axis, size in zip(axes, shape, strict=True)
+    )
+    if not fits:
+        words = ", ".join(f"{a}={sizes[a]}" if a in sizes else str(a) for a in map(str, axes))
         raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
-    sizes.update({axis: size for axis, size in zip(axes, shape, strict=True) if type(axis) is str})
 
 
 def _check_scalar(field: Field, value: Any, label: str) -> None:

@@ -36,7 +36,7 @@ class Policy:
                 f"a policy cannot allow {', '.join(map(repr, sorted(unknown)))}; "
                 f"the kinds are {', '.join(sorted(KINDS))}"
             )
-        if calls_per_run is not None and calls_per_run < 1:
+        if calls_per_run is not None and (type(calls_per_run) is not int or calls_per_run < 1):
             raise InputError(f"calls_per_run is {calls_per_run}; a whole number from 1 is expected")
         object.__setattr__(self, "allow", kinds)
         object.__setattr__(self, "calls_per_run", calls_per_run)

@@ -39,11 +39,20 @@ def protocol(
     def register(coordinate: Callable[..., R]) -> Protocol[R]:
         if name in _protocols:
             raise TypeError(f"a protocol {name!r} is registered already")
+        _require_own_names(roles)
         registered = Protocol(name, roles, coordinate)
         _protocols[name] = registered
         return registered
 
     return register
+
+
+def _require_own_names(roles: tuple[type[Party], ...]) -> None:
+    """A role travels by name: a second class of that name would be built in the first's place."""
+    taken = {role_name(role): role for p in _protocols.values() for role in p.roles}
+    for role in roles:
+        if taken.setdefault(role_name(role), role) is not role:
+            raise TypeError(f"another protocol has a role {role_name(role)!r}; rename one of them")
 
 
 def role_name(role: type[Party]) -> str:

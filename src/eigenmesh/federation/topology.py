@@ -92,7 +92,7 @@ def _relabelled(graph: nx.Graph, names: Sequence[str]) -> nx.Graph:
     if graph.is_directed():
         raise TopologyError("the graph is directed; neighbours talk both ways, pass an nx.Graph")
     if nodes == set(range(len(names))):
-        return nx.Graph(graph.edges) if graph.number_of_edges() else nx.empty_graph(len(names))
+        return nx.Graph(graph)  # a copy: with nodes that have no edge, without parallel edges
     if nodes == set(names):
         return nx.relabel_nodes(nx.Graph(graph), {name: i for i, name in enumerate(names)})
     raise TopologyError(

@@ -29,6 +29,7 @@ _PREFIX = struct.Struct("<4sII")
 _ALIGN = 16  # buffers start on 16 bytes, so that decoded arrays go to BLAS without a copy
 _MAX_HEADER = 1 << 26
 _MAX_NDIM = 4
+_MAX_DEPTH = 32  # deeper trees than ours would exhaust the stack of whoever reads them
 _DTYPES = frozenset(
     "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()  # kinds b, i, u, f, c
 )
@@ -68,17 +69,19 @@ def loads(data: bytes | memoryview) -> Tree:
     return tree
 
 
-def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]]) -> Tree:
+def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int = 0) -> Tree:
     """The JSON skeleton of `node`; its arrays are appended to `arrays`."""
+    if depth > _MAX_DEPTH:
+        raise TypeError(f"a tree of more than {_MAX_DEPTH} levels cannot travel")
     if isinstance(node, np.ndarray):
         arrays.append(_portable(node))
         return {"$": len(arrays) - 1}
     if isinstance(node, dict):
         if any(not isinstance(key, str) or key == "$" for key in node):
             raise TypeError("keys of a tree are strings other than '$'")
-        return {key: _without_arrays(value, arrays) for key, value in node.items()}
+        return {key: _without_arrays(value, arrays, depth + 1) for key, value in node.items()}
     if isinstance(node, list | tuple):
-        return [_without_arrays(value, arrays) for value in node]
+        return [_without_arrays(value, arrays, depth + 1) for value in node]
     if isinstance(node, np.generic):
         return node.item()
     if node is None or isinstance(node, str | int | float | bool):
@@ -170,18 +173,25 @@ def _buffer(data: Any, dtype: np.dtype[Any], count: int, offset: int) -> np.ndar
 def _checked_listing(item: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     match item:
         case [str(name), list(shape)] if name in _DTYPES and len(shape) <= _MAX_NDIM:
-            if all(type(size) is int and 0 <= size < 2**40 for size in shape):
+            if all(type(size) is int and size >= 0 for size in shape) and _fits(shape):
                 return np.dtype(name), tuple(shape)
     return _refuse("an array has a dtype or shape that is not allowed")
 
 
-def _with_arrays(node: Tree, arrays: list[Any], used: list[int]) -> Tree:
+def _fits(shape: list[int]) -> bool:
+    """Whether numpy can address the shape; an empty array's other axes cost nothing to claim."""
+    return math.prod(size or 1 for size in shape) < 2**40
+
+
+def _with_arrays(node: Tree, arrays: list[Any], used: list[int], depth: int = 0) -> Tree:
+    if depth > _MAX_DEPTH:
+        _refuse(f"it has more than {_MAX_DEPTH} levels")
     if isinstance(node, dict):
         if "$" in node:
             return arrays[_array_number(node, arrays, used)]
-        return {key: _with_arrays(value, arrays, used) for key, value in node.items()}
+        return {key: _with_arrays(value, arrays, used, depth + 1) for key, value in node.items()}
     if isinstance(node, list):
-        return [_with_arrays(value, arrays, used) for value in node]
+        return [_with_arrays(value, arrays, used, depth + 1) for value in node]
     return node
 
 

@@ -82,7 +82,7 @@ def require_square(K: Floats) -> int:
 def require_count(k: int, what: str) -> int:
     """Hand back k if it is an integer of at least 1."""
     if not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"{what} is {k!r}, expected an integer of at least 1; pass one such")
+        raise InputError(f"{what} is {k!r}, expected an integer of at least 1; ask for one or more")
     return int(k)
 
 

@@ -25,6 +25,8 @@ class EntryMoments:
     @property
     def variance(self) -> float:
         """Population variance over all entries."""
+        if not self.count:
+            raise InputError("no entries to take a variance of; pass at least one row")
         return self.deviation / self.count
 
 
@@ -39,9 +41,10 @@ class Moments:
     def entries(self) -> EntryMoments:
         """The same rows taken entry by entry."""
         n, d = self.count, len(self.mean)
-        grand = float(self.mean.mean())
-        between = n * float(np.square(self.mean - grand).sum())
-        return EntryMoments(n * d, grand, self.deviation + between)
+        if not n * d:
+            return EntryMoments(0, 0.0, 0.0)
+        grand, between = _merged_mean(np.full(d, float(n)), self.mean[:, None])
+        return EntryMoments(n * d, float(grand[0]), self.deviation + between)
 
 
 def gamma_default(n_features: int) -> float:
@@ -111,9 +114,12 @@ def moments_of(X: Rows) -> Moments:
 
 def _dense_moments(X: Floats) -> Moments:
     X = X.astype(np.float64)
+    # Sums of differences to one row keep their digits far from the origin.
+    first = X[0].copy()
+    X -= first
     mean = X.mean(axis=0)
     X -= mean
-    return Moments(len(X), mean, float(np.vdot(X, X)))
+    return Moments(len(X), first + mean, float(np.vdot(X, X)))
 
 
 def _sparse_moments(X: Rows) -> Moments:

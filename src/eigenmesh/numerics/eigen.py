@@ -219,11 +219,12 @@ def require_rank(values: Floats, k: int, n: int | None = None, what: str = "the 
     >>> require_rank(np.array([2.0, 1.0]), 2)
     """
     rank = numerical_rank(values, n)
-    if k > rank:
-        raise RankError(
-            f"{k} components were asked for, {what} determine {rank}; "
-            f"set n_components to at most {rank}, or pass more or less similar samples"
-        )
+    if k <= rank:
+        return
+    remedy = (
+        f"set n_components to at most {rank}" if rank else "all samples are equal to the kernel"
+    )
+    raise RankError(f"{k} components were asked for, {what} determine {rank}; {remedy}")
 
 
 def fix_signs(vectors: Floats) -> Floats:
@@ -235,7 +236,7 @@ def fix_signs(vectors: Floats) -> Floats:
     """
     sizes = np.abs(vectors)
     # Entries equal but for rounding count as tied, or the sign would hang on the last bit.
-    leaders = np.argmax(sizes >= (1 - 1e-8) * sizes.max(axis=0), axis=0)
+    leaders = np.argmax(sizes >= (1 - 1e-8) * sizes.max(axis=0, initial=0), axis=0)
     leading = vectors[leaders, np.arange(vectors.shape[1])]
     fixed: Floats = vectors * np.where(leading < 0, -1, 1).astype(vectors.dtype)
     return fixed

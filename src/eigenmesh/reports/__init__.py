@@ -1,1 +1,1 @@
-
+"""Tables and pictures of runs."""

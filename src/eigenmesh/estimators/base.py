@@ -1,0 +1,154 @@
+"""What every estimator shares: taking data in any form, reports, saving and loading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eigenmesh.connect import federation
+from eigenmesh.data import Partitioned
+from eigenmesh.data.table import Table
+from eigenmesh.errors import InputError, ModelFileError
+from eigenmesh.estimators import model_file
+from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.federation.federation import Federation
+
+_ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
+
+
+class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of all estimators: scikit-learn's conventions over a protocol."""
+
+    _fitted: ClassVar[tuple[str, ...]] = ()  # attributes that a saved model needs, without report_
+
+    report_: RunReport
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _ESTIMATORS[cls.__name__] = cls
+
+    # Data in.
+
+    def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        """A plain array, checked as scikit-learn does it, with our class of error."""
+        try:
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=min_samples,
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
+    @contextmanager
+    def _opened(self, source: Partitioned | Federation) -> Iterator[Federation]:
+        """A federation over the source; closed at the end only if it was opened here."""
+        if isinstance(source, Federation):
+            yield source
+            return
+        with federation(source) as fed:
+            yield fed
+
+    @property
+    def transform_report_(self) -> RunReport:
+        """The account of the last transform."""
+        check_is_fitted(self)
+        if not self._last_transform:
+            raise AttributeError("transform_report_ is there after transform has been called")
+        report: RunReport = self._last_transform[0]
+        return report
+
+    # Models out and in.
+
+    def save(self, path: str | Path, *, parties: bool = False) -> None:
+        """Write the coordinator's share of the model; with `parties`, every party's beside it.
+
+        The shares are private to their parties: give each to its owner, or keep them together
+        only where one person may hold all data.
+        """
+        check_is_fitted(self)
+        params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        fitted = {name: _plain(getattr(self, name)) for name in self._saved_names()}
+        tree = {"estimator": type(self).__name__, "params": params, "fitted": fitted}
+        model_file.write(path, model_file.MODEL, {**tree, "report": self.report_.to_tree()})
+        if parties:
+            self._save_shares(path)
+
+    def _saved_names(self) -> list[str]:
+        also = ("n_features_in_", "feature_names_in_")
+        return [name for name in (*self._fitted, *also) if hasattr(self, name)]
+
+    def _save_shares(self, path: str | Path) -> None:
+        raise InputError(f"{type(self).__name__} has no parties' shares to save")
+
+    def _load_shares(self, path: str | Path) -> None:
+        """Nothing, for models without shares."""
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        estimator = cls(**tree["params"])
+        for name, value in tree["fitted"].items():
+            names = name == "feature_names_in_"
+            setattr(estimator, name, np.asarray(value, dtype=object) if names else value)
+        estimator.report_ = RunReport.from_tree(tree["report"])
+        estimator._last_transform = []
+        return estimator
+
+
+def load(path: str | Path) -> Any:
+    """Load a model that `save` wrote; parties' shares beside it are taken up.
+
+    >>> import tempfile, numpy as np, eigenmesh as em
+    >>> X = np.random.default_rng(0).normal(size=(30, 4))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     em.OneShotKPCA(n_components=2).fit(X).save(folder + "/model.em", parties=True)
+    ...     em.load(folder + "/model.em").transform(X).shape
+    (30, 2)
+    """
+    tree = model_file.read(path, model_file.MODEL)
+    kind = _ESTIMATORS.get(tree.get("estimator", ""))
+    if kind is None:
+        raise ModelFileError(
+            f"{Path(path).name} holds a {tree.get('estimator')}, which this version does not know"
+        )
+    try:
+        estimator = kind._from_tree(tree)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelFileError(f"{Path(path).name} is damaged: {error}") from None
+    estimator._load_shares(path)
+    return estimator
+
+
+def one_party(X: Any) -> Partitioned:
+    """A plain, checked array as the columns of a single party."""
+    return Partitioned.from_tables("columns", [Table(X)])
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed for shared draws; None means 0, since no answer should depend on it."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    raise InputError(f"random_state is {random_state!r}; None or a whole number is expected")
+
+
+def _plain(value: Any) -> Any:
+    """Numpy scalars and string arrays as plain values; a generator of random numbers as None."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+        return [str(item) for item in value]
+    return value

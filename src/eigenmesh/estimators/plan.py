@@ -1,0 +1,105 @@
+"""Forecasts: what a fit will cost and what will leave each party, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.policy import Policy
+from eigenmesh.protocols.survey import survey
+
+Shapes = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The forecast of a fit; its names are those of `report_`.
+
+    `refusals` names the parties whose own policy would refuse, and the kinds that it forbids.
+    """
+
+    floats_up: int
+    floats_down: int
+    rounds: int
+    by_step: Mapping[str, int]
+    by_party: Mapping[str, int]
+    reveals: Mapping[str, Mapping[str, int]]
+    parties: tuple[str, ...]
+    baseline_floats: int
+    refusals: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, ledger: Ledger, names: Sequence[str], baseline: int, policies: Any) -> Self:
+        """The plan that a forecast ledger amounts to."""
+        reveals = ledger.revealed()
+        refused = {name: policies[name].forbids(reveals.get(name, {})) for name in policies}
+        return cls(
+            floats_up=ledger.floats_up,
+            floats_down=ledger.floats_down,
+            rounds=ledger.rounds,
+            by_step=ledger.by_step(),
+            by_party=ledger.by_party(names),
+            reveals=reveals,
+            parties=tuple(names),
+            baseline_floats=baseline,
+            refusals={name: kinds for name, kinds in refused.items() if kinds},
+        )
+
+    @property
+    def share_of_baseline(self) -> float:
+        """Floats to be sent as a share of shipping everything."""
+        return (self.floats_up + self.floats_down) / self.baseline_floats
+
+    def __str__(self) -> str:
+        kinds = sorted({kind for own in self.reveals.values() for kind in own})
+        lines = [
+            f"{self.floats_up:,} floats up, {self.floats_down:,} down, {self.rounds} rounds",
+            f"{self.share_of_baseline:.1%} of the {self.baseline_floats:,} floats that shipping "
+            f"everything would cost",
+            f"will leave the parties: {', '.join(kinds) or 'nothing'}",
+        ]
+        lines += [
+            f"{party!r} would refuse: {', '.join(forbidden)}"
+            for party, forbidden in self.refusals.items()
+        ]
+        return "\n".join(lines)
+
+
+def plan(estimator: Any, source: Any) -> Plan:
+    """Forecast a fit of `estimator` to `source`, without running it.
+
+    Nothing is computed and nothing leaves a party; of a Federation the parties are asked for their
+    numbers of rows and columns.
+
+    >>> import eigenmesh as em, numpy as np
+    >>> parts = em.Partitioned(columns=[np.ones((100, 30)), np.ones((100, 20))])
+    >>> em.plan(em.OneShotKPCA(n_components=2, local_rank=5), parts).floats_up
+    1010
+    """
+    if not hasattr(estimator, "_forecast"):
+        raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
+    names, shapes, policies = _parties_of(source)
+    ledger = estimator._forecast(names, shapes)
+    return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies)
+
+
+def _parties_of(source: Any) -> tuple[tuple[str, ...], Shapes, dict[str, Policy]]:
+    if isinstance(source, Federation):
+        replies = source.run(survey).value
+        local = {name: site.policy for name, site in source.local_sites().items()}
+        return replies.parties, [(r.n_rows, r.n_columns) for r in replies], local
+    parts = source
+    if not isinstance(parts, Partitioned):
+        shape = source.shape if hasattr(source, "shape") else np.shape(source)
+        if len(shape) != 2:
+            raise InputError(f"the data have shape {shape}; rows and columns are expected")
+        return ("party-0",), [(int(shape[0]), int(shape[1]))], {}
+    own = {n: p or Policy() for n, p in zip(parts.names, parts.policies, strict=True)}
+    return parts.names, parts.shapes, own

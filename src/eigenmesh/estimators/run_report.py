@@ -1,0 +1,102 @@
+"""What a run cost, what left each party, and what the answer is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from eigenmesh.federation.federation import Federation, Recording
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The account of a fit or a transform.
+
+    Attributes
+    ----------
+    floats_up, floats_down : elements of the arrays that parties and coordinator sent.
+    bytes : of all messages, scalars and headers included.
+    rounds : times that parties were asked, or exchanged with their neighbours.
+    by_step, by_party : floats sent, by step and by sender.
+    reveals : for each party, the kinds that left it and the floats of each.
+    parties : whom the answer covers; `lost` says who is missing, and why.
+    baseline_floats : what shipping every row or column to one place would have cost.
+    bounds : proven limits of the error, by name.
+    notes : caveats, in words.
+    """
+
+    floats_up: int
+    floats_down: int
+    bytes: int
+    rounds: int
+    seconds: float
+    by_step: Mapping[str, int]
+    by_party: Mapping[str, int]
+    reveals: Mapping[str, Mapping[str, int]]
+    parties: tuple[str, ...]
+    lost: Mapping[str, str]
+    stop_reason: str
+    baseline_floats: int
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        recording: Recording,
+        fed: Federation,
+        *,
+        stop_reason: str,
+        baseline_floats: int,
+        bounds: Mapping[str, float] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Self:
+        """The report of what a federation recorded."""
+        ledger = recording.ledger
+        return cls(
+            floats_up=ledger.floats_up,
+            floats_down=ledger.floats_down,
+            bytes=ledger.bytes,
+            rounds=ledger.rounds,
+            seconds=recording.seconds,
+            by_step=ledger.by_step(),
+            by_party=ledger.by_party(fed.parties),
+            reveals=ledger.revealed(),
+            parties=fed.parties,
+            lost=dict(fed.lost),
+            stop_reason=stop_reason,
+            baseline_floats=baseline_floats,
+            bounds=dict(bounds or {}),
+            notes=notes,
+        )
+
+    @property
+    def share_of_baseline(self) -> float:
+        """Floats sent, up and down, as a share of shipping everything."""
+        return (self.floats_up + self.floats_down) / self.baseline_floats
+
+    def to_tree(self) -> dict[str, Any]:
+        """Plain numbers and words, for files and for machines."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The report that `to_tree` gave."""
+        tuples = {name: tuple(tree[name]) for name in ("parties", "notes")}
+        return cls(**{**tree, **tuples})
+
+    def __str__(self) -> str:
+        kinds = sorted({kind for own in self.reveals.values() for kind in own})
+        lines = [
+            f"{self.floats_up:,} floats up, {self.floats_down:,} down, {self.bytes:,} bytes, "
+            f"{self.rounds} rounds, {self.seconds:.2f} s",
+            f"{self.share_of_baseline:.1%} of the {self.baseline_floats:,} floats that shipping "
+            f"everything would cost",
+            f"left the parties: {', '.join(kinds) or 'nothing'}",
+            f"covers {len(self.parties)} parties; stopped because {self.stop_reason}",
+        ]
+        lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
+        lines += [f"bound of {name}: {bound:.3g}" for name, bound in self.bounds.items()]
+        return "\n".join([*lines, *self.notes])

@@ -1,0 +1,151 @@
+"""What a party computes from its own columns, and the share of the model that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eigenmesh.numerics.arrays import (
+    Doubles,
+    Floats,
+    Rows,
+    as_rows,
+    blocks,
+    is_sparse,
+    squared_norms,
+)
+from eigenmesh.numerics.eigen import EPS, left_singular, top_eigenpairs
+from eigenmesh.numerics.kernels import Kernel
+
+
+class Spectrum(NamedTuple):
+    """Top eigenpairs of a local kernel matrix, the eigenvalue after them, and the trace."""
+
+    values: Doubles  # (r,)
+    vectors: Doubles  # (T, r)
+    next_value: float
+    trace: float
+
+
+@dataclass(frozen=True)
+class Loadings:
+    """Linear projections of centred columns; with `residual` also the norm of what they miss."""
+
+    mean: Doubles  # (m,)
+    loadings: Doubles  # (m, r)
+    residual: bool
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that it was made from."""
+        return len(self.mean)
+
+    def project(self, X: Rows) -> Doubles:
+        """Coordinates (n, r), and the residual norm as a last column where it is kept."""
+        X = as_rows(X, np.float64)
+        S = np.asarray(X @ self.loadings - self.mean @ self.loadings)
+        if not self.residual:
+            return S
+        norms = np.empty(len(S))
+        for rows in blocks(len(S)):
+            dense = X[rows].toarray() if is_sparse(X) else X[rows]
+            missed = dense - self.mean - S[rows] @ self.loadings.T
+            norms[rows] = np.sqrt(squared_norms(missed))
+        return np.column_stack([S, norms])
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """Projections of kernel values with the training columns on the vectors that were sent."""
+
+    columns: Rows  # (T, m)
+    vectors: Doubles  # (T, r)
+    gamma: float
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that it was made from."""
+        return int(self.columns.shape[1])
+
+    def project(self, X: Rows) -> Doubles:
+        """k(X, columns) V, (n, r)."""
+        kernel = Kernel("rbf", self.gamma)
+        projections = np.empty((X.shape[0], self.vectors.shape[1]))
+        for rows in blocks(X.shape[0]):
+            projections[rows] = kernel.block(X[rows], self.columns) @ self.vectors
+        return projections
+
+
+Share = Loadings | KernelShare
+_FORMS: dict[str, Any] = {"loadings": Loadings, "kernel": KernelShare}
+
+
+def share_to_tree(share: Share) -> dict[str, Any]:
+    """A share as plain arrays and numbers, for a site's store."""
+    form = next(name for name, kind in _FORMS.items() if isinstance(share, kind))
+    return {"form": form, **vars(share)}
+
+
+def share_from_tree(tree: Any) -> Share:
+    """The share that `share_to_tree` gave."""
+    fields = dict(tree)
+    share: Share = _FORMS[fields.pop("form")](**fields)
+    return share
+
+
+def linear_spectrum(X: Rows, rank: int, centre: bool, seed: int) -> tuple[Spectrum, Loadings]:
+    """Top eigenpairs of X Xᵀ, of centred columns if asked for; r = min(rank, T, m)."""
+    X = as_rows(X, np.float64)
+    r = min(rank, *X.shape)
+    mean = np.asarray(X.mean(axis=0)).ravel() if centre else np.zeros(X.shape[1])
+    values, vectors = left_singular(X, r + 1, centre=centre, seed=seed)
+    square_sum = float(squared_norms(X).sum())
+    # Centring constant columns leaves rounding, not variance.
+    values = np.where(values > EPS**2 * len(vectors) * square_sum, values, 0.0)
+    trace = _centred_square_sum(X, mean) if values.any() else 0.0
+    V = vectors[:, :r]
+    loadings = Loadings(mean, np.asarray(X.T @ V) - np.outer(mean, V.sum(axis=0)), residual=False)
+    return Spectrum(values[:r], V, float(values[r]) if len(values) > r else 0.0, trace), loadings
+
+
+def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[Spectrum, KernelShare]:
+    """Top r = min(rank, T) eigenpairs of the RBF kernel matrix of the rows of X, not centred."""
+    n = X.shape[0]
+    r = min(rank, n)
+    K = Kernel("rbf", gamma).matrix(X)
+    values, vectors = top_eigenpairs(K, min(r + 1, n), seed=seed)
+    values = np.maximum(values, 0.0)
+    after = float(values[r]) if r < n else 0.0
+    spectrum = Spectrum(values[:r], vectors[:, :r], after, float(n))
+    return spectrum, KernelShare(X, vectors[:, :r], gamma)
+
+
+def principal_coordinates(X: Rows, width: int, seed: int) -> tuple[Doubles, Loadings]:
+    """At most `width` ≥ 2 columns that keep distances between rows as well as linear maps can.
+
+    If fewer than the rank fit, the last column is the norm of what the others leave out.
+    """
+    X = as_rows(X, np.float64)
+    full = min(X.shape)
+    residual = width < full
+    r = width - 1 if residual else full
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    _, vectors = left_singular(X, r, centre=True, seed=seed)
+    raw = np.asarray(X.T @ vectors) - np.outer(mean, vectors.sum(axis=0))
+    basis = _orthonormal_columns(raw)
+    share = Loadings(mean, basis, residual)
+    return share.project(X), share
+
+
+def _orthonormal_columns(A: Floats) -> Doubles:
+    """An orthonormal basis that spans A's columns; directions without variance are harmless."""
+    Q, _ = np.linalg.qr(np.asarray(A, dtype=np.float64))
+    return Q
+
+
+def _centred_square_sum(X: Rows, mean: Doubles) -> float:
+    if is_sparse(X):  # a dense X − mean may not fit
+        return max(0.0, float(squared_norms(X).sum()) - float(X.shape[0]) * float(mean @ mean))
+    return float(sum(float(squared_norms(X[rows] - mean).sum()) for rows in blocks(X.shape[0])))

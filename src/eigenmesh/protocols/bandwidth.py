@@ -1,0 +1,432 @@
+"""gamma of the RBF kernel by rule, over data that stay where they are.
+
+===================  ====================================================================
+party keeps          its rows or columns
+party reveals        how many rows and columns it holds (counts), and by rule
+
+                     - None: no more
+                     - "scale": mean and deviation over its entries (two scalars, moments)
+                     - "mean-distance": its deviation (a scalar, moments); in a row split its
+                       mean row too, which for a party of one row is that row
+                     - "median": squared distances of up to 5000 pairs in its own columns
+                       (distances); in a row split with other parties the moments above and
+                       half the dimensions, 64 at most, of about 500 rows of all (sketch);
+                       alone, only gamma (distances)
+coordinator learns   these, and gamma
+===================  ====================================================================
+
+Every rule takes one round and gives what the pooled data would give, except "median" over several
+row-split parties. There the cross-party distances are needed and no rows may leave: two rounds,
+and an approximation, which `Bandwidth.exact` and `Bandwidth.how` say.
+
+**The approximate median.** A row leaves only as its q = min(64, d // 2) coordinates in a random
+subspace, and the subspace is the same in all runs: were it drawn from the run's seed, two runs
+would give all d coordinates away. So linear algebra cannot recover a row; yet one *known* to be
+sparse, or of few whole numbers, may be determined by q coordinates. Sites with such data should
+not let `sketch` leave; "mean-distance" needs none.
+
+The sketches give ρ = median / mean of the squared distances, and the moments the exact mean M;
+the median is ρ·M. Seen in q dimensions, distances scatter more than in d, and ρ is too small.
+For a chi-square of p degrees ∛ρ = 1 − 2/(9p) (Wilson and Hilferty, 1931): linear in 1/p. The slope
+is measured between q and q/2 dimensions, and the line followed to d.
+
+ACCURACY_PLACEHOLDER
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from eigenmesh.errors import InputError, MessageRefused
+from eigenmesh.federation.federation import Federation, Replies
+from eigenmesh.federation.ledger import Entry, forecast_entry
+from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
+from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.numerics.arrays import Doubles, raw_rows
+from eigenmesh.numerics.bandwidth import (
+    EntryMoments,
+    Moments,
+    entry_moments,
+    gamma_default,
+    gamma_mean_distance,
+    gamma_median,
+    gamma_scale,
+    merge,
+    merge_entries,
+    moments_of,
+    pair_squared_distances,
+    sample_pairs,
+)
+from eigenmesh.protocols.survey import ColumnSiteShape, RowSiteShape, SurveyedSite
+
+RULES = (None, "scale", "mean-distance", "median")
+MAX_PAIRS = 5000
+MAX_SKETCHED_ROWS = 500  # over all parties
+MAX_SKETCH_WIDTH = 64
+_N_HALVINGS = 4
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """gamma, where it comes from, and whether the pooled data and this seed would give the same."""
+
+    gamma: float
+    how: str
+    exact: bool
+
+    def __float__(self) -> float:
+        return self.gamma
+
+
+# What travels.
+
+
+class MeasureSetup(Message, reveals=None):
+    """The seed of the shared draws."""
+
+    seed: Annotated[int, NonNegative]
+
+
+class RowEntries(RowSiteShape, reveals="moments"):
+    """Spread of a row holder's entries."""
+
+    mean: float
+    deviation: Annotated[float, NonNegative]
+
+
+class ColumnEntries(ColumnSiteShape, reveals="moments"):
+    """Spread of a column holder's entries."""
+
+    mean: float
+    deviation: Annotated[float, NonNegative]
+
+
+class RowMoments(RowSiteShape, reveals="moments"):
+    """Mean row, and squared deviation of the rows from it."""
+
+    mean: Annotated[Floats, Shape("n_columns")]
+    deviation: Annotated[float, NonNegative]
+
+
+class ColumnDeviation(ColumnSiteShape, reveals="moments"):
+    """Squared deviation of the rows from their mean, in these columns."""
+
+    deviation: Annotated[float, NonNegative]
+
+
+class PairDistances(ColumnSiteShape, reveals="distances"):
+    """Squared distances of the drawn pairs, in these columns."""
+
+    squared: Annotated[Floats, Shape("n_pairs"), NonNegative]
+
+
+class MedianGamma(RowSiteShape, reveals="distances"):
+    """gamma of a party that is alone."""
+
+    gamma: Annotated[float, Positive]
+
+
+class DrawRows(Message, reveals=None):
+    """How many rows a party is to draw."""
+
+    n_rows: Annotated[int, NonNegative]
+
+
+class RowSketch(Message, reveals="sketch"):
+    """Drawn rows, each as its coordinates in the fixed subspace."""
+
+    coordinates: Annotated[Floats, Shape("m", "q")]
+
+
+# The party's side.
+
+
+class BandwidthHolder(SurveyedSite):
+    """Holds rows or columns, and tells how far they spread."""
+
+    Setup = MeasureSetup
+
+    @step
+    def row_entries(self) -> RowEntries:
+        """Mean and deviation over its entries, where sites hold rows."""
+        entries = entry_moments(self.site.data)
+        return RowEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
+
+    @step
+    def column_entries(self) -> ColumnEntries:
+        """Mean and deviation over its entries, where sites hold columns."""
+        entries = entry_moments(self.site.data)
+        return ColumnEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
+
+    @step
+    def row_moments(self) -> RowMoments:
+        """Mean row and deviation from it."""
+        moments = moments_of(self.site.data)
+        return RowMoments(**self.shape, mean=moments.mean, deviation=moments.deviation)
+
+    @step
+    def column_deviation(self) -> ColumnDeviation:
+        """Columns add up in squared distances, so their mean is nobody's business."""
+        return ColumnDeviation(**self.shape, deviation=moments_of(self.site.data).deviation)
+
+    @step
+    def pair_distances(self) -> PairDistances:
+        """Squared distances of the pairs that the seed draws alike at every party."""
+        return PairDistances(**self.shape, squared=self._distances())
+
+    @step
+    def median_gamma(self) -> MedianGamma:
+        """The whole rule, at a party that holds all rows."""
+        return MedianGamma(**self.shape, gamma=gamma_median(self._distances()))
+
+    @step
+    def sketch_rows(self, asked: DrawRows) -> RowSketch:
+        """Half the dimensions of rows that the party draws itself."""
+        n, d = self.shape.values()
+        if asked.n_rows > min(n, MAX_SKETCHED_ROWS):
+            limit = min(n, MAX_SKETCHED_ROWS)
+            raise MessageRefused(f"{asked.n_rows} rows are to be sketched, {limit} at most may be")
+        rng = self.site.generator(self.setup.seed, bandwidth.number)
+        rows = np.sort(rng.choice(n, asked.n_rows, replace=False))
+        return RowSketch(raw_rows(self.site.data)[rows].astype(float) @ _basis(d))
+
+    def _distances(self) -> Doubles:
+        i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, _shared_rng(self.setup.seed))
+        return pair_squared_distances(self.site.data, i, j)
+
+
+# The coordinator's side.
+
+
+@protocol("bandwidth", roles=(BandwidthHolder,))
+def bandwidth(sites: Federation, rule: str | None, seed: int = 0) -> Bandwidth:
+    """The gamma of a rule: None (1/n_features), "scale", "mean-distance" or "median"."""
+    first, *then = needed_steps(rule, sites.split, len(sites.parties))
+    sites.enlist(BandwidthHolder, MeasureSetup(seed=seed), [first, *then])
+    replies = sites.ask(first)
+    if then:
+        return _median_of_sketches(sites, replies)
+    return _CONCLUDE[rule](sites.split, replies)
+
+
+def _default(split: str, sizes: Replies) -> Bandwidth:
+    d = _n_features(split, sizes)
+    return Bandwidth(gamma_default(d), f"1 / n_features, {d} features", exact=True)
+
+
+def _scale(split: str, parts: Replies) -> Bandwidth:
+    entries = merge_entries(
+        [EntryMoments(part.n_rows * part.n_columns, part.mean, part.deviation) for part in parts]
+    )
+    gamma = gamma_scale(_n_features(split, parts), entries.variance)
+    return Bandwidth(gamma, "1 / (n_features · variance over all entries)", exact=True)
+
+
+def _mean_distance(split: str, parts: Replies) -> Bandwidth:
+    if split == "columns":
+        n, deviation = parts[0].n_rows, sum(part.deviation for part in parts)
+    else:
+        merged = _merged(parts)
+        n, deviation = merged.count, merged.deviation
+    gamma = gamma_mean_distance(n, deviation)
+    return Bandwidth(gamma, f"1 / mean squared distance of {n} rows", exact=True)
+
+
+def _median(split: str, parts: Replies) -> Bandwidth:
+    n = parts[0].n_rows
+    n_pairs = n * (n - 1) // 2
+    how = f"1 / (2 · median squared distance), {min(n_pairs, MAX_PAIRS)} of {n_pairs} pairs"
+    if split == "rows":
+        return Bandwidth(parts[0].gamma, how, exact=True)
+    squared = np.sum([part.squared for part in parts], axis=0)
+    return Bandwidth(gamma_median(squared), how, exact=True)
+
+
+_CONCLUDE: dict[str | None, Callable[[str, Replies], Bandwidth]] = {
+    None: _default,
+    "scale": _scale,
+    "mean-distance": _mean_distance,
+    "median": _median,
+}
+
+
+def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
+    """Second round of "median" over several parties with rows: ρ from sketches, M from moments."""
+    moments = _merged(parts)
+    n, d = moments.count, len(moments.mean)
+    q = sketch_width(d)
+    draws = rows_drawn([part.n_rows for part in parts])
+    asked = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
+    sketches = sites.ask(BandwidthHolder.sketch_rows, each=asked)
+
+    Z = np.concatenate([sketch.coordinates for sketch in sketches])  # (m, q)
+    mean_distance = 2.0 * moments.deviation / (n - 1)
+    gamma = gamma_median(np.array([_median_over_mean(Z, d) * mean_distance]))
+    how = f"approximate median squared distance: {len(Z)} of {n} rows seen in {q} of {d} dimensions"
+    return Bandwidth(gamma, how, exact=False)
+
+
+def _merged(parts: Replies) -> Moments:
+    return merge([Moments(part.n_rows, part.mean, part.deviation) for part in parts])
+
+
+def _n_features(split: str, parts: Replies) -> int:
+    widths = [part.n_columns for part in parts]
+    return int(sum(widths) if split == "columns" else widths[0])
+
+
+# What a rule needs and costs, known beforehand.
+
+
+_STEPS: dict[tuple[str | None, str], tuple[Step, ...]] = {
+    (None, "rows"): (BandwidthHolder.count_rows,),
+    (None, "columns"): (BandwidthHolder.count_columns,),
+    ("scale", "rows"): (BandwidthHolder.row_entries,),
+    ("scale", "columns"): (BandwidthHolder.column_entries,),
+    ("mean-distance", "rows"): (BandwidthHolder.row_moments,),
+    ("mean-distance", "columns"): (BandwidthHolder.column_deviation,),
+    ("median", "rows"): (BandwidthHolder.row_moments, BandwidthHolder.sketch_rows),
+    ("median", "columns"): (BandwidthHolder.pair_distances,),
+}
+
+
+def needed_steps(rule: str | None, split: str, n_parties: int = 2) -> tuple[Step, ...]:
+    """The steps of `BandwidthHolder` that a rule asks for, one a round; for `fed.require`.
+
+    >>> needed_steps("median", "columns")
+    (<step BandwidthHolder.pair_distances>,)
+    """
+    if rule not in RULES:
+        known = ", ".join(map(repr, RULES))
+        raise InputError(f"gamma is {rule!r}; a positive number or one of {known} is expected")
+    if split not in ("rows", "columns"):
+        raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
+    if (rule, split, n_parties) == ("median", "rows", 1):
+        return (BandwidthHolder.median_gamma,)
+    return _STEPS[rule, split]
+
+
+def forecast_rounds(rule: str | None, split: str, n_parties: int) -> int:
+    """Rounds that the rule takes.
+
+    >>> forecast_rounds("median", "rows", n_parties=3)
+    2
+    """
+    return len(needed_steps(rule, split, n_parties))
+
+
+def forecast_floats(rule: str | None, split: str, shapes: Sequence[tuple[int, int]]) -> list[int]:
+    """Floats that each party sends, given the rows and columns of each.
+
+    >>> forecast_floats("median", "columns", [(100, 7), (100, 3)])
+    [4950, 4950]
+    """
+    steps = [step.name for step in needed_steps(rule, split, len(shapes))]
+    draws = rows_drawn([n for n, _ in shapes])
+    return [
+        d * ("row_moments" in steps)
+        + min(n * (n - 1) // 2, MAX_PAIRS) * ("pair_distances" in steps)
+        + (k * sketch_width(d) if "sketch_rows" in steps else 0)
+        for (n, d), k in zip(shapes, draws, strict=True)
+    ]
+
+
+def forecast(
+    rule: str | None, split: str, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+) -> list[Entry]:
+    """The ledger's entries for the rule, step by step."""
+    steps = needed_steps(rule, split, len(shapes))
+    draws = rows_drawn([n for n, _ in shapes])
+    return [
+        forecast_entry(step, name, _floats_of(step, n, d, drawn))
+        for step in steps
+        for name, (n, d), drawn in zip(names, shapes, draws, strict=True)
+    ]
+
+
+def _floats_of(step: Step, n: int, d: int, drawn: int) -> int:
+    """Floats of one reply: of a party with n rows and d columns, `drawn` of them sketched."""
+    floats = {
+        "row_moments": lambda: d,
+        "pair_distances": lambda: min(n * (n - 1) // 2, MAX_PAIRS),
+        "sketch_rows": lambda: drawn * sketch_width(d),
+    }
+    return floats[step.name]() if step.name in floats else 0
+
+
+def rows_drawn(sizes: Sequence[int]) -> list[int]:
+    """How many rows each party sketches: all, or 500 in proportion to the parties' sizes.
+
+    >>> rows_drawn([30, 20]), rows_drawn([3000, 1500, 1])
+    ([30, 20], [333, 167, 0])
+    """
+    n = sum(sizes)
+    total = min(n, MAX_SKETCHED_ROWS)
+    drawn = [total * size // n for size in sizes]
+    # Largest remainders get the rest; the stable sort favours the first parties.
+    by_remainder = sorted(range(len(sizes)), key=lambda i: -(total * sizes[i] % n))
+    for i in by_remainder[: total - sum(drawn)]:
+        drawn[i] += 1
+    return drawn
+
+
+def sketch_width(n_columns: int) -> int:
+    """Dimensions of a sketch: at most half, so that rows are not determined by it.
+
+    >>> sketch_width(5), sketch_width(784)
+    (2, 64)
+    """
+    if n_columns < 2:
+        raise InputError(
+            f"gamma='median' over several parties with rows needs at least 2 columns, there is "
+            f"{n_columns}: a sketch of it would be the row itself; pass gamma='mean-distance'"
+        )
+    return min(MAX_SKETCH_WIDTH, n_columns // 2)
+
+
+# Sketches.
+
+
+def _shared_rng(seed: int) -> np.random.Generator:
+    """The same draws at every party, unlike `SiteView.generator`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(bandwidth.number,)))
+
+
+def _basis(d: int) -> Doubles:
+    """Orthonormal, since distances scatter less in it than under a plain Gaussian map: (d, q)."""
+    # Never from the run's seed: see the module's docstring.
+    normal = _shared_rng(0).standard_normal((d, sketch_width(d)))
+    return np.linalg.qr(normal)[0]
+
+
+def _median_over_mean(Z: Doubles, d: int) -> float:
+    """ρ of the squared distances in d dimensions, from the q of Z."""
+    q = Z.shape[1]
+    seen = _cube_root_of_ratio(Z)
+    if q == 1:  # nothing to halve: the slope of a chi-square
+        lift = 2 / 9 * (1 - 1 / d)
+    else:
+        h = q // 2
+        lift = (seen - _halved(Z, h)) * (1 / q - 1 / d) / (1 / h - 1 / q)
+    # A median of zero comes from equal rows, not from scatter.
+    return (seen + max(lift, 0.0)) ** 3 if seen > 0 else 0.0
+
+
+def _halved(Z: Doubles, h: int) -> float:
+    """∛ρ in h of the q dimensions, on average over random halves."""
+    rng, q = np.random.default_rng(0), Z.shape[1]
+    turned = [Z @ np.linalg.qr(rng.standard_normal((q, q)))[0] for _ in range(_N_HALVINGS)]
+    halves = [half for Y in turned for half in (Y[:, :h], Y[:, -h:])]
+    return float(np.mean([_cube_root_of_ratio(half) for half in halves]))
+
+
+def _cube_root_of_ratio(Z: Doubles) -> float:
+    """∛(median / mean) of the squared distances between rows."""
+    squared = pdist(Z, "sqeuclidean")
+    return float(np.cbrt(np.median(squared) / squared.mean())) if squared.any() else 0.0
