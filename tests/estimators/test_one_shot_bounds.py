@@ -31,7 +31,7 @@ def draw_data(kind, n_samples, widths, seed):
     elif kind == "whole numbers":  # many equal samples
         X = rng.integers(0, 2, size=X.shape).astype(float)
     elif kind == "constant columns":
-        X[:, :: 2] = 3.0
+        X[:, ::2] = 3.0
     elif kind == "far from the origin":
         X = X + 1e3
     elif kind == "tiny":

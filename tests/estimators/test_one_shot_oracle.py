@@ -60,9 +60,9 @@ def test_distance_fusion_equals_scikit_learn_when_every_score_is_sent(
     X, X_new = halves(bundled(name), n_train=70)
     gamma = 0.5 / X.shape[1]
     parts = em.Partitioned(columns=oracle.cut(X, n_parties))
-    model = em.OneShotKPCA(
-        3, kernel="rbf", gamma=gamma, local_rank=len(X), fusion="distance"
-    ).fit(parts)
+    model = em.OneShotKPCA(3, kernel="rbf", gamma=gamma, local_rank=len(X), fusion="distance").fit(
+        parts
+    )
     reference = KernelPCA(3, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(X)
     np.testing.assert_allclose(model.eigenvalues_, reference.eigenvalues_, rtol=1e-8)
     assert aligned_error(model.transform(X_new), reference.transform(X_new)) < 1e-8
@@ -205,9 +205,7 @@ def test_linear_scales_with_the_data_and_rbf_with_gamma(bundled, oracle, kernel)
             for s in (1.0, scale)
         ]
         growth = scale**2 if kernel == "linear" else 1.0
-        np.testing.assert_allclose(
-            fits[1].eigenvalues_, fits[0].eigenvalues_ * growth, rtol=1e-8
-        )
+        np.testing.assert_allclose(fits[1].eigenvalues_, fits[0].eigenvalues_ * growth, rtol=1e-8)
         np.testing.assert_allclose(fits[1].eigenvectors_, fits[0].eigenvectors_, atol=1e-8)
 
 
@@ -221,9 +219,7 @@ def test_variances_are_those_of_the_pooled_kernel_in_the_exact_limit(bundled, or
         values, _ = oracle.top(K, 3)
         assert model.total_variance_ == pytest.approx(np.trace(K), rel=1e-10)
         assert model.residual_ == pytest.approx(np.trace(K) - values.sum(), rel=1e-8)
-        np.testing.assert_allclose(
-            model.explained_variance_ratio_, values / np.trace(K), rtol=1e-8
-        )
+        np.testing.assert_allclose(model.explained_variance_ratio_, values / np.trace(K), rtol=1e-8)
 
 
 @pytest.mark.parametrize("gamma", [None, 0.02])
@@ -285,9 +281,7 @@ def notes_digits(bundled, oracle):
     return em.split(X, 16, by="columns"), oracle.top(oracle.pooled([X], 3 / 128), 5)[1]
 
 
-@pytest.mark.parametrize(
-    ("local_rank", "error"), [(10, 2e-3), (20, 1e-4), (50, 1e-6)], ids=str
-)
+@pytest.mark.parametrize(("local_rank", "error"), [(10, 2e-3), (20, 1e-4), (50, 1e-6)], ids=str)
 def test_digits_rbf_meets_the_notes_figures(notes_digits, local_rank, error):
     parts, exact = notes_digits
     model = em.OneShotKPCA(5, kernel="rbf", gamma=3 / 128, local_rank=local_rank).fit(parts)

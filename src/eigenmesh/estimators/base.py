@@ -96,6 +96,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        missing = set(cls._fitted) - set(tree["fitted"])
+        if missing:
+            raise KeyError(f"{', '.join(sorted(missing))} missing")
         estimator = cls(**tree["params"])
         for name, value in tree["fitted"].items():
             names = name == "feature_names_in_"
@@ -116,16 +119,16 @@ def load(path: str | Path) -> Any:
     (30, 2)
     """
     tree = model_file.read(path, model_file.MODEL)
-    kind = _ESTIMATORS.get(tree.get("estimator", ""))
+    name = Path(path).name
+    kind = _ESTIMATORS.get(str(tree.get("estimator")))
     if kind is None:
-        raise ModelFileError(
-            f"{Path(path).name} holds a {tree.get('estimator')}, which this version does not know"
-        )
+        known = ", ".join(_ESTIMATORS)
+        raise ModelFileError(f"{name} holds a {tree.get('estimator')!r}; this version has {known}")
     try:
         estimator = kind._from_tree(tree)
+        estimator._load_shares(path)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ModelFileError(f"{Path(path).name} is damaged: {error}") from None
-    estimator._load_shares(path)
+        raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
 
 

@@ -64,7 +64,7 @@ class Host:
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._snapshot: tuple[int, dict[str, bytes]] = (0, {})
-        self._half_done = 0  # turn of an exchange whose messages are still to be taken
+        self._half_done = b""  # the request of an exchange whose second half is still to come
         self._sent: list[Tree] = []
         self._last_heard: dict[tuple[str, str, int], tuple[int, Message]] = {}
         self._operations: dict[str, Callable[[Tree], Tree]] = {
@@ -90,12 +90,12 @@ class Host:
     def offer(self, request: bytes) -> tuple[bytes, dict[int, bytes] | None]:
         """First half of an exchange: this party's messages by neighbour, or None if it failed."""
         outboxes: list[dict[int, bytes]] = []
-        reply = self._guarded(request, lambda tree: outboxes.append(self._offer(tree)))
+        reply = self._guarded(request, lambda tree: outboxes.append(self._offer(tree, request)))
         return reply, outboxes[0] if outboxes else None
 
     def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
         """Second half: take the neighbours' messages; the reply is the receipt of both halves."""
-        return self._guarded(request, lambda tree: self._accept(tree, inbox))
+        return self._guarded(request, lambda tree: self._accept(tree, request, inbox))
 
     # How every request is treated.
 
@@ -141,6 +141,7 @@ class Host:
         if tree["op"] not in ("require", "enlist") and tree["run"] != self._run:
             raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
         self._turn = tree["turn"]
+        self._half_done = b""
 
     # The coordinator's operations.
 
@@ -196,8 +197,9 @@ class Host:
 
     # Exchange between neighbours.
 
-    def _offer(self, tree: Tree) -> dict[int, bytes]:
-        _require_exchange(tree)
+    def _offer(self, tree: Tree, request: bytes) -> dict[int, bytes]:
+        if tree["op"] != "exchange":
+            raise MessageRefused("the request is no exchange", party=self.site.name)
         self._take_turn(tree)
         enlisted, step = self._asked(tree, "send")
         self._asked(tree, "receive")
@@ -218,7 +220,7 @@ class Host:
             )
         self._sent = []
         outbox = {to: self._envelope(tree, step, to, message) for to, message in offered.items()}
-        self._half_done = tree["turn"]
+        self._half_done = request
         return outbox
 
     def _envelope(self, tree: Tree, step: Step, neighbour: int, message: Message) -> bytes:
@@ -242,11 +244,10 @@ class Host:
             raise MessageRefused("the request lists neighbours that are no other parties, or twice")
         return tuple(numbers)
 
-    def _accept(self, tree: Tree, inbox: Mapping[int, bytes]) -> Tree:
-        _require_exchange(tree)
-        if (tree["run"], tree["turn"], tree["turn"]) != (self._run, self._turn, self._half_done):
+    def _accept(self, tree: Tree, request: bytes, inbox: Mapping[int, bytes]) -> Tree:
+        if request != self._half_done:
             raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
-        self._half_done = 0  # a second delivery would be taken twice
+        self._half_done = b""  # a second delivery would be taken twice
         enlisted, step = self._asked(tree, "receive")
         messages, missed = self._open_inbox(tree, step, inbox)
         step.function(enlisted.party, messages)
@@ -465,11 +466,6 @@ def _read_request(request: bytes) -> Tree:
     if tree.get("on_loss", "raise") not in ON_LOSS:
         raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
     return tree
-
-
-def _require_exchange(tree: Tree) -> None:
-    if tree["op"] != "exchange":
-        raise MessageRefused("the request is no exchange")
 
 
 def _equals(found: Any, expected: int | str) -> bool:

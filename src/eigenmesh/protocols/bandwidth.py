@@ -30,7 +30,10 @@ the median is ρ·M. Seen in q dimensions, distances scatter more than in d, and
 For a chi-square of p degrees ∛ρ = 1 − 2/(9p) (Wilson and Hilferty, 1931): linear in 1/p. The slope
 is measured between q and q/2 dimensions, and the line followed to d.
 
-ACCURACY_PLACEHOLDER
+Relative error of the median, on average (and at most), over bases, seeds and splits, parties
+sorted by label among them: digits 1 % (2 %), breast cancer 3 % (10 %), wine 4 % (11 %), Gaussians
+of 2 to 200 dimensions 2 % (7 %), heavy tails 10 % (27 %), iris 12 % (38 %). Worst are clusters
+far apart in 2 to 5 dimensions, of which a sketch sees one or two: 20 % (70 %).
 """
 
 from __future__ import annotations
@@ -244,6 +247,7 @@ def _median(split: str, parts: Replies) -> Bandwidth:
     how = f"1 / (2 · median squared distance), {min(n_pairs, MAX_PAIRS)} of {n_pairs} pairs"
     if split == "rows":
         return Bandwidth(parts[0].gamma, how, exact=True)
+    _require_shapes(parts, "squared", [(min(n_pairs, MAX_PAIRS),)] * len(parts))
     squared = np.sum([part.squared for part in parts], axis=0)
     return Bandwidth(gamma_median(squared), how, exact=True)
 
@@ -265,11 +269,21 @@ def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
     asked = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
     sketches = sites.ask(BandwidthHolder.sketch_rows, each=asked)
 
+    _require_shapes(sketches, "coordinates", [(asked[p].n_rows, q) for p in sketches.parties])
     Z = np.concatenate([sketch.coordinates for sketch in sketches])  # (m, q)
-    mean_distance = 2.0 * moments.deviation / (n - 1)
+    mean_distance = 2.0 * moments.deviation / max(n - 1, 1)
     gamma = gamma_median(np.array([_median_over_mean(Z, d) * mean_distance]))
     how = f"approximate median squared distance: {len(Z)} of {n} rows seen in {q} of {d} dimensions"
     return Bandwidth(gamma, how, exact=False)
+
+
+def _require_shapes(parts: Replies, field: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Sizes that only the coordinator knows; a party with another one is named."""
+    for part, party, expected in zip(parts, parts.parties, shapes, strict=True):
+        found = getattr(part, field).shape
+        if found != expected:
+            words = f"{type(part).__name__}.{field} has shape {found}; {expected} is expected"
+            raise MessageRefused(words, party=party)
 
 
 def _merged(parts: Replies) -> Moments:
@@ -304,7 +318,7 @@ def needed_steps(rule: str | None, split: str, n_parties: int = 2) -> tuple[Step
     """
     if rule not in RULES:
         known = ", ".join(map(repr, RULES))
-        raise InputError(f"gamma is {rule!r}; a positive number or one of {known} is expected")
+        raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
     if split not in ("rows", "columns"):
         raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
     if (rule, split, n_parties) == ("median", "rows", 1):

@@ -37,12 +37,23 @@ class ColumnModel:
     stop_reason: str = "every party has sent its one message"
 
 
-def require_samples(site: SiteView) -> None:
-    """One sample has no variance: refuse before anything is computed."""
-    if site.data.shape[0] < 2:
+# The joint RBF kernel matrix is (T, T) at the centre: 7 GB at this size.
+MOST_RBF_SAMPLES = 30_000
+
+
+def require_samples(site: SiteView, rbf: bool) -> None:
+    """Refuse too few samples, or more than a kernel matrix can hold, before anything is computed."""
+    n = site.data.shape[0]
+    if n < 2:
         raise PartitionError(
-            f"party {site.name!r} has n_samples = {site.data.shape[0]}; kernel PCA needs at least "
-            f"2 samples",
+            f"party {site.name!r} has n_samples = {n}; kernel PCA needs at least 2 samples",
+            party=site.name,
+        )
+    if rbf and n > MOST_RBF_SAMPLES:
+        raise PartitionError(
+            f"party {site.name!r} has {n} samples; the joint RBF kernel matrix would take "
+            f"{8e-9 * n**2:.0f} GB, {MOST_RBF_SAMPLES} samples at most are expected; fit a part "
+            f"of the samples and transform the rest, or use kernel='linear'",
             party=site.name,
         )
 

@@ -56,7 +56,7 @@ class CoordinateHolder(Party):
 
     def __init__(self, site: SiteView, setup: DistanceSetup) -> None:
         super().__init__(site, setup)
-        require_samples(site)
+        require_samples(site, rbf=True)
 
     @step
     def local_coordinates(self) -> LocalCoordinates:

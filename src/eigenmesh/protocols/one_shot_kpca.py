@@ -75,7 +75,7 @@ class ColumnHolder(Party):
 
     def __init__(self, site: SiteView, setup: OneShotSetup) -> None:
         super().__init__(site, setup)
-        require_samples(site)
+        require_samples(site, rbf=setup.gamma is not None)
 
     @step
     def local_spectrum(self) -> LocalSpectrum:

@@ -1,0 +1,144 @@
+"""Every estimator follows scikit-learn's conventions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import eigenmesh as em
+
+# Expected failures of scikit-learn's checks, each with its reason. None so far.
+EXPECTED_FAILURES: dict[str, str] = {}
+
+# The checks fit tiny or random data, about which the estimators rightly warn.
+pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+
+ESTIMATORS = [
+    em.OneShotKPCA(),
+    em.OneShotKPCA(kernel="rbf"),
+    em.OneShotKPCA(kernel="rbf", gamma="median"),
+    em.OneShotKPCA(kernel="rbf", fusion="distance"),
+    em.OneShotKPCA(kernel="rbf", center=False),
+]
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(as_frame=True).data
+
+
+def test_every_public_estimator_is_checked():
+    from eigenmesh.estimators import base
+
+    assert {type(e).__name__ for e in ESTIMATORS} == set(base._ESTIMATORS)
+
+
+def test_fit_transform_is_transform_for_every_kernel_and_fusion():
+    X = StandardScaler().fit_transform(load_breast_cancer().data)[:150]
+    parts = em.split(X, 4, by="columns")
+    for options in (
+        {"kernel": "linear"},
+        {"kernel": "rbf", "gamma": 0.02},
+        {"kernel": "rbf", "gamma": 0.02, "fusion": "distance", "local_rank": 4},
+    ):
+        kpca = em.OneShotKPCA(3, **options)
+        fitted = kpca.fit_transform(parts)
+        np.testing.assert_allclose(fitted, kpca.transform(parts), atol=1e-10)
+        np.testing.assert_allclose(fitted, kpca.transform(X), atol=1e-10)
+
+
+def test_set_output_gives_named_columns_and_keeps_the_index(wine):
+    frame = wine.set_index(wine.index + 1000)
+    kpca = em.OneShotKPCA(3).set_output(transform="pandas")
+    scores = kpca.fit_transform(frame)
+    assert list(scores.columns) == ["oneshotkpca0", "oneshotkpca1", "oneshotkpca2"]
+    assert list(scores.columns) == list(kpca.get_feature_names_out())
+    assert scores.index.equals(frame.index)
+
+
+def test_data_frames_of_parties_go_in(wine):
+    halves = em.Partitioned(columns=[wine.iloc[:, :6], wine.iloc[:, 6:]])
+    from_frames = em.OneShotKPCA(2, local_rank=13).fit(halves)
+    from_array = em.OneShotKPCA(2, local_rank=13).fit(wine.to_numpy())
+    np.testing.assert_allclose(from_frames.eigenvalues_, from_array.eigenvalues_, rtol=1e-12)
+
+
+def test_permuted_index_of_a_data_frame_is_noticed(wine):
+    shuffled = wine.iloc[::-1, 6:]
+    parts = em.Partitioned(columns=[wine.iloc[:, :6], shuffled], names=["north", "south"])
+    with pytest.raises(em.EigenmeshError, match="'south'.*sample_ids"):
+        em.OneShotKPCA(2).fit(parts)
+
+
+def test_works_inside_a_pipeline_and_a_grid_search(wine):
+    y = load_wine().target
+    pipeline = make_pipeline(
+        StandardScaler(), em.OneShotKPCA(3, kernel="rbf", gamma=0.05), LogisticRegression()
+    )
+    search = GridSearchCV(pipeline, {"oneshotkpca__gamma": [0.02, 0.1]}, cv=3).fit(wine, y)
+    assert search.best_score_ > 0.9
+
+
+def test_clone_drops_what_was_fitted(wine):
+    fitted = em.OneShotKPCA(3, kernel="rbf", gamma=0.1, local_rank=9).fit(wine.to_numpy() / 100)
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    assert not hasattr(fresh, "eigenvalues_")
+
+
+def test_signs_are_those_of_scikit_learn(wine):
+    X = StandardScaler().fit_transform(wine)
+    ours = em.OneShotKPCA(3, kernel="rbf", gamma=0.05, local_rank=178).fit_transform(
+        em.split(X, 3, by="columns")
+    )
+    theirs = KernelPCA(3, kernel="rbf", gamma=0.05, eigen_solver="dense").fit_transform(X)
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+def test_refitting_on_other_columns_forgets_the_old_names(wine):
+    kpca = em.OneShotKPCA(2).fit(wine)
+    assert list(kpca.feature_names_in_) == list(wine.columns)
+    kpca.fit(em.split(wine.to_numpy()[:, :9], 3, by="columns"))
+    assert kpca.n_features_in_ == 9
+    assert not hasattr(kpca, "feature_names_in_")
+
+
+def test_float32_in_float32_out(wine):
+    X = StandardScaler().fit_transform(wine).astype(np.float32)
+    kpca = em.OneShotKPCA(2, kernel="rbf", gamma=0.05).fit(em.split(X, 2, by="columns"))
+    assert kpca.transform(X).dtype == np.float32
+    assert kpca.eigenvalues_.dtype == np.float64
+
+
+def test_transform_report_is_kept_apart_from_the_fit(wine):
+    X = StandardScaler().fit_transform(wine)
+    parts = em.split(X, 3, by="columns")
+    kpca = em.OneShotKPCA(2, kernel="rbf", gamma=0.05, local_rank=8).fit(parts)
+    before = kpca.report_
+    with pytest.raises(AttributeError):
+        kpca.transform_report_  # noqa: B018
+    kpca.transform(parts.take_samples(range(20)))
+    assert kpca.report_ is before
+    assert kpca.transform_report_.floats_up == 3 * 20 * 8
+    assert kpca.transform_report_.rounds == 1
+
+
+def test_pandas_is_not_needed_to_import_the_package():
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['pandas'] = None; import eigenmesh"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert pd is not None

@@ -1,0 +1,148 @@
+"""Saved models come back the same, and nothing but a saved model is opened."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
+
+import eigenmesh as em
+from eigenmesh.errors import MissingPartyShare, ModelFileError
+from eigenmesh.federation import wire
+
+X = StandardScaler().fit_transform(load_wine().data)
+PARTS = em.split(X, 3, by="columns", names=["north", "south", "west"])
+MODELS = {
+    "linear": em.OneShotKPCA(2, local_rank=3),
+    "product": em.OneShotKPCA(2, kernel="rbf", gamma="median"),
+    "distance": em.OneShotKPCA(2, kernel="rbf", gamma=0.05, fusion="distance", local_rank=3),
+}
+pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.em"
+    em.OneShotKPCA(2).fit(PARTS).save(path, parties=True)
+    return path
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loaded_model_gives_the_same_scores(name, tmp_path):
+    model = MODELS[name].fit(PARTS)
+    model.save(tmp_path / "model.em", parties=True)
+    loaded = em.load(tmp_path / "model.em")
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    np.testing.assert_array_equal(loaded.eigenvalues_, model.eigenvalues_)
+    assert loaded.report_ == model.report_
+    assert loaded.get_params() == model.get_params()
+
+
+def test_sparse_columns_come_back_sparse(tmp_path):
+    S = scipy.sparse.random(40, 12, 0.4, format="csr", random_state=0)
+    model = em.OneShotKPCA(2, kernel="rbf", gamma=0.5).fit(em.split(S, 2, by="columns"))
+    model.save(tmp_path / "model.em", parties=True)
+    np.testing.assert_allclose(em.load(tmp_path / "model.em").transform(S), model.transform(S))
+
+
+def test_feature_names_survive(tmp_path):
+    frame = load_wine(as_frame=True).data
+    em.OneShotKPCA(2).fit(frame).save(tmp_path / "model.em", parties=True)
+    loaded = em.load(tmp_path / "model.em")
+    assert list(loaded.feature_names_in_) == list(frame.columns)
+    assert loaded.transform(frame).shape == (178, 2)
+
+
+def test_the_coordinators_file_holds_no_partys_share(tmp_path):
+    model = MODELS["product"].fit(PARTS)
+    model.save(tmp_path / "model.em")
+    data = (tmp_path / "model.em").read_bytes()
+    for own in PARTS.parts:
+        assert np.ascontiguousarray(own[:3]).tobytes() not in data
+
+
+def test_transform_without_a_share_names_the_party(saved):
+    saved.with_name("model.share-1.em").unlink()
+    with pytest.raises(MissingPartyShare, match="'south'") as caught:
+        em.load(saved).transform(X)
+    assert caught.value.party == "south"
+
+
+def test_shares_of_two_models_are_not_mixed_up(saved, tmp_path):
+    other = tmp_path / "other.em"
+    em.OneShotKPCA(2).fit(PARTS).save(other, parties=True)
+    other.with_name("other.share-0.em").replace(saved.with_name("model.share-0.em"))
+    with pytest.raises(MissingPartyShare, match="'north'"):
+        em.load(saved).transform(X)
+
+
+def test_a_flipped_bit_anywhere_is_noticed(saved):
+    data = bytearray(saved.read_bytes())
+    rng = np.random.default_rng(0)
+    for position in [0, 5, 9, *rng.integers(12, len(data), 60)]:
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(damaged)
+        with pytest.raises(ModelFileError):
+            em.load(saved)
+
+
+@pytest.mark.parametrize("length", [0, 1, 11, 12, 100, -1])
+def test_a_truncated_file_is_noticed(saved, length):
+    saved.write_bytes(saved.read_bytes()[:length])
+    with pytest.raises(ModelFileError):
+        em.load(saved)
+
+
+class Exploding:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was opened",))
+
+
+@pytest.mark.parametrize("dump", [pickle.dump, lambda obj, file: joblib.dump(obj, file)])
+def test_a_pickle_is_refused_and_never_opened(dump, tmp_path):
+    path = tmp_path / "model.em"
+    with path.open("wb") as file:
+        dump(Exploding(), file)
+    with pytest.raises(ModelFileError, match="pickle"):
+        em.load(path)
+
+
+def test_foreign_files_are_named_for_what_they_are(tmp_path):
+    np.savez(tmp_path / "a.npz", X=X)
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "share.em").write_bytes(wire.dumps({"form": "something"}))
+    for name, words in [
+        ("a.npz", "zip archive"),
+        ("a.csv", "first bytes"),
+        ("share.em", "something"),
+    ]:
+        with pytest.raises(ModelFileError, match=words):
+            em.load(tmp_path / name)
+    with pytest.raises(ModelFileError, match="cannot be read"):
+        em.load(tmp_path / "missing.em")
+
+
+def test_a_model_of_a_later_version_says_so(saved):
+    tree = wire.loads(saved.read_bytes())
+    saved.write_bytes(wire.dumps({**tree, "version": 99, "library": "9.9"}))
+    with pytest.raises(ModelFileError, match=r"version 99.*9\.9"):
+        em.load(saved)
+
+
+@pytest.mark.parametrize("change", ["estimator", "params", "fitted", "report"])
+def test_a_well_formed_file_with_nonsense_inside_is_refused(saved, change):
+    tree = wire.loads(saved.read_bytes())
+    for nonsense in ("os.system", 3, None, {"class": "Popen"}, {"a": 1}, []):
+        saved.write_bytes(wire.dumps({**tree, change: nonsense}))
+        with pytest.raises(ModelFileError):
+            em.load(saved)
+
+
+def test_saving_replaces_a_file_whole(saved):
+    em.OneShotKPCA(1).fit(PARTS).save(saved)
+    assert em.load(saved).n_components == 1
+    assert not list(saved.parent.glob("*.part"))
