@@ -336,5 +336,5 @@ def test_damage_never_ends_in_an_error_of_another_library(tmp_path, X):
 
 
 def test_arrow_is_imported_only_for_tables():
-    code = "import sys, eigenmesh.data; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, eigenmesh.data; sys.exit('eigenmesh.data.tabular' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

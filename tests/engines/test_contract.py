@@ -8,21 +8,6 @@ import time
 import networkx as nx
 import numpy as np
 import pytest
-
-from eigenmesh.engines.faulty import Fault
-from eigenmesh.errors import (
-    EigenmeshError,
-    MessageRefused,
-    PartyFailed,
-    PartyLost,
-    PolicyRefusal,
-    StaleRound,
-    StepRefused,
-    TopologyError,
-)
-from eigenmesh.federation.message import KINDS
-from eigenmesh.federation.policy import Policy
-from eigenmesh.protocols.gossip_average import AverageSetup, AveragingNode, gossip_average
 from tests.engines.contract import (
     ENGINES,
     NAMES,
@@ -39,6 +24,21 @@ from tests.engines.contract import (
     some_rows,
     survey,
 )
+
+from eigenmesh.engines.faulty import Fault
+from eigenmesh.errors import (
+    EigenmeshError,
+    MessageRefused,
+    PartyFailed,
+    PartyLost,
+    PolicyRefusal,
+    StaleRound,
+    StepRefused,
+    TopologyError,
+)
+from eigenmesh.federation.message import KINDS
+from eigenmesh.federation.policy import Policy
+from eigenmesh.protocols.gossip_average import AverageSetup, AveragingNode, gossip_average
 
 HONEST = SurveySetup()
 CULPRIT = "south"  # neither first nor last
@@ -201,7 +201,9 @@ def test_nonsense_in_a_total_is_never_added_up(engine, pooled, manner, error, on
             assert caught.value.party == CULPRIT
         else:
             found = fed.run(survey, setup)
-            kept = np.vstack([rows for rows, name in zip(pooled, NAMES) if name != CULPRIT])
+            kept = np.vstack(
+                [rows for rows, name in zip(pooled, NAMES, strict=True) if name != CULPRIT]
+            )
             np.testing.assert_allclose(found.value.mean, kept.mean(axis=0), rtol=1e-13)
             assert found.parties == OTHERS
             assert set(found.lost) == {CULPRIT}
@@ -232,7 +234,7 @@ def test_field_that_must_be_the_same_everywhere_names_the_odd_party(engine):
         parties.enlist(Surveyor, SurveySetup(CULPRIT, "width"))
         parties.ask(Surveyor.tell_width)
 
-    with engine.open(some_rows()) as fed, pytest.raises(MessageRefused, match="width 4.* 3") as e:
+    with engine.open(some_rows()) as fed, pytest.raises(MessageRefused, match=r"width 4.* 3") as e:
         run(fed, coordinate)
     assert e.value.party == CULPRIT
 
@@ -259,7 +261,9 @@ def test_star_without_a_killed_party_says_so_or_stops(engine, pooled, on_loss, a
         np.testing.assert_array_equal(found.value.halves[i], found.value.projections[i])
         return
     counted = NAMES if at > 1 else OTHERS
-    assert found.value.n_rows == sum(len(r) for r, n in zip(pooled, NAMES) if n in counted)
+    assert found.value.n_rows == sum(
+        len(r) for r, n in zip(pooled, NAMES, strict=True) if n in counted
+    )
     assert len(found.value.projections) == (len(NAMES) if at > 2 else len(OTHERS))
     assert len(found.value.halves) == len(OTHERS)
     assert found.parties == OTHERS
@@ -475,9 +479,9 @@ def test_policy_refuses_beforehand_when_asked_what_a_role_needs(engine):
 
 
 def test_policy_refuses_at_enlisting_and_nothing_has_left(engine):
-    with engine.open(guarded_by(NO_SCORES)) as fed, fed.recording() as recording:
-        with pytest.raises(PolicyRefusal) as caught:
-            fed.run(survey, HONEST)
+    opened = engine.open(guarded_by(NO_SCORES))
+    with opened as fed, fed.recording() as recording, pytest.raises(PolicyRefusal) as caught:
+        fed.run(survey, HONEST)
     assert_refused_by_name(caught, "scores")
     assert recording.ledger.floats_up == 0
     assert recording.ledger.revealed() == {}
@@ -485,9 +489,9 @@ def test_policy_refuses_at_enlisting_and_nothing_has_left(engine):
 
 def test_policy_on_a_graph_refuses_and_nothing_has_left(engine):
     no_moments = guarded_by(Policy(allow={"counts"}))
-    with engine.open(no_moments, topology="ring") as fed, fed.recording() as recording:
-        with pytest.raises(PolicyRefusal) as caught:
-            fed.run(gossip_average, 3)
+    opened = engine.open(no_moments, topology="ring")
+    with opened as fed, fed.recording() as recording, pytest.raises(PolicyRefusal) as caught:
+        fed.run(gossip_average, 3)
     assert_refused_by_name(caught, "moments")
     assert recording.ledger.revealed() == {}
 

@@ -26,9 +26,13 @@ RULES = [
 ]
 THREE = [RULES[0], RULES[1], RULES[5]]
 
+# The median rule sends more than 80 samples are worth, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+
 
 def model_of(rule, **settings):
-    return em.OneShotKPCA(2, local_rank=6, **{"random_state": 0, **rule, **settings})
+    fixed = {"n_components": 2, "local_rank": 6, "random_state": 0}
+    return em.OneShotKPCA(**{**fixed, **rule, **settings})
 
 
 def four(X):
@@ -181,7 +185,6 @@ def test_frames_with_one_index_are_matched_by_it(X):
     same_model(model_of(RULES[0]).fit(em.Partitioned(columns=frames)), expected)
 
 
-@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
 @pytest.mark.parametrize("rule", THREE, ids=str)
 def test_single_precision_is_as_good_as_single_precision_can_be(X, rule):
     expected = model_of(rule).fit(em.Partitioned(columns=four(X)))
@@ -228,9 +231,10 @@ def test_a_saved_model_with_its_parties_shares_transforms_as_before(X, tmp_path,
     loaded = em.load(tmp_path / "model.em")
     same_model(loaded, model, exactly=True)
     assert loaded.get_params() == model.get_params()
-    np.testing.assert_array_equal(loaded.transform(X[:9]), model.transform(X[:9]))
+    before = model.transform(X[:9])
+    np.testing.assert_allclose(loaded.transform(X[:9]), before, rtol=0, atol=1e-13)
     new = em.Partitioned(columns=four(X[:9]))
-    np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
+    np.testing.assert_allclose(loaded.transform(new), before, rtol=0, atol=1e-13)
     assert loaded.report_.floats_up == model.report_.floats_up
 
 
@@ -277,7 +281,6 @@ def test_an_unfitted_model_is_not_saved(tmp_path):
 # Real data, where they are at hand.
 
 
-@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("name", ["sonar", "ionosphere", "vehicle", "glaucoma_m", "musk1"])
 def test_real_data_equal_scikit_learn_in_the_exact_limit(real_data, oracle, name, kernel):
@@ -299,5 +302,7 @@ def test_faces_over_parties_are_close_to_pooled_at_the_default_local_rank(real_d
     model = em.OneShotKPCA(5).fit(em.split(X, 8, by="columns"))
     error = sin_theta(model.eigenvectors_, exact)
     assert error <= model.report_.bounds["sin_theta"]
-    assert error < 0.2
+    blocks = em.split(X, 8, by="columns").parts
+    papers = oracle.top(oracle.sketched(blocks, None, 10), 5)[1]
+    assert error <= sin_theta(papers, exact) * (1 + 1e-6)
     assert model.report_.floats_up < model.report_.baseline_floats

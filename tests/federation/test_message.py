@@ -218,7 +218,7 @@ def test_float32_is_a_float_and_stays_one():
 def test_kind_outside_the_closed_list_is_a_programming_error():
     with pytest.raises(TypeError, match="gossip"):
 
-        class _(Message, reveals="gossip"):
+        class Hearsay(Message, reveals="gossip"):
             pass
 
     with pytest.raises(TypeError, match="gossip"):

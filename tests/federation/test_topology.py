@@ -64,7 +64,7 @@ def test_lattice_has_half_its_neighbours_on_each_side(k, n):
 
 @pytest.mark.parametrize(("k", "n"), [(3, 9), (0, 9), (-2, 9), (4, 4), (2, 2), ("4", 9), (2.0, 9)])
 def test_lattice_that_does_not_fit_is_refused(k, n):
-    with pytest.raises(TopologyError, match="lattice.*even number"):
+    with pytest.raises(TopologyError, match=r"lattice.*even number"):
         build_graph(("lattice", k), names(n))
 
 

@@ -44,6 +44,10 @@ from eigenmesh.federation.topology import Topology, build_graph, require_connect
 R = TypeVar("R")
 M = TypeVar("M", bound=Message)
 
+_REMEDIES = {
+    "hashes": "give every party the same samples in the same order",
+    "counts": "check that every party holds the same samples, or the same columns",
+}
 _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
 
 
@@ -299,12 +303,13 @@ class Federation:
             if not declared.same:
                 continue
             values = [getattr(reply, declared.name) for _, reply in received]
+            remedy = _REMEDIES.get(declared.kind or "", "check what this party holds")
             common, _ = Counter(values).most_common(1)[0]
             for (i, _), value in zip(received, values, strict=True):
                 if value != common:
                     raise MessageRefused(
                         f"party {self._names[i]!r} has {declared.name} {value!r}, the others "
-                        f"{common!r}; every party must hold the same samples in the same order",
+                        f"{common!r}; it must be the same everywhere: {remedy}",
                         party=self._names[i],
                     )
 

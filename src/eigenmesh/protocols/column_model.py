@@ -42,7 +42,7 @@ MOST_RBF_SAMPLES = 30_000
 
 
 def require_samples(site: SiteView, rbf: bool) -> None:
-    """Refuse too few samples, or more than a kernel matrix can hold, before anything is computed."""
+    """Refuse too few samples, or more than a kernel matrix can hold, before any work is done."""
     n = site.data.shape[0]
     if n < 2:
         raise PartitionError(

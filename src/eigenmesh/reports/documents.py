@@ -1,0 +1,96 @@
+"""What runs leave for machines: JSON documents and files of scores."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.plan import Plan
+from eigenmesh.estimators.run_report import RunReport
+
+_SCORE_SUFFIXES = (".npy", ".csv")
+
+
+def account_tree(account: RunReport | Plan) -> dict[str, Any]:
+    """A report or a forecast in plain numbers and words."""
+    return {**dataclasses.asdict(account), "share_of_baseline": account.share_of_baseline}
+
+
+def model_tree(kpca: Any) -> dict[str, Any]:
+    """What a fit gave and what it cost."""
+    return {
+        "estimator": type(kpca).__name__,
+        "params": kpca.get_params(deep=False),
+        "parties": kpca.report_.parties,
+        "gamma": kpca.gamma_,
+        "eigenvalues": kpca.eigenvalues_,
+        "explained_variance_ratio": kpca.explained_variance_ratio_,
+        "report": account_tree(kpca.report_),
+    }
+
+
+def as_json(tree: Any) -> str:
+    """One JSON document; infinities and NaN, which JSON lacks, as null.
+
+    >>> print(as_json({"bound": float("inf"), "floats": np.int64(3), "parties": ("a", "b")}))
+    {
+      "bound": null,
+      "floats": 3,
+      "parties": [
+        "a",
+        "b"
+      ]
+    }
+    """
+    return json.dumps(_plain(tree), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def check_output(path: Path | None, suffixes: tuple[str, ...] = ()) -> None:
+    """Refuse, before any work is done, a file that could not be written in the end."""
+    if path is None:
+        return
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InputError(f"{path.name!r} ends in {path.suffix!r}; expected {' or '.join(suffixes)}")
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
+        raise InputError(f"{str(path)!r} cannot be written: it {problem}")
+
+
+def check_scores_file(path: Path | None) -> None:
+    """Refuse a file of scores that could not be written."""
+    check_output(path, _SCORE_SUFFIXES)
+
+
+def write_scores(path: Path, scores: Any, names: Any, ids: Any = None) -> None:
+    """Scores as .npy, or as .csv with a header and the samples' ids if they have any."""
+    if path.suffix.lower() == ".npy":
+        with path.open("wb") as binary:
+            np.save(binary, scores, allow_pickle=False)
+        return
+    rows = np.asarray(scores).tolist()  # Python floats are written in full precision
+    with path.open("w", newline="", encoding="utf-8") as text:
+        out = csv.writer(text)
+        out.writerow([*([] if ids is None else ["id"]), *names])
+        out.writerows(
+            rows if ids is None else ([i, *row] for i, row in zip(ids, rows, strict=True))
+        )

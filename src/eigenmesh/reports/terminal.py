@@ -1,0 +1,86 @@
+"""What a command says while it works: errors, warnings and progress, all on stderr."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.reports.documents import as_json
+
+# Work that ends before this many seconds needs no bar.
+_PATIENCE = 2.0
+
+
+def errors() -> Console:
+    """The console of standard error; stdout is for answers alone."""
+    return Console(stderr=True)
+
+
+def say(console: Console, words: str, style: str) -> None:
+    """One line, whatever it holds: no markup, no folding."""
+    console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def answering(as_document: bool) -> Iterator[None]:
+    """Our errors in one line, or as a JSON document, with exit code 2; our warnings once."""
+    with warnings_said_once():
+        try:
+            yield
+        except EigenmeshError as error:
+            _fail(type(error).__name__, str(error), error.party, as_document)
+        except OSError as error:
+            file = "" if error.filename is None else f"{error.filename}: "
+            _fail(type(error).__name__, f"{file}{error.strerror or error}", None, as_document)
+
+
+def _fail(kind: str, message: str, party: str | None, as_document: bool) -> NoReturn:
+    if as_document:
+        print(as_json({"error": kind, "message": message, "party": party}))
+    else:
+        say(errors(), f"{kind}: {message}", "red")
+    raise SystemExit(2)
+
+
+@contextmanager
+def warnings_said_once() -> Iterator[None]:
+    """Our own warnings as one yellow line each on stderr; others as they were."""
+    said: set[str] = set()
+    before = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, EigenmeshWarning):
+            before(message, category, *rest, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            say(errors(), f"warning: {message}", "yellow")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", EigenmeshWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def progress(words: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+    """A bar on stderr for work that takes long; gives the call that moves it on by one."""
+    console = errors()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bar.add_task(words, total=total)
+    timer = threading.Timer(_PATIENCE, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda: bar.advance(task)
+    finally:
+        timer.cancel()
+        timer.join()  # a bar that started a moment ago must be there to be stopped
+        bar.stop()
