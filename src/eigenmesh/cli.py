@@ -19,10 +19,10 @@ from eigenmesh.estimators import plan as forecast
 from eigenmesh.estimators.model_file import share_path
 from eigenmesh.federation.policy import Policy
 from eigenmesh.reports.documents import (
+    SCORE_SUFFIXES,
     account_tree,
     as_json,
     check_output,
-    check_scores_file,
     model_tree,
     write_scores,
 )
@@ -42,7 +42,7 @@ _METHODS = {"one-shot": OneShotKPCA}
 # The options that fit and plan share.
 Data: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", show_default=False),
+    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA..."),
 ]
 Split: TypeAlias = Annotated[
     Literal["columns", "rows"],
@@ -149,12 +149,12 @@ def fit(
 ) -> None:
     """Fit a model to the parties' files and save it; print what it cost and what left each party.
 
-    Example: [bold]eigenmesh fit north.npy south.csv --model model.em --kernel rbf --gamma median
-    --components 5 --local-rank 20[/bold]
+    Example: [bold]eigenmesh fit a.npy b.csv --model model.em --kernel rbf --gamma 0.1[/bold]
     """
     with answering(json):
-        check_output(model)
-        check_scores_file(scores)
+        check_output(model, data)
+        if scores:
+            check_output(scores, [*data, model], SCORE_SUFFIXES)
         parts = _parties(data, split, names, allow)
         kpca = _estimator(method, components, kernel, gamma, local_rank, fusion)
         with progress("fitting"):
@@ -177,7 +177,7 @@ def fit(
 
 @app.command()
 def transform(
-    model: Annotated[Path, typer.Argument(help="A model that fit saved.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model that fit saved.", metavar="MODEL")],
     data: Data,
     out: Annotated[
         Path, typer.Option(help="Where to save the scores: .npy or .csv.", show_default=False)
@@ -189,10 +189,10 @@ def transform(
 
     The files are matched to the model's parties in order, or by name if names are given.
 
-    Example: [bold]eigenmesh transform model.em north-new.npy south-new.csv --out scores.npy[/bold]
+    Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
     with answering(json):
-        check_scores_file(out)
+        check_output(out, [*data, model], SCORE_SUFFIXES)
         kpca = load(model)
         parts = Partitioned(columns=data, names=_names_for(kpca.model_.parties, data, names))
         with progress("transforming"):
@@ -225,7 +225,7 @@ def plan(
 
     Nothing is computed and nothing leaves a party.
 
-    Example: [bold]eigenmesh plan north.npy south.csv --local-rank 20 --allow counts[/bold]
+    Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
         parts = _parties(data, split, names, allow)

@@ -9,6 +9,12 @@ from typing import Any, Self
 
 from eigenmesh.federation.federation import Federation, Recording
 
+_IN_WORDS = {
+    "kernel_error": "‖K − K̂‖ at most",
+    "eigengap": "eigengap at least",
+    "sin_theta": "sin Θ at most",
+}
+
 
 @dataclass(frozen=True)
 class RunReport:
@@ -23,7 +29,8 @@ class RunReport:
     reveals : for each party, the kinds that left it and the floats of each.
     parties : whom the answer covers; `lost` says who is missing, and why.
     baseline_floats : what shipping every row or column to one place would have cost.
-    bounds : proven limits of the error, by name.
+    bounds : proven limits by name: "kernel_error" ‖K − K̂‖_F at most, "eigengap" at least,
+        "sin_theta" ‖sin Θ‖_F of the components at most (√n_components is the largest there is).
     notes : caveats, in words.
     """
 
@@ -98,5 +105,5 @@ class RunReport:
             f"covers {len(self.parties)} parties; stopped because {self.stop_reason}",
         ]
         lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
-        lines += [f"bound of {name}: {bound:.3g}" for name, bound in self.bounds.items()]
+        lines += [f"proven: {_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()]
         return "\n".join([*lines, *self.notes])

@@ -37,7 +37,6 @@ class Study:
     """Training and held-out samples, and the fits to compare: (fusion, local_rank) each."""
 
     name: str
-    what: str
     X: Array
     X_new: Array
     labels: NDArray[Any]
@@ -89,8 +88,7 @@ def digits_study() -> Study:
     """Images of handwritten digits in the set-up in which the method was first tried."""
     X, labels = load_digits(return_X_y=True)
     return Study(
-        name="digits",
-        what="images of 64 pixels",
+        name="Digits",
         **_prepared(X / 16.0, 600),
         labels=labels[:600],
         gamma=3 / 128,
@@ -109,8 +107,7 @@ def wide_study() -> Study:
     """Synthetic expression levels: few samples, thousands of columns."""
     X, labels = gene_like(n_samples=160, n_features=5000, random_state=0)
     return Study(
-        name="genes",
-        what="samples of 5,000 synthetic gene levels",
+        name="Genes (synthetic)",
         **_prepared(X, 120),
         labels=labels[:120],
         gamma=1 / 5000,
@@ -219,7 +216,6 @@ def tree_of(outcome: Outcome) -> dict[str, Any]:
     sizes = {"n_samples": len(study.X), "n_features": study.X.shape[1], "n_new": len(study.X_new)}
     return {
         "name": study.name,
-        "what": study.what,
         **sizes,
         **settings,
         "parties": dict(zip(outcome.parts.names, outcome.parts.shapes, strict=True)),

@@ -32,9 +32,10 @@ def outcome_view(outcome: Outcome) -> Iterator[RenderableType]:
 def outcome_table(outcome: Outcome) -> Table:
     """Accuracy and cost of every fit, against shipping every column."""
     study, parts = outcome.study, outcome.parts
+    n, d = study.X.shape
     title = (
-        f"{study.name.capitalize()}: {len(study.X):,} {study.what}, columns split over "
-        f"{parts.n_parties} parties; {study.n_components} components, RBF kernel"
+        f"{study.name}: {n:,} samples × {d:,} columns over {parts.n_parties} parties; "
+        f"{study.n_components} components, RBF"
     )
     table = Table(title=title, **LOOK, padding=(0, 1, 0, 0))
     table.add_column("method", min_width=10)  # the one that may wrap in narrow terminals
@@ -93,9 +94,7 @@ def disclosure_view(outcome: Outcome) -> Iterator[RenderableType]:
         name: f"{n:,} × {d:,}"
         for name, (n, d) in zip(outcome.parts.names, outcome.parts.shapes, strict=True)
     }
-    yield reveals_table(
-        runs, keeps=keeps, title=f"{outcome.study.name.capitalize()}: what left each party"
-    )
+    yield reveals_table(runs, keeps=keeps, title=f"{outcome.study.name}: what left each party")
     yield Text(_disclosed(rows), style="dim")
 
 

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.run_report import RunReport
 
-_SCORE_SUFFIXES = (".npy", ".csv")
+SCORE_SUFFIXES = (".npy", ".csv")
 
 
 def account_tree(account: RunReport | Plan) -> dict[str, Any]:
@@ -65,20 +65,15 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def check_output(path: Path | None, suffixes: tuple[str, ...] = ()) -> None:
-    """Refuse, before any work is done, a file that could not be written in the end."""
-    if path is None:
-        return
+def check_output(path: Path, inputs: Sequence[Path], suffixes: tuple[str, ...] = ()) -> None:
+    """Refuse, before any work is done, a file that could not or should not be written."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"{path.name!r} ends in {path.suffix!r}; expected {' or '.join(suffixes)}")
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
         raise InputError(f"{str(path)!r} cannot be written: it {problem}")
-
-
-def check_scores_file(path: Path | None) -> None:
-    """Refuse a file of scores that could not be written."""
-    check_output(path, _SCORE_SUFFIXES)
+    if path.resolve() in [file.resolve() for file in inputs]:
+        raise InputError(f"{str(path)!r} is read in this very command; write to another file")
 
 
 def write_scores(path: Path, scores: Any, names: Any, ids: Any = None) -> None:

@@ -96,8 +96,8 @@ def reveals_table(
 
 def components_table(kpca: Any) -> Table:
     """The leading eigenvalues of a fitted estimator, and their shares of the variance."""
-    title = f"{type(kpca).__name__}: {_counted(len(kpca.eigenvalues_), 'component')}"
-    gamma = "" if kpca.gamma_ is None else f", gamma = {kpca.gamma_:.6g}"
+    title = _counted(len(kpca.eigenvalues_), "component")
+    gamma = "" if kpca.gamma_ is None else f", gamma {kpca.gamma_:.4g}"
     table = Table(title=f"{title}, {kpca.kernel} kernel{gamma}", **LOOK)
     for name in ("component", "eigenvalue", "share of variance"):
         table.add_column(name, justify="right")
