@@ -42,7 +42,7 @@ _METHODS = {"one-shot": OneShotKPCA}
 # The options that fit and plan share.
 Data: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA..."),
+    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA"),
 ]
 Split: TypeAlias = Annotated[
     Literal["columns", "rows"],
@@ -60,7 +60,10 @@ Gamma: TypeAlias = Annotated[
 ]
 LocalRank: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="Eigenpairs that each party sends: more cost more and err less."),
+    typer.Option(
+        help="Eigenpairs that each party sends: more cost more and err less. "
+        "Components + max(5, components) if left out."
+    ),
 ]
 Fusion: TypeAlias = Annotated[
     Literal["product", "distance"],
@@ -110,7 +113,7 @@ def demo(
 
         out.mkdir(parents=True, exist_ok=True)
         studies = (study.digits_study(), study.wide_study())
-        with progress("demo", total=sum(len(s.trials) + 1 for s in studies) + 1) as advance:
+        with progress("demo", total=sum(len(s.trials) + 1 for s in studies)) as advance:
             outcomes = study.run_studies(studies, parties, advance)
             tree = view.save(outcomes, out)
         if json:
@@ -167,9 +170,11 @@ def fit(
             files = {"model": model, "shares": own, "scores": scores}
             typer.echo(as_json({**files, **model_tree(kpca)}))
             return
-        keeps = _kept(data, parts)
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
-        _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party"))
+        if hasattr(kpca, "transform_report_"):
+            _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
+        keeps = _kept(data, parts)
+        _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
         _print_files(model, *([scores] if scores else []))
         if own:
             _print_files(*own, what="Private to its party, for transform:")
@@ -282,8 +287,8 @@ def _names_for(parties: tuple[str, ...], data: list[Path], names: str | None) ->
         return given
     if len(data) != len(parties):
         raise InputError(
-            f"{len(data)} files for a model of {len(parties)} parties "
-            f"({', '.join(parties)}); pass one file a party, in this order"
+            f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
+            f"{', '.join(parties)}; or say with --names whose they are"
         )
     return list(parties)
 

@@ -55,6 +55,7 @@ def federation(
     if engine not in _ENGINES:
         raise InputError(f"engine {engine!r} is unknown; expected {', '.join(map(repr, _ENGINES))}")
     parts = source if isinstance(source, Partitioned) else _partitioned(source, split)
+    _check_faults(faults, parts.names)
     wrap: Any = with_faults(faults) if faults else None
     return Federation(
         _ENGINES[engine](sites_of(parts), wrap),
@@ -64,6 +65,14 @@ def federation(
         on_loss=on_loss,
         max_age=max_age,
     )
+
+
+def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
+    for fault in faults:
+        if fault.party is not None and fault.party not in names:
+            raise InputError(
+                f"a fault is set for {fault.party!r}; the parties are {', '.join(map(repr, names))}"
+            )
 
 
 def _partitioned(paths: Sequence[str | Path], split: str) -> Partitioned:

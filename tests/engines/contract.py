@@ -17,7 +17,7 @@ import networkx as nx
 import numpy as np
 
 import eigenmesh as em
-from eigenmesh.federation.federation import Federation, Run
+from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.message import (
     Descending,
@@ -31,6 +31,7 @@ from eigenmesh.federation.message import (
 )
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import Protocol, protocol
+from eigenmesh.federation.results import Run
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,8 @@ def test_reuse_never_takes_a_reply_of_an_earlier_fit():
 
 
 def test_when_every_party_is_lost_there_is_no_model():
-    with failing(Fault("kill"), on_loss="survivors") as fed:
-        with pytest.raises(em.EigenmeshError):
-            model_of(RULES[0]).fit(fed)
+    with failing(Fault("kill"), on_loss="survivors") as fed, pytest.raises(em.EigenmeshError):
+        model_of(RULES[0]).fit(fed)
 
 
 def test_after_an_error_the_federation_can_fit_again():

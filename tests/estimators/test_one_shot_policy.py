@@ -89,9 +89,8 @@ def test_a_file_of_a_refusing_party_is_never_read(tmp_path):
     data = [blocks()[0], trap, blocks()[2]]
     parts = parts_with(em.Policy(allow={"counts"}), data=data)
     before = sorted(tmp_path.iterdir())
-    with em.federation(parts) as fed:
-        with pytest.raises(PolicyRefusal, match="eigenvectors"):
-            em.OneShotKPCA(2).fit(fed)
+    with em.federation(parts) as fed, pytest.raises(PolicyRefusal, match="eigenvectors"):
+        em.OneShotKPCA(2).fit(fed)
     with pytest.raises(PolicyRefusal, match="eigenvectors"):
         em.OneShotKPCA(2).fit(parts)
     assert sorted(tmp_path.iterdir()) == before

@@ -11,10 +11,11 @@ import pytest
 from eigenmesh import errors
 from eigenmesh.errors import EigenmeshError
 from eigenmesh.federation import wire
-from eigenmesh.federation.host import Host, error_from
+from eigenmesh.federation.host import Host
 from eigenmesh.federation.message import Descending, Floats, Message, Shape, encode
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.policy import Policy
+from eigenmesh.federation.requests import error_from
 from eigenmesh.federation.site import Site
 from eigenmesh.protocols.gossip_average import AverageSetup, AveragingNode
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from eigenmesh.federation.federation import Federation, Recording
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Recording
 
 _IN_WORDS = {
     "kernel_error": "‖K − K̂‖ at most",
@@ -28,6 +29,8 @@ class RunReport:
     by_step, by_party : floats sent, by step and by sender.
     reveals : for each party, the kinds that left it and the floats of each.
     parties : whom the answer covers; `lost` says who is missing, and why.
+    reused, dropped : how often an older message of a party stood in for a missing one, and how
+        often its neighbours went on without.
     baseline_floats : what shipping every row or column to one place would have cost.
     bounds : proven limits by name: "kernel_error" ‖K − K̂‖_F at most, "eigengap" at least,
         "sin_theta" ‖sin Θ‖_F of the components at most (√n_components is the largest there is).
@@ -44,6 +47,8 @@ class RunReport:
     reveals: Mapping[str, Mapping[str, int]]
     parties: tuple[str, ...]
     lost: Mapping[str, str]
+    reused: Mapping[str, int]
+    dropped: Mapping[str, int]
     stop_reason: str
     baseline_floats: int
     bounds: Mapping[str, float] = field(default_factory=dict)
@@ -73,6 +78,8 @@ class RunReport:
             reveals=ledger.revealed(),
             parties=fed.parties,
             lost=dict(fed.lost),
+            reused=dict(fed.reused),
+            dropped=dict(fed.dropped),
             stop_reason=stop_reason,
             baseline_floats=baseline_floats,
             bounds=dict(bounds or {}),
@@ -105,5 +112,7 @@ class RunReport:
             f"covers {len(self.parties)} parties; stopped because {self.stop_reason}",
         ]
         lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
+        lines += [f"{party}: {n} older messages reused" for party, n in self.reused.items()]
+        lines += [f"{party}: {n} messages did not arrive" for party, n in self.dropped.items()]
         lines += [f"proven: {_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()]
         return "\n".join([*lines, *self.notes])

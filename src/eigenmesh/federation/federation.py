@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -19,17 +16,16 @@ from eigenmesh.errors import (
     MessageRefused,
     PartyFailed,
     PartyLost,
-    StaleRound,
     TopologyError,
 )
-from eigenmesh.federation import wire
-from eigenmesh.federation.engine import Engine, Lost, Reply
-from eigenmesh.federation.host import ON_LOSS, error_from
-from eigenmesh.federation.ledger import COORDINATOR, Entry, Ledger, step_label
+from eigenmesh.federation.courier import Courier, Requests, naming
+from eigenmesh.federation.engine import Engine, Reply
+from eigenmesh.federation.exchange import Exchange
+from eigenmesh.federation.ledger import COORDINATOR, Books, Recording, step_label
 from eigenmesh.federation.message import (
-    KINDS,
     Message,
     add,
+    check,
     decode,
     encode,
     fields_of,
@@ -38,62 +34,18 @@ from eigenmesh.federation.message import (
 )
 from eigenmesh.federation.party import Party, Step, steps_of
 from eigenmesh.federation.protocol import Protocol, role_name
+from eigenmesh.federation.requests import ON_LOSS
+from eigenmesh.federation.results import Replies, Run, Total
 from eigenmesh.federation.site import Site
 from eigenmesh.federation.topology import Topology, build_graph, require_connected
 
 R = TypeVar("R")
-M = TypeVar("M", bound=Message)
 
 _REMEDIES = {
     "hashes": "give every party the same samples in the same order",
     "counts": "check that every party holds the same samples, or the same columns",
 }
 _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
-
-
-@dataclass(frozen=True)
-class Replies(Sequence[Any]):
-    """Replies in party order, and the names of the parties they came from."""
-
-    messages: tuple[Any, ...]
-    parties: tuple[str, ...]
-
-    @overload
-    def __getitem__(self, item: int) -> Any: ...
-    @overload
-    def __getitem__(self, item: slice) -> Sequence[Any]: ...
-    def __getitem__(self, item: int | slice) -> Any:
-        return self.messages[item]
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-
-@dataclass(frozen=True)
-class Total:
-    """A sum of replies, and the names of the parties it covers."""
-
-    sum: Any
-    parties: tuple[str, ...]
-
-
-@dataclass(eq=False)
-class Recording:
-    """What passed while a recording was on."""
-
-    ledger: Ledger = field(default_factory=Ledger)
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Run(Generic[R]):
-    """What a protocol gave, what it cost, whom it covers and why it stopped."""
-
-    value: R
-    recording: Recording
-    parties: tuple[str, ...]
-    lost: Mapping[str, str]
-    stop_reason: str
 
 
 class Federation:
@@ -133,10 +85,8 @@ class Federation:
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
-        self._turn = 0
-        self._round = 0
-        self._run_id = ""
-        self._recordings: list[Recording] = []
+        self._courier = Courier(engine, self.timeout)
+        self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
 
     # Who is there.
@@ -176,7 +126,7 @@ class Federation:
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
-        self._run_id = secrets.token_hex(8)
+        self._courier.begin_run()
         self._last_reply.clear()
         with self.recording() as recording, self._engine.session():
             try:
@@ -184,19 +134,19 @@ class Federation:
             finally:
                 self._dismiss()
         reason = getattr(value, "stop_reason", "finished")
-        return Run(value, recording, self.parties, dict(self.lost), reason)
+        reused, dropped = dict(self.reused), dict(self.dropped)
+        return Run(value, recording, self.parties, dict(self.lost), reused, dropped, reason)
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        """Record the ledger and the seconds of everything inside."""
-        recording = Recording()
-        self._recordings.append(recording)
-        started = time.perf_counter()
-        try:
+        """Record the ledger and the seconds of everything inside.
+
+        Runs recorded together belong together: a party lost in one is out of those that follow.
+        """
+        if self._books.idle:
+            self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+        with self._books.recording() as recording:
             yield recording
-        finally:
-            recording.seconds = time.perf_counter() - started
-            self._recordings.remove(recording)
 
     def enlist(
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
@@ -205,7 +155,7 @@ class Federation:
         data = encode(setup)
         label = f"{role_name(role)}.enlist"
         for i in self._active():
-            self._record(label, COORDINATOR, self._names[i], setup, len(data))
+            self._enter(label, COORDINATOR, self._names[i], setup, len(data))
         self._broadcast(
             "enlist",
             role=role_name(role),
@@ -219,8 +169,8 @@ class Federation:
 
     def _dismiss(self) -> None:
         # The run is over either way: a party that does not hear of it learns from the next run.
-        requests = self._stamped({i: {"op": "dismiss"} for i in self._active()})
-        for _ in self._engine.call(requests, min(self.timeout, 2.0)):
+        requests = {i: {"op": "dismiss"} for i in self._active()}
+        for _ in self._courier.call(requests, min(self.timeout, 2.0)):
             pass
 
     # Asking.
@@ -252,12 +202,13 @@ class Federation:
             covered.append(self._names[i])
 
         self._round_of(step, self._addressed(message, None), fold)
+        check(sums[0])  # finite summands may have a sum that is not
         return Total(sums[0], tuple(covered))
 
     def _round_of(
         self, step: Step, messages: Mapping[int, Message | None], take: Callable[[int, Any], None]
     ) -> None:
-        self._new_round()
+        self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
         requests = {}
@@ -265,7 +216,7 @@ class Federation:
             data = None if message is None else np.frombuffer(encode(message), np.uint8)
             requests[i] = {**request, "message": data}
             if message is not None and data is not None:
-                self._record(label, COORDINATOR, self._names[i], message, data.size)
+                self._enter(label, COORDINATOR, self._names[i], message, data.size)
         self._wave(requests, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
@@ -324,9 +275,35 @@ class Federation:
         if self._graph is None:
             raise TopologyError("exchange needs a graph; pass topology= to the federation")
         for _ in range(times):
-            self._new_round()
+            self._books.new_round()
             while not self._exchange_once(send, receive):
                 self._require_connected()
+
+    def _exchange_once(self, send: Step, receive: Step) -> bool:
+        """Whether the round was complete; if not, it has been undone and a party is out."""
+        graph = self.graph
+        neighbours = {i: sorted(graph.neighbors(i)) for i in self._active()} if graph else {}
+        exchange = Exchange(self._courier, self._names, neighbours)
+        exchange.run(send, receive, self.on_loss, self.max_age)
+        self._book(send, exchange)
+        if not exchange.failures:
+            return True
+        for i, error in exchange.failures.items():
+            if self.on_loss == "raise" or not isinstance(error, _LOSSES):
+                raise error
+            self.lost[self._names[i]] = error.reason
+        for i, error in exchange.not_undone.items():  # it may be a round ahead: it cannot go on
+            self.lost[self._names[i]] = error.reason
+        return False
+
+    def _book(self, send: Step, exchange: Exchange) -> None:
+        """What has left has left, even if the round was undone."""
+        for i, receipt in exchange.receipts.items():
+            for receiver, kinds, size in receipt["sent"]:
+                way = (self._names[i], self._names[receiver])
+                self._books.enter(step_label(send), *way, kinds, size, self._engine.relays)
+            for sender, _reason, replaced in receipt["missed"] if not exchange.failures else ():
+                (self.reused if replaced else self.dropped)[self._names[sender]] += 1
 
     def _require_connected(self) -> None:
         """After a loss: is there still a graph to go on with?"""
@@ -337,96 +314,11 @@ class Federation:
         except TopologyError as error:
             raise TopologyError(f"{error.reason}; {self._losses()}") from None
 
-    def _exchange_once(self, send: Step, receive: Step) -> bool:
-        """Whether the round was complete; if not, it has been undone and a party is out."""
-        neighbours = {i: sorted(self.graph.neighbors(i)) for i in self._active()}  # type: ignore[union-attr]
-        request = {
-            "op": "exchange",
-            "role": role_name(send.role),
-            "send": send.name,
-            "receive": receive.name,
-            "on_loss": self.on_loss,
-            "max_age": self.max_age,
-        }
-        requests = self._stamped(
-            {i: {**request, "neighbours": near} for i, near in neighbours.items()}
-        )
-        turn = self._turn
-        receipts, failures, silent = self._swap(requests, neighbours)
-        self._book_sent(send, receipts)  # what has left has left, even if the round is undone
-        if not failures:
-            self._book_missed(receipts)
-            return True
-        self._undo(turn, silent)
-        for i, error in failures.items():
-            if self.on_loss == "raise" or not isinstance(error, _LOSSES):
-                raise error
-            self.lost[self._names[i]] = error.reason
-        return False
-
-    def _swap(
-        self, requests: dict[int, bytes], neighbours: dict[int, list[int]]
-    ) -> tuple[dict[int, Any], dict[int, EigenmeshError], set[int]]:
-        """Receipts; what went wrong, by the party concerned; the parties that did not answer."""
-        receipts: dict[int, Any] = {}
-        failures: dict[int, EigenmeshError] = {}
-        silent: set[int] = set()
-        for i, reply in self._engine.swap(requests, neighbours, self.timeout):
-            if isinstance(reply, Lost):
-                silent.add(i)
-            near = {self._names[j]: j for j in neighbours[i]}
-            try:
-                receipts[i] = self._receipt(i, self._opened(i, reply, near), neighbours[i])
-            except EigenmeshError as error:
-                if error.party in near:  # counts less than what the engine says of that party
-                    failures.setdefault(near[error.party], error)
-                else:
-                    failures[i] = error
-        return receipts, failures, silent
-
-    def _receipt(self, i: int, answer: Any, near: list[int]) -> Any:
-        """A receipt of the form that the ledger relies on."""
-        match answer:
-            case {"sent": list(sent), "missed": list(missed)}:
-                if all(_is_sent(s, near) for s in sent) and all(
-                    _is_missed(m, near) for m in missed
-                ):
-                    return answer
-        raise MessageRefused("its receipt of the exchange is malformed", party=self._names[i])
-
-    def _undo(self, turn: int, silent: set[int]) -> None:
-        """Undo the exchange of a turn at every party that answers, whatever was said of it."""
-        answering = [i for i in self._active() if i not in silent]
-        requests = self._stamped({i: {"op": "rollback", "undo": turn} for i in answering})
-        for i, reply in self._engine.call(requests, self.timeout):
-            try:
-                self._opened(i, reply)
-            except EigenmeshError as error:  # it may be a round ahead, so it cannot go on
-                if self.on_loss != "raise":
-                    self.lost[self._names[i]] = error.reason
-
-    def _book_sent(self, step: Step, receipts: Mapping[int, Any]) -> None:
-        for i, receipt in receipts.items():
-            for receiver, kinds, size in receipt["sent"]:
-                self._enter(
-                    step_label(step),
-                    self._names[i],
-                    self._names[receiver],
-                    kinds,
-                    size,
-                    relayed=self._engine.relays,
-                )
-
-    def _book_missed(self, receipts: Mapping[int, Any]) -> None:
-        for receipt in receipts.values():
-            for sender, _reason, replaced in receipt["missed"]:
-                (self.reused if replaced else self.dropped)[self._names[sender]] += 1
-
     # One wave of requests, and what becomes of its replies.
 
     def _wave(
         self,
-        requests: Mapping[int, Mapping[str, Any]],
+        requests: Requests,
         step: Step | None,
         take: Callable[[int, Any], None],
     ) -> None:
@@ -434,7 +326,7 @@ class Federation:
         the end, so that no party is still at work on this wave when the caller hears of it.
         """
         first_error: EigenmeshError | None = None
-        for i, reply in self._engine.call(self._stamped(requests), self.timeout):
+        for i, reply in self._courier.call(requests):
             if first_error is None:
                 first_error = self._take(i, reply, step, take)
         if first_error is not None:
@@ -445,8 +337,8 @@ class Federation:
     ) -> EigenmeshError | None:
         """The error that ends the run, if there is one; else the reply, if any, was taken."""
         try:
-            with _naming(self._names[i]):
-                message = self._received(i, self._opened(i, reply), step)
+            with naming(self._names[i]):
+                message = self._received(i, self._courier.open(i, reply), step)
                 take(i, message)
         except EigenmeshError as error:
             if not isinstance(error, _LOSSES):
@@ -458,7 +350,7 @@ class Federation:
         else:
             if self.on_loss == "reuse" and step is not None:
                 label = step_label(step)
-                self._last_reply[label, i] = (self._round, message)
+                self._last_reply[label, i] = (self._books.rounds, message)
         return None
 
     def _reuse(self, i: int, step: Step | None, take: Callable[[int, Any], None]) -> bool:
@@ -467,7 +359,7 @@ class Federation:
         if (label, i) not in self._last_reply:
             return False
         round_, message = self._last_reply[label, i]
-        if self._round - round_ > self.max_age:
+        if self._books.rounds - round_ > self.max_age:
             return False
         try:
             take(i, message)
@@ -476,27 +368,6 @@ class Federation:
         self.reused[self._names[i]] += 1
         return True
 
-    def _stamped(self, requests: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:
-        self._turn += 1
-        stamp = {"run": self._run_id, "turn": self._turn}
-        return {i: wire.dumps({**request, **stamp}) for i, request in requests.items()}
-
-    def _opened(self, i: int, reply: Reply, near: Container[str] = ()) -> Any:
-        """The host's answer; raises what the host reports, or what is wrong with the reply."""
-        name = self._names[i]
-        if isinstance(reply, Lost):
-            raise PartyLost(f"party {name!r} is lost: {reply.reason}", party=name)
-        with _naming(name):
-            tree = wire.loads(reply)
-            if not isinstance(tree, dict):
-                raise MessageRefused("its reply is malformed")
-        if "error" in tree:
-            raise error_from(tree, name, near)
-        turn = tree.get("turn")
-        if type(turn) is not int or turn != self._turn:
-            raise StaleRound("its reply belongs to another turn", party=name)
-        return tree.get("ok")
-
     def _received(self, i: int, answer: Any, step: Step | None) -> Any:
         if step is None or step.signature.gives is None:
             return None
@@ -504,62 +375,11 @@ class Federation:
             raise MessageRefused("its reply holds no message")
         data = answer.tobytes()
         message = decode(step.signature.gives, data)
-        label = step_label(step)
-        self._record(label, self._names[i], COORDINATOR, message, len(data))
+        self._enter(step_label(step), self._names[i], COORDINATOR, message, len(data))
         return message
 
-    # The ledger.
-
-    def _new_round(self) -> None:
-        self._round += 1
-        for recording in self._recordings:
-            recording.ledger.rounds += 1
-
-    def _record(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
-        self._enter(step, sender, receiver, floats_by_kind(message), size)
-
-    def _enter(
-        self,
-        step: str,
-        sender: str,
-        receiver: str,
-        kinds: Mapping[str, int],
-        size: int,
-        relayed: bool = False,
-    ) -> None:
-        for recording in self._recordings:
-            round_ = recording.ledger.rounds
-            floats = sum(kinds.values())
-            recording.ledger.record(
-                Entry(round_, step, sender, receiver, kinds, floats, size, relayed)
-            )
-
-
-@contextmanager
-def _naming(party: str) -> Iterator[None]:
-    """Errors about a message get the name of its sender."""
-    try:
-        yield
-    except EigenmeshError as error:
-        if error.party is not None:
-            raise
-        raise type(error)(error.reason, party=party) from None
-
-
-def _is_sent(item: Any, near: list[int]) -> bool:
-    match item:
-        case [int(receiver), dict(kinds), int(size)]:
-            counts = kinds.values()
-            known = receiver in near and kinds.keys() <= KINDS
-            return known and all(type(n) is int and n >= 0 for n in [*counts, size])
-    return False
-
-
-def _is_missed(item: Any, near: list[int]) -> bool:
-    match item:
-        case [int(sender), str(), bool()]:
-            return sender in near
-    return False
+    def _enter(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
+        self._books.enter(step, sender, receiver, floats_by_kind(message), size)
 
 
 def _step_names(role: type[Party], steps: Iterable[Step] | None) -> list[str]:

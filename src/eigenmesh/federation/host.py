@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
-from eigenmesh import errors
 from eigenmesh.errors import (
     EigenmeshError,
     MessageRefused,
@@ -27,13 +27,13 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.federation import wire
-from eigenmesh.federation.message import Message, decode, encode, floats_by_kind
+from eigenmesh.federation.mailbox import Mailbox
+from eigenmesh.federation.message import decode, encode
 from eigenmesh.federation.party import Party, Signature, Step, steps_of
 from eigenmesh.federation.protocol import known_roles
+from eigenmesh.federation.requests import Tree, as_bytes, error_tree, read_request
 from eigenmesh.federation.site import Site, SiteView
 
-Tree = wire.Tree
-ON_LOSS = ("raise", "survivors", "reuse")
 _log = logging.getLogger("eigenmesh.site")
 
 
@@ -61,12 +61,12 @@ class Host:
         self._view = SiteView(site, index, names)
         self._lock = threading.Lock()
         self._run = ""
+        self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._snapshot: tuple[int, dict[str, bytes]] = (0, {})
         self._half_done = b""  # the request of an exchange whose second half is still to come
-        self._sent: list[Tree] = []
-        self._last_heard: dict[tuple[str, str, int], tuple[int, Message]] = {}
+        self._mailbox = Mailbox(self._view)
         self._operations: dict[str, Callable[[Tree], Tree]] = {
             "require": self._require,
             "enlist": self._enlist,
@@ -103,15 +103,15 @@ class Host:
         turn = -1
         if not self._lock.acquire(blocking=False):
             busy = PartyLost("is still at work on an earlier request", party=self.site.name)
-            return wire.dumps(_error_tree(busy, turn))
+            return wire.dumps(error_tree(busy, turn))
         try:
-            tree = _read_request(request)
+            tree = read_request(request)
             turn = tree["turn"]
             return wire.dumps({"turn": turn, "ok": answer(tree)})
         except EigenmeshError as error:
-            return wire.dumps(_error_tree(error, turn))
+            return wire.dumps(error_tree(error, turn))
         except (Exception, SystemExit) as error:
-            return wire.dumps(_error_tree(self._own_words(error), turn))
+            return wire.dumps(error_tree(self._own_words(error), turn))
         finally:
             self._lock.release()
 
@@ -127,19 +127,23 @@ class Host:
         operation = self._operations.get(tree["op"])
         if operation is None:
             raise StepRefused(f"operation {tree['op']!r} is not known", party=self.site.name)
+        if tree["op"] == "require":  # only a question: it changes nothing, so it takes no turn
+            return operation(tree)
         self._take_turn(tree)
         answer = operation(tree)
         self._write_state()
         return answer
 
     def _take_turn(self, tree: Tree) -> None:
-        if tree["turn"] <= self._turn:
+        """Turns of a run only go up. A run that this host has not seen begins by enlisting."""
+        begins = tree["op"] == "enlist" and tree["run"] not in self._seen_runs
+        if not begins and tree["run"] != self._run:
+            raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
+        if not begins and tree["turn"] <= self._turn:
             raise StaleRound(
                 f"turn {tree['turn']} is over, this party is past turn {self._turn}",
                 party=self.site.name,
             )
-        if tree["op"] not in ("require", "enlist") and tree["run"] != self._run:
-            raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
         self._turn = tree["turn"]
         self._half_done = b""
 
@@ -155,10 +159,11 @@ class Host:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
         if tree["run"] != self._run:
+            self._seen_runs.add(tree["run"])
             self._run = tree["run"]
             self._enlisted = {}
-            self._last_heard = {}
-        self._build(tree["role"], _bytes(tree, "message"), tree["steps"])
+            self._mailbox = Mailbox(self._view)
+        self._build(tree["role"], as_bytes(tree, "message"), tree["steps"])
         return None
 
     def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
@@ -176,7 +181,7 @@ class Host:
         if (takes is None) != (tree.get("message") is None):
             expected = takes.__name__ if takes else "no message"
             raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
-        arguments = [] if takes is None else [decode(takes, _bytes(tree, "message"))]
+        arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
         self._permit(enlisted, step)
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
@@ -191,8 +196,7 @@ class Host:
         return None
 
     def _dismiss(self, tree: Tree) -> Tree:
-        self._run, self._enlisted, self._last_heard = "", {}, {}
-        self._snapshot = (0, {})
+        self._run, self._enlisted, self._snapshot = "", {}, (0, {})
         return None
 
     # Exchange between neighbours.
@@ -218,24 +222,11 @@ class Host:
                 f"{sorted(self._view.neighbours)}",
                 party=self.site.name,
             )
-        self._sent = []
-        outbox = {to: self._envelope(tree, step, to, message) for to, message in offered.items()}
+        for message in offered.values():
+            self._check_type(step, message)
+        outbox = self._mailbox.pack(tree, offered)
         self._half_done = request
         return outbox
-
-    def _envelope(self, tree: Tree, step: Step, neighbour: int, message: Message) -> bytes:
-        self._check_type(step, message)
-        data = encode(message)
-        self._sent.append([neighbour, dict(floats_by_kind(message)), len(data)])
-        return wire.dumps(
-            {
-                "run": tree["run"],
-                "turn": tree["turn"],
-                "sender": self._view.index,
-                "receiver": neighbour,
-                "message": np.frombuffer(data, np.uint8),
-            }
-        )
 
     def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
         others = set(range(len(self._view.names))) - {self._view.index}
@@ -249,62 +240,10 @@ class Host:
             raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
         self._half_done = b""  # a second delivery would be taken twice
         enlisted, step = self._asked(tree, "receive")
-        messages, missed = self._open_inbox(tree, step, inbox)
+        messages, missed = self._mailbox.unpack(tree, step, inbox)
         step.function(enlisted.party, messages)
         self._write_state()
-        return {"sent": self._sent, "missed": missed}
-
-    def _open_inbox(
-        self, tree: Tree, step: Step, inbox: Mapping[int, bytes]
-    ) -> tuple[dict[int, Message], list[Tree]]:
-        """The neighbours' messages; a missing one is dropped or replaced as the request says."""
-        messages: dict[int, Message] = {}
-        missed: list[Tree] = []
-        for sender in self._view.neighbours:
-            try:
-                message = self._open_envelope(tree, step, sender, inbox.get(sender))
-                self._last_heard[tree["role"], step.name, sender] = (tree["turn"], message)
-            except EigenmeshError as error:
-                replacement = self._replacement(tree, step, sender, error)
-                missed.append([sender, error.reason, replacement is not None])
-                if replacement is None:
-                    continue
-                message = replacement
-            messages[sender] = message
-        return messages, missed
-
-    def _open_envelope(self, tree: Tree, step: Step, sender: int, data: bytes | None) -> Message:
-        name = self._view.names[sender]
-        if data is None:
-            raise PartyLost(f"no message came to {self.site.name!r}", party=name)
-        try:
-            envelope = wire.loads(data)
-            if not isinstance(envelope, dict):
-                raise MessageRefused("the message is malformed: it is not an envelope")
-            place = {"sender": sender, "receiver": self._view.index}
-            expected = {"run": tree["run"], "turn": tree["turn"], **place}
-            if not all(_equals(envelope.get(key), value) for key, value in expected.items()):
-                raise StaleRound("a message of another turn, sender or receiver")
-            assert step.signature.takes is not None
-            return decode(step.signature.takes, _bytes(envelope, "message"))
-        except EigenmeshError as error:
-            words = f"its message to {self.site.name!r} was refused: {error.reason}"
-            raise type(error)(words, party=name) from None
-
-    def _replacement(
-        self, tree: Tree, step: Step, sender: int, error: EigenmeshError
-    ) -> Message | None:
-        """The sender's last message, None to go on without, or the error."""
-        if tree["on_loss"] == "raise":
-            raise error
-        key = (tree["role"], step.name, sender)
-        if tree["on_loss"] == "survivors" or key not in self._last_heard:
-            return None
-        turn, message = self._last_heard[key]
-        if tree["turn"] - turn > tree["max_age"]:
-            age = f"its last message is more than {tree['max_age']} turns old"
-            raise PartyLost(f"{error.reason}; {age}", party=error.party)
-        return message
+        return {"sent": self._mailbox.sent, "missed": missed}
 
     # Roles and steps.
 
@@ -370,6 +309,7 @@ class Host:
             {
                 "run": self._run,
                 "turn": self._turn,
+                "seen_runs": sorted(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "parties": parties,
                 "snapshot_turn": snapshot_turn,
@@ -383,18 +323,20 @@ class Host:
         """Go on where `export` was called."""
         tree = wire.loads(exported)
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
+        self._seen_runs = set(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
-        states = {role: _bytes(tree["snapshot"], role) for role in tree["snapshot"]}
+        states = {role: as_bytes(tree["snapshot"], role) for role in tree["snapshot"]}
         self._snapshot = (tree["snapshot_turn"], states)
         for role, saved in tree["parties"].items():
-            party = self._build(role, _bytes(saved, "setup"), saved["steps"])
-            party.restore(_bytes(saved, "state"))
+            party = self._build(role, as_bytes(saved, "setup"), saved["steps"])
+            party.restore(as_bytes(saved, "state"))
             self._enlisted[role].calls.update(saved["calls"])
 
     @property
     def _state_path(self) -> Path | None:
         folder = self.site.state_dir
-        return None if folder is None else folder / f"{self.site.name}.state"
+        # A site may be called anything, a file may not.
+        return None if folder is None else folder / f"{quote(self.site.name, safe='')}.state"
 
     def _write_state(self) -> None:
         if self._state_path is None:
@@ -407,33 +349,16 @@ class Host:
         unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
 
     def _resume(self) -> None:
-        if self._state_path is not None and self._state_path.exists():
+        if self._state_path is None or not self._state_path.exists():
+            return
+        try:
             self.restore(self._state_path.read_bytes())
-
-
-_REQUEST_FIELDS = {
-    "op": str,
-    "run": str,
-    "turn": int,
-    "role": str,
-    "step": str,
-    "send": str,
-    "receive": str,
-    "steps": list,
-    "neighbours": list,
-    "on_loss": str,
-    "max_age": int,
-    "undo": int,
-    "message": np.ndarray,
-}
-_NEEDED = {
-    "require": {"role", "steps"},
-    "enlist": {"role", "steps", "message"},
-    "step": {"role", "step"},
-    "exchange": {"role", "send", "receive", "neighbours", "on_loss", "max_age"},
-    "rollback": {"undo"},
-    "dismiss": set(),
-}
+        except (EigenmeshError, KeyError, TypeError) as error:
+            raise PartyFailed(
+                f"the state of party {self.site.name!r} in {self._state_path.name} is damaged "
+                f"({error}); remove the file to start it afresh",
+                party=self.site.name,
+            ) from None
 
 
 # What a step must take and give in each place of a request that names one, and the words for it.
@@ -447,57 +372,3 @@ _DOES = {
     "send": "send to neighbours",
     "receive": "take the messages of neighbours",
 }
-
-
-def _read_request(request: bytes) -> Tree:
-    """The request as a tree whose fields have the types that this file relies on."""
-    tree = wire.loads(request)
-    if not isinstance(tree, dict) or str(tree.get("op")) not in _NEEDED:
-        raise MessageRefused("the request names no known operation")
-    needed: set[str] = _NEEDED[tree["op"]] | {"op", "run", "turn"}
-    allowed = needed | ({"message"} if tree["op"] == "step" else set())
-    if not needed <= tree.keys() <= allowed:
-        raise MessageRefused(
-            f"a request to {tree['op']} has the fields {', '.join(sorted(allowed))}"
-        )
-    for key, value in tree.items():
-        if type(value) is not _REQUEST_FIELDS[key] and not (key == "message" and value is None):
-            raise MessageRefused(f"field {key!r} of the request has the wrong type")
-    if tree.get("on_loss", "raise") not in ON_LOSS:
-        raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
-    return tree
-
-
-def _equals(found: Any, expected: int | str) -> bool:
-    """Equal and of one type: an array from the wire would compare element by element."""
-    return type(found) is type(expected) and bool(found == expected)
-
-
-def _bytes(tree: Tree, key: str) -> bytes:
-    """Bytes that travelled as an array of uint8."""
-    value = tree.get(key)
-    if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
-        raise MessageRefused(f"field {key!r} does not hold a message")
-    return value.tobytes()
-
-
-def _error_tree(error: EigenmeshError, turn: int) -> Tree:
-    return {
-        "turn": turn,
-        "error": type(error).__name__,
-        "reason": error.reason,
-        "party": error.party,
-    }
-
-
-def error_from(tree: Tree, party: str, neighbours: Container[str] = ()) -> EigenmeshError:
-    """The error that the host of `party` reported, as one of our classes.
-
-    In an exchange it may concern one of its neighbours; nobody else can be blamed.
-    """
-    error_class = getattr(errors, str(tree.get("error")), None)
-    if not (isinstance(error_class, type) and issubclass(error_class, EigenmeshError)):
-        error_class = PartyFailed
-    blamed = tree.get("party")
-    named = blamed if isinstance(blamed, str) and blamed in neighbours else party
-    return error_class(str(tree.get("reason")), party=named)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,3 +103,57 @@ class Ledger:
             for kind, floats in entry.kinds.items():
                 kinds[kind] = kinds.get(kind, 0) + floats
         return sums
+
+
+@dataclass(eq=False)
+class Recording:
+    """What passed while a recording was on."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    seconds: float = 0.0
+
+
+class Books:
+    """Enters every message into all recordings that are on, inner and outer."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self._recordings: list[Recording] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether no recording is on."""
+        return not self._recordings
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Record the ledger and the seconds of everything inside."""
+        recording = Recording()
+        self._recordings.append(recording)
+        started = time.perf_counter()
+        try:
+            yield recording
+        finally:
+            recording.seconds = time.perf_counter() - started
+            self._recordings.remove(recording)
+
+    def new_round(self) -> None:
+        """Count a round."""
+        self.rounds += 1
+        for recording in self._recordings:
+            recording.ledger.rounds += 1
+
+    def enter(
+        self,
+        step: str,
+        sender: str,
+        receiver: str,
+        kinds: Mapping[str, int],
+        size: int,
+        relayed: bool = False,
+    ) -> None:
+        """Enter one message of `size` bytes."""
+        floats = sum(kinds.values())
+        for recording in self._recordings:
+            place = (recording.ledger.rounds, step, sender, receiver)
+            recording.ledger.record(Entry(*place, kinds, floats, size, relayed))

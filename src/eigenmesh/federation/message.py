@@ -267,5 +267,5 @@ def add(total: M, summand: M) -> M:
 def require_summable(message_type: type[Message]) -> None:
     """Raise TypeError if messages of this type cannot be added up."""
     for field in fields_of(message_type):
-        if field.optional or field.type in (str, bool):
+        if field.optional or field.same or field.type in (str, bool):
             raise TypeError(f"{message_type.__name__}.{field.name} cannot be summed")

@@ -128,7 +128,5 @@ def _writable(value: Any) -> Any:
 
 def steps_of(role: type[Party]) -> dict[str, Step]:
     """The steps that a role offers, by name."""
-    found = {}
-    for owner in reversed(role.__mro__):
-        found.update({n: s for n, s in vars(owner).items() if isinstance(s, Step)})
-    return found
+    static = {name: inspect.getattr_static(role, name) for name in dir(role)}
+    return {name: getattr(role, name) for name, found in static.items() if isinstance(found, Step)}

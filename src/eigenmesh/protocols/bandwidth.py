@@ -43,11 +43,12 @@ from typing import Annotated
 import numpy as np
 
 from eigenmesh.errors import InputError, MessageRefused
-from eigenmesh.federation.federation import Federation, Replies
+from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry
 from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.results import Replies
 from eigenmesh.numerics.arrays import Doubles, raw_rows
 from eigenmesh.numerics.bandwidth import (
     EntryMoments,

@@ -19,10 +19,11 @@ from typing import Annotated
 
 import numpy as np
 
-from eigenmesh.federation.federation import Federation, Replies
+from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, Reveals, Shape
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from eigenmesh.federation.federation import Federation, Replies
+from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry
 from eigenmesh.federation.message import (
     Descending,
@@ -37,6 +37,7 @@ from eigenmesh.federation.message import (
 )
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.columns import Share, linear_spectrum, rbf_spectrum, share_to_tree
 from eigenmesh.numerics.fusion import ProductFusion, SumFusion

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from eigenmesh.federation.federation import Federation, Replies
+from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Message, Positive, Reveals, SameEverywhere
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.results import Replies
 
 
 class SurveySetup(Message, reveals=None):

@@ -123,7 +123,7 @@ def draw(outcome: Outcome, path: Path) -> None:
             f"Pooled: every column shipped\n{pooled.floats:,} floats",
             f"Federated: {outcome.parts.n_parties} parties, {row.method}, local_rank "
             f"{row.local_rank}\n{row.floats:,} floats, {share_in_words(row.share)} of shipping; "
-            f"sinΘ = {figure(row.sin_theta)}",
+            f"sinΘ = {figure(row.sin_theta)} ({study.n_components} components)",
         ),
         heading=f"Kernel PCA of {len(study.X)} digits, pooled and federated",
         path=path,

@@ -25,7 +25,8 @@ def account_tree(account: RunReport | Plan) -> dict[str, Any]:
 
 
 def model_tree(kpca: Any) -> dict[str, Any]:
-    """What a fit gave and what it cost."""
+    """What a fit gave and what it cost; so too the scores of its samples, if they were sent for."""
+    scored = hasattr(kpca, "transform_report_")
     return {
         "estimator": type(kpca).__name__,
         "params": kpca.get_params(deep=False),
@@ -34,6 +35,7 @@ def model_tree(kpca: Any) -> dict[str, Any]:
         "eigenvalues": kpca.eigenvalues_,
         "explained_variance_ratio": kpca.explained_variance_ratio_,
         "report": account_tree(kpca.report_),
+        "scores_report": account_tree(kpca.transform_report_) if scored else None,
     }
 
 

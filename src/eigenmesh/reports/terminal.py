@@ -36,6 +36,8 @@ def answering(as_document: bool) -> Iterator[None]:
             yield
         except EigenmeshError as error:
             _fail(type(error).__name__, str(error), error.party, as_document)
+        except BrokenPipeError:
+            raise  # the reader has seen enough, as in `| head`; no error to tell
         except OSError as error:
             file = "" if error.filename is None else f"{error.filename}: "
             _fail(type(error).__name__, f"{file}{error.strerror or error}", None, as_document)
