@@ -4,6 +4,7 @@
 
     EigenmeshError (ValueError)     root: catch this to catch all of ours
     ├── InputError                  what the caller passed does not fit: value, expectation, remedy
+    │   ├── NotNumbers (TypeError)  values that are no real numbers
     │   ├── PartitionError          the parties' data do not fit together; names the party
     │   ├── RankError               more components asked for than the data determine
     │   └── TopologyError           a graph that cannot carry the protocol (disconnected, ...)
@@ -35,6 +36,10 @@ class EigenmeshError(ValueError):
 
 class InputError(EigenmeshError):
     """What the caller passed does not fit."""
+
+
+class NotNumbers(InputError, TypeError):
+    """Values that are no real numbers; a TypeError too, as scikit-learn has it."""
 
 
 class PartitionError(InputError):

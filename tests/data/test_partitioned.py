@@ -298,7 +298,9 @@ def test_index_of_data_frames_serves_as_sample_ids_in_a_column_split():
     assert [i.tolist() for i in Partitioned(columns=[a, b]).sample_ids] == [["p", "q"], [0, 1]]
     assert Partitioned(columns=[b, b]).sample_ids is None
     assert Partitioned(rows=[a, a]).sample_ids is None
-    assert Partitioned(columns=[a, b.to_numpy()]).sample_ids is None
+    assert Partitioned(columns=[b, b.to_numpy()]).sample_ids is None
+    with pytest.raises(PartitionError, match="'party-1' has no sample ids"):
+        Partitioned(columns=[a, b.to_numpy()]).sample_ids  # noqa: B018
     given = Partitioned(columns=[a, b], sample_ids=[[5, 6], [5, 6]]).sample_ids
     assert given[0].tolist() == [5, 6]
 
@@ -424,7 +426,7 @@ def test_id_columns_of_files_serve_as_sample_ids_in_a_column_split(tmp_path):
     parts = Partitioned(columns=[tmp_path / "a.csv", tmp_path / "b.csv"])
     assert [ids.tolist() for ids in parts.sample_ids] == [["p1", "p2"]] * 2
     assert parts.widths == (1, 1)
-    with pytest.raises(PartitionError, match="'party-1' has no id column"):
+    with pytest.raises(PartitionError, match="'party-1' has no sample ids"):
         _ = Partitioned(columns=[tmp_path / "a.csv", tmp_path / "c.csv"]).sample_ids
     assert Partitioned(columns=[tmp_path / "c.csv"]).sample_ids is None
 

@@ -30,6 +30,8 @@ def draw_data(kind, n_samples, widths, seed):
         X = rng.standard_t(1.5, size=X.shape)
     elif kind == "whole numbers":  # many equal samples
         X = rng.integers(0, 2, size=X.shape).astype(float)
+    elif kind == "one category a sample":  # eigenvalues of high multiplicity
+        X = np.eye(sum(widths))[np.arange(n_samples) % sum(widths)]
     elif kind == "constant columns":
         X[:, ::2] = 3.0
     elif kind == "far from the origin":
@@ -44,8 +46,8 @@ def draw_data(kind, n_samples, widths, seed):
 
 
 KINDS = (
-    "normal", "low rank", "heavy tails", "whole numbers", "constant columns",
-    "far from the origin", "tiny", "huge", "falling spectrum",
+    "normal", "low rank", "heavy tails", "whole numbers", "one category a sample",
+    "constant columns", "far from the origin", "tiny", "huge", "falling spectrum",
 )  # fmt: skip
 
 
@@ -53,14 +55,15 @@ KINDS = (
 def runs(draw, kernels=("linear", "rbf"), least_rank=1):
     """Blocks of columns, a kernel's gamma (None: linear), local_rank, n_components, center."""
     kind = draw(st.sampled_from(KINDS))
-    n_samples = draw(st.integers(4, 28))
+    # Small runs for every corner; larger ones, since solvers differ with the size.
+    n_samples = draw(st.one_of(st.integers(4, 28), st.sampled_from([60, 120])))
     widths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
     blocks = draw_data(kind, n_samples, widths, draw(st.integers(0, 2**31)))
     gamma = None
     if draw(st.sampled_from(kernels)) == "rbf":
         spread = np.mean(np.var(np.hstack(blocks), axis=0)) * sum(widths) or 1.0
-        gamma = 10.0 ** draw(st.floats(-2, 1)) / spread
-    rank = draw(st.integers(least_rank, n_samples))
+        gamma = 10.0 ** draw(st.floats(-2.5, 1.5)) / spread
+    rank = draw(st.integers(least_rank, n_samples if n_samples < 30 else 15))
     return blocks, gamma, rank, draw(st.integers(1, 4)), draw(st.booleans())
 
 
@@ -86,7 +89,8 @@ def fitted_or_reject(oracle, blocks, gamma, local_rank, k, center, fusion="produ
     except RankError:
         if fusion == "product":
             values, _ = oracle.top(oracle.sketched(blocks, gamma, local_rank, center))
-            assert k > len(values) or values[k - 1] <= 1e-8 * max(values[0], 0) + 1e-300
+            norm = np.linalg.norm(oracle.pooled(blocks, gamma, center=False))
+            assert k > len(values) or values[k - 1] <= max(1e-8 * values[0], 1e-12 * norm)
         assume(False)
 
 
@@ -175,7 +179,7 @@ def test_theorem_3_the_reported_gap_never_exceeds_the_corrected_one(oracle, run)
     if bounds["eigengap"] > 0:
         assert bounds["sin_theta"] * bounds["eigengap"] >= bounds["kernel_error"] * (1 - 1e-9)
     else:
-        assert bounds["sin_theta"] == np.inf
+        assert bounds["sin_theta"] >= np.sqrt(k)  # no angle is larger
 
 
 @checked

@@ -1,6 +1,7 @@
 """The same answer from every form of the same data, and from a saved model."""
 
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -168,6 +169,18 @@ def write(path, B):
         ".parquet": lambda: frame.to_parquet(path, index=False),
     }[path.suffix]()
     return path
+
+
+def test_files_opened_by_many_threads_at_once_are_not_taken_for_damaged(X, tmp_path):
+    """Threads switch as often as they can, which shows what is rare otherwise."""
+    paths = [write(tmp_path / f"{i}.npy", B) for i, B in enumerate(four(X))]
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(400):
+            em.OneShotKPCA(1, local_rank=1).fit(em.Partitioned(columns=paths))
+    finally:
+        sys.setswitchinterval(usual)
 
 
 @pytest.mark.parametrize("rule", THREE, ids=str)

@@ -309,3 +309,21 @@ def test_survivors_go_on_without_a_liar(lie):
     expected = model_of(RULES[1]).fit(parts_without(1))
     np.testing.assert_allclose(model.eigenvectors_, expected.eigenvectors_, atol=1e-12)
     says_so(model, "party-1")
+
+
+# Transform.
+
+
+@pytest.mark.parametrize("rule", RULES, ids=RULE_IDS)
+@pytest.mark.parametrize("on_loss", ["raise", "survivors", "reuse"])
+@pytest.mark.parametrize("kind", ["lose", "kill", "corrupt"])
+def test_new_samples_are_never_scored_without_a_party(rule, on_loss, kind):
+    """Scores that lack a party's columns are no scores, whatever the federation makes of a loss."""
+    model = model_of(rule).fit(parts_without())
+    new = parts_without(n_samples=7)
+    with em.federation(new) as fed:
+        np.testing.assert_allclose(model.transform(fed), model.transform(new), atol=1e-12)
+    fault = Fault(kind, party="party-1", round=1)
+    with em.federation(new, faults=[fault], on_loss=on_loss) as fed:
+        with pytest.raises(em.EigenmeshError, match="party-1"):
+            model.transform(fed)

@@ -431,6 +431,7 @@ def test_more_components_than_the_rank_are_refused(n_parties, oracle):
         ("equal samples", rng.normal(size=(4, 9))[np.arange(40) % 4], {}, 3),
         ("equal samples, rbf", rng.normal(size=(4, 9))[np.arange(40) % 4], {"kernel": "rbf"}, 3),
         ("samples, rbf", rng.normal(size=(6, 4)), {"kernel": "rbf"}, 5),
+        ("columns, not centred", rng.normal(size=(40, 4)), {"center": False}, 4),
     ]
     for what, X, settings, rank in cases:
         parts = em.Partitioned(columns=oracle.cut(X, n_parties))

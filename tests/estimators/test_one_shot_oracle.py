@@ -124,6 +124,29 @@ def test_gamma_none_is_one_over_all_features_and_scale_divides_by_the_pooled_var
         assert aligned_error(model.transform(X_new), reference.transform(X_new)) < 1e-8, rule
 
 
+@pytest.mark.parametrize("fusion", ["product", "distance"])
+@pytest.mark.parametrize("n_samples", [30, 100, 300])
+@pytest.mark.parametrize("gamma", [1.0, 5.0, 10.0, 100.0])
+def test_a_kernel_matrix_near_the_identity_still_has_its_components(
+    oracle, gamma, n_samples, fusion
+):
+    """It gets a warning, not the claim that all samples are equal: they could not differ more."""
+    X = np.random.default_rng(0).normal(size=(n_samples, 18))
+    model = em.OneShotKPCA(2, kernel="rbf", gamma=gamma, local_rank=n_samples, fusion=fusion)
+    model.fit(em.Partitioned(columns=oracle.cut(X, 3)))
+    values, _ = oracle.top(oracle.pooled([X], gamma), 2)
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_samples", [50, 100, 300])
+@pytest.mark.parametrize("gamma", [10.0, 100.0, 1000.0])
+def test_a_local_kernel_matrix_near_the_identity_still_has_its_eigenpairs(oracle, gamma, n_samples):
+    X = np.random.default_rng(0).normal(size=(n_samples, 6))
+    model = em.OneShotKPCA(2, kernel="rbf", gamma=gamma, local_rank=7, center=False).fit(X)
+    values, _ = oracle.top(oracle.pooled([X], gamma, center=False), 2)
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-8)
+
+
 # 2. Scores, signs and invariances.
 
 

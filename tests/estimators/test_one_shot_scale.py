@@ -53,3 +53,16 @@ def test_many_narrow_parties_do_not_multiply_the_memory(tall):
     finally:
         tracemalloc.stop()
     assert peak < 500e6
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_many_columns_are_never_squared(kernel):
+    X = np.random.default_rng(0).normal(size=(60, 20_000))
+    parts = em.split(X, 2, by="columns")
+    tracemalloc.start()
+    try:
+        em.OneShotKPCA(2, kernel=kernel, gamma=1e-5).fit(parts)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6  # 10,000 × 10,000 doubles would be 800e6

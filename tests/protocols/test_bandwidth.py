@@ -115,14 +115,14 @@ def test_scale_is_that_of_scikit_learn(by):
 @pytest.mark.parametrize("parties", [1, 2, 12])
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_median_over_columns_is_the_pooled_one(parties, shift):
-    X = blobs(n=100) + shift  # 4950 pairs: all of them
+    X = blobs(n=45) + shift  # 990 pairs: all of them
     result = run(em.split(X, parties, by="columns"), "median").value
     assert result.exact
     assert result.gamma == pytest.approx(pooled(X, "median"), rel=1e-12)
 
 
 def test_median_over_sparse_columns_is_the_pooled_one():
-    X = sp.random_array((80, 20), density=0.5, random_state=0, format="csr")
+    X = sp.random_array((45, 20), density=0.5, random_state=0, format="csr")
     parts = em.split(X, 3, by="columns")
     assert gamma(parts, "median") == pytest.approx(pooled(X.toarray(), "median"), rel=1e-12)
 
@@ -135,7 +135,8 @@ def test_one_party_and_columns_draw_the_same_pairs():
     assert alone.how == columns.how
     assert f"{MAX_PAIRS} of 1613706 pairs" in alone.how
     assert alone.gamma == pytest.approx(columns.gamma, rel=1e-12)
-    assert alone.gamma == pytest.approx(pooled(X, "median"), rel=0.02)
+    # The median of 1000 of these distances has a standard error of 1 %.
+    assert alone.gamma == pytest.approx(pooled(X, "median"), rel=0.03)
     assert gamma(em.Partitioned(rows=[X]), "median", seed=4) != alone.gamma
 
 
@@ -270,7 +271,7 @@ def test_forecast_is_the_formula():
     assert forecast_floats("mean-distance", "columns", columns) == [0, 0]
     assert forecast_floats("median", "rows", rows) == [9 + 350 * 4, 9 + 150 * 4]
     assert forecast_floats("median", "rows", rows[:1]) == [0]
-    assert forecast_floats("median", "columns", columns) == [5000, 5000]
+    assert forecast_floats("median", "columns", columns) == [1000, 1000]
     assert [forecast_rounds("median", "rows", n) for n in (1, 2)] == [1, 2]
     assert [sketch_width(d) for d in (2, 3, 4, 127, 128, 10**6)] == [1, 1, 2, 63, 64, 64]
 
@@ -325,8 +326,9 @@ def test_a_policy_that_forbids_a_needed_kind_refuses_before_anything_leaves(by, 
 
 
 def test_one_party_with_rows_needs_no_sketch():
-    parts = em.Partitioned(rows=[blobs()], policies=em.Policy(allow={"counts", "distances"}))
-    assert gamma(parts, "median") == pytest.approx(pooled(blobs(), "median"), rel=1e-12)
+    X = blobs(n=45)
+    parts = em.Partitioned(rows=[X], policies=em.Policy(allow={"counts", "distances"}))
+    assert gamma(parts, "median") == pytest.approx(pooled(X, "median"), rel=1e-12)
 
 
 # 6. Bad input and lost parties.
@@ -362,7 +364,7 @@ def unchecked(*data, split):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_column_holder_with_other_samples_is_named(rule):
-    # Both have more than 5000 pairs, so that the distances alone would add up.
+    # Both have more than 1000 pairs, so that the distances alone would add up.
     odd = pytest.raises(MessageRefused, match="'site-2' has n_rows 150, the others 200")
     with unchecked(blobs(200), blobs(200), blobs(150), split="columns") as fed, odd:
         fed.run(bandwidth, rule)

@@ -133,17 +133,20 @@ class Partitioned:
     @property
     def sample_ids(self) -> tuple[Ids, ...] | None:
         """Ids of the samples, one array a party, or None."""
-        if self._ids is None and self._files_may_have_ids():
-            self._ids = self._ids_of_files()
+        if self._ids is None and self.split == "columns":
+            self._ids = self._own_ids()
         return self._ids
 
     def part_ids(self, party: int) -> Ids | None:
         """The sample ids of one party; opens its file if need be, and no other's."""
-        if self._ids is not None or not self._files_may_have_ids():
-            return None if self._ids is None else self._ids[party]
-        ids = self._table(party).sample_ids
+        if self._ids is not None:
+            return self._ids[party]
+        if self.split == "rows" or not self._may_have_ids(party):
+            return None
+        ids, name = self._table(party).sample_ids, self.names[party]
         if ids is not None:
-            check_unique(ids, self.names[party])
+            ids = as_sample_ids(ids, name)
+            check_unique(ids, name)
         return ids
 
     @property
@@ -287,17 +290,19 @@ class Partitioned:
         pairs = zip(sample_ids, self.names, strict=True)
         return tuple(as_sample_ids(own, name) for own, name in pairs)
 
-    def _files_may_have_ids(self) -> bool:
-        suffixes = {path.suffix.lower() if path else None for path in self.paths}
-        return self.split == "columns" and suffixes <= TABLE_SUFFIXES
+    def _may_have_ids(self, party: int) -> bool:
+        table, path = self._tables[party], self.paths[party]
+        if table is None:
+            return path is not None and path.suffix.lower() in TABLE_SUFFIXES
+        return table.sample_ids is not None
 
-    def _ids_of_files(self) -> tuple[Ids, ...] | None:
+    def _own_ids(self) -> tuple[Ids, ...] | None:
         found = [self.part_ids(party) for party in range(self.n_parties)]
         ids = tuple(own for own in found if own is not None)
         if ids and len(ids) < self.n_parties:
             without = next(n for n, own in zip(self.names, found, strict=True) if own is None)
-            complaint = "has no id column while other parties have one"
-            raise refuse(without, f"{complaint}; add a column 'id', or pass sample_ids=")
+            complaint = "has no sample ids while other parties have some"
+            raise refuse(without, f"{complaint}; give it a column 'id' or an index, or sample_ids=")
         return ids or None
 
 

@@ -55,7 +55,7 @@ def as_table(data: Any, owner: str | None = None) -> Table:
     names = tuple(data.columns)
     named = bool(names) and all(isinstance(name, str) for name in names)
     X = as_matrix(_frame_values(data, owner), owner)
-    return Table(X, feature_names=names if named else None)
+    return Table(X, frame_index(data), names if named else None)
 
 
 def as_matrix(data: Any, owner: str | None = None) -> Matrix:

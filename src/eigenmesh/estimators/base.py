@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
-from eigenmesh.errors import InputError, ModelFileError
+from eigenmesh.errors import InputError, ModelFileError, NotNumbers
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
@@ -38,6 +38,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """A plain array, checked as scikit-learn does it, with our class of error."""
+        _require_no_words(X)
         try:
             return validate_data(
                 self,
@@ -49,6 +50,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             )
         except ValueError as error:
             raise InputError(str(error)) from None
+        except TypeError as error:
+            raise NotNumbers(str(error)) from None
 
     @contextmanager
     def _opened(self, source: Partitioned | Federation) -> Iterator[Federation]:
@@ -130,6 +133,13 @@ def load(path: str | Path) -> Any:
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
+
+
+def _require_no_words(X: Any) -> None:
+    """scikit-learn reads "1.5" and dates as numbers; here they are a mistake."""
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    if kind in "USmM":
+        raise NotNumbers(f"X holds {X.dtype}; real numbers are expected, convert them first")
 
 
 def one_party(X: Any) -> Partitioned:

@@ -21,7 +21,8 @@ from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.party import Party
-from eigenmesh.numerics.fusion import eigengap, residual, sin_theta_bound
+from eigenmesh.federation.policy import Policy
+from eigenmesh.numerics.fusion import DistanceFusion, eigengap, residual, sin_theta_bound
 from eigenmesh.protocols.bandwidth import (
     RULES,
     BandwidthHolder,
@@ -144,20 +145,23 @@ class OneShotKPCA(FederatedEstimator):
             self._require_columns(fed)
             gamma = self._find_gamma(fed, settings)
             model = _run(fed, settings, gamma)
-            shares = {name: site.store.get(model.name) for name, site in fed.local_sites().items()}
+            sites = dict(fed.local_sites())
         self._adopt(model, gamma)
-        self._shares = {name: share for name, share in shares.items() if share is not None}
-        notes = self._notes(settings, recording.ledger.floats_up)
+        self._shares = {
+            name: sites[name].store[model.name] for name in model.parties if name in sites
+        }
+        self._policies = {name: site.policy for name, site in sites.items()}
+        caveats = self._caveats(settings, recording.ledger.floats_up)
         self.report_ = RunReport.of(
             recording,
             fed,
             stop_reason=model.stop_reason,
             baseline_floats=_baseline(model, model.n_samples),
             bounds=_bounds(model),
-            notes=notes,
+            notes=(*caveats, *_told_whole(model)),
         )
-        for note in notes:
-            warnings.warn(note, EigenmeshWarning, stacklevel=2)
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -227,7 +231,7 @@ class OneShotKPCA(FederatedEstimator):
         self.n_features_in_ = sum(model.widths)
         self._last_transform: list[RunReport] = []
 
-    def _notes(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
+    def _caveats(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
         model, components = self.model_, self.model_.fusion.components
         typical = model.fusion.typical_value
         last = float(components.eigenvalues[-1])
@@ -235,7 +239,7 @@ class OneShotKPCA(FederatedEstimator):
         shipping = _baseline(model, model.n_samples)
         caveats = {
             f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix is "
-            f"nearly the identity and has no components to speak of; lower gamma": (
+            f"close to the identity, and its components explain little; lower gamma": (
                 typical is not None and typical < _NEARLY_IDENTITY
             ),
             f"eigenvalues {settings.n_components} and {settings.n_components + 1} differ by "
@@ -249,7 +253,7 @@ class OneShotKPCA(FederatedEstimator):
                 and settings.local_rank <= settings.n_components < model.n_samples
             ),
             f"{floats_up:,} floats were sent where shipping every column takes {shipping:,}; "
-            f"lower local_rank, or pool if you may": len(model.parties) > 1
+            f"lower local_rank, give gamma as a number, or pool if you may": len(model.parties) > 1
             and floats_up > shipping,
         }
         return tuple(words for words, applies in caveats.items() if applies)
@@ -278,9 +282,7 @@ class OneShotKPCA(FederatedEstimator):
         model = self.model_
         with self._opened(source) as fed, fed.recording() as recording:
             self._require_columns(fed)
-            for name, site in fed.local_sites().items():
-                if name in self._shares:
-                    site.store.setdefault(model.name, self._shares[name])
+            self._bring_along(fed)
             scores = fed.run(column_scores, model).value
         self._last_transform[:] = [
             RunReport.of(
@@ -299,13 +301,23 @@ class OneShotKPCA(FederatedEstimator):
             return Partitioned.from_tables("columns", [Table(b) for b in blocks], names=names)
         known = _columns_of(X)
         missing = [name for name in names if name not in known.names]
-        if missing:
+        unknown = [n for n in known.names if n not in names and n not in self.report_.lost]
+        if missing or unknown:
             raise MissingPartyShare(
-                f"the new samples lack the columns of {', '.join(map(repr, missing))}; the parties "
-                f"are matched by name, here {', '.join(map(repr, known.names))}",
-                party=missing[0],
+                f"the new samples come from {_listed(known.names)}, the model from "
+                f"{_listed(names)}; parties are matched by name, and "
+                f"{_listed(missing or unknown)} {'is missing' if missing else 'has no share'}",
+                party=(missing or unknown)[0],
             )
         return known.select(names)
+
+    def _bring_along(self, fed: Federation) -> None:
+        """In this process the model holds the parties' shares and knows their policies."""
+        for name, site in fed.local_sites().items():
+            if name in self._shares:
+                site.store.setdefault(self.model_.name, self._shares[name])
+            if name in self._policies and site.policy == Policy():
+                site.policy = self._policies[name]
 
     @property
     def _n_features_out(self) -> int:
@@ -317,11 +329,18 @@ class OneShotKPCA(FederatedEstimator):
         for i, name in enumerate(self.model_.parties):
             if name not in self._shares:
                 raise MissingPartyShare(f"the share of {name!r} is not in this process", party=name)
-            tree = {"party": name, "model": self.model_.name, "share": self._shares[name]}
+            policy = self._policies[name]
+            tree = {
+                "party": name,
+                "model": self.model_.name,
+                "share": self._shares[name],
+                "allow": sorted(policy.allow),
+                "calls_per_run": policy.calls_per_run,
+            }
             model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
 
     def _load_shares(self, path: str | Path) -> None:
-        self._shares = {}
+        self._shares, self._policies = {}, {}
         for i, name in enumerate(self.model_.parties):
             share_path = model_file.share_path(path, i)
             if not share_path.exists():
@@ -330,6 +349,7 @@ class OneShotKPCA(FederatedEstimator):
             # A share that an earlier model left here is of no use to this one.
             if (tree.get("party"), tree.get("model")) == (name, self.model_.name):
                 self._shares[name] = tree["share"]
+                self._policies[name] = Policy(tree["allow"], tree["calls_per_run"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -359,12 +379,27 @@ def _columns_of(parts: Partitioned) -> Partitioned:
     return parts
 
 
+def _told_whole(model: ColumnModel) -> tuple[str, ...]:
+    """Coordinates of full rank are the columns themselves, rotated: say whose."""
+    if not isinstance(model.fusion, DistanceFusion) or all(model.residual_sent):
+        return ()
+    whole = [n for n, cut in zip(model.parties, model.residual_sent, strict=True) if not cut]
+    return (
+        f"local_rank leaves nothing out of the columns of {', '.join(map(repr, whole))}: what "
+        f"they sent are their columns, centred and rotated",
+    )
+
+
 def _bounds(model: ColumnModel) -> dict[str, float]:
     return {
         "kernel_error": model.fusion.error_bound,
         "eigengap": eigengap(model.fusion),
         "sin_theta": sin_theta_bound(model.fusion),
     }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _baseline(model: ColumnModel, n_samples: int) -> int:

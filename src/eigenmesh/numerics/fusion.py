@@ -250,6 +250,8 @@ def _decompose(
     means = centre_in_place(K) if centre else None
     total = float(n if means is None else n - n * means.overall)
     values, vectors = top_eigenpairs(K, min(k + 1, n))
+    # K had a diagonal of ones: what centring leaves below this is rounding, not variance.
+    values = np.where(values > 10 * n * EPS, values, 0.0)
     return typical, total, means, Components.first(values, vectors, k, _what(n, "samples"))
 
 

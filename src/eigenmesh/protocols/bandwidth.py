@@ -8,7 +8,7 @@ party reveals        how many rows and columns it holds (counts), and by rule
                      - "scale": mean and deviation over its entries (two scalars, moments)
                      - "mean-distance": its deviation (a scalar, moments); in a row split its
                        mean row too, which for a party of one row is that row
-                     - "median": squared distances of up to 5000 pairs in its own columns
+                     - "median": squared distances of up to 1000 pairs in its own columns
                        (distances); in a row split with other parties the moments above and
                        half the dimensions, 64 at most, of about 500 rows of all (sketch);
                        alone, only gamma (distances)
@@ -68,7 +68,7 @@ from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, s
 from eigenmesh.protocols.survey import ColumnSiteShape, RowSiteShape, SurveyedSite
 
 RULES = (None, "scale", "mean-distance", "median")
-MAX_PAIRS = 5000
+MAX_PAIRS = 1000  # their median is within about 3 % of that of all pairs
 MAX_SKETCHED_ROWS = 500  # over all parties
 
 

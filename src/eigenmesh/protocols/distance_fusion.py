@@ -22,7 +22,15 @@ from typing import Annotated
 
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry
-from eigenmesh.federation.message import Floats, Message, Positive, Reveals, SameEverywhere, Shape
+from eigenmesh.federation.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
@@ -45,7 +53,7 @@ class LocalCoordinates(Message, reveals="scores"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
     n_columns: Annotated[int, Reveals("counts")]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
-    coordinates: Annotated[Floats, Shape("n_samples", "r")]
+    coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty]
     has_residual: bool  # whether the last coordinate is the norm of what the others leave out
 
 

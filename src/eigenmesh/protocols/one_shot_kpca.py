@@ -28,6 +28,7 @@ from eigenmesh.federation.message import (
     Descending,
     Floats,
     Message,
+    NonEmpty,
     NonNegative,
     Orthonormal,
     Positive,
@@ -63,7 +64,7 @@ class LocalSpectrum(Message, reveals="eigenvectors"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
     n_columns: Annotated[int, Reveals("counts")]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
-    vectors: Annotated[Floats, Shape("n_samples", "r"), Orthonormal]
+    vectors: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Orthonormal]
     values: Annotated[Floats, Shape("r"), Descending, NonNegative]
     next_value: Annotated[float, NonNegative]
     trace: Annotated[float, NonNegative]
