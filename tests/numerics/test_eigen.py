@@ -305,3 +305,12 @@ def test_relative_gap_is_small_where_the_subspace_is_undetermined():
     assert relative_gap(values[:2], 2) == 1.0
     with pytest.raises(InputError, match="k is 6"):
         relative_gap(values, 6)
+
+
+@pytest.mark.parametrize("n", [20, 100, 300])
+def test_finds_eigenvalues_of_high_multiplicity(n):
+    """LAPACK's subset solvers return nothing at all for these."""
+    K = np.eye(n) - 1 / n
+    values, vectors = top_eigenpairs(K, 3)
+    np.testing.assert_allclose(values, 1.0)
+    np.testing.assert_allclose(K @ vectors, vectors, atol=1e-12)

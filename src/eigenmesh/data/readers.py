@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,10 @@ def _check_two_dimensional(path: Path, shape: tuple[int, ...]) -> None:
 
 # numpy files.
 
+# numpy reads headers with ast.literal_eval, and CPython's parser may fail with a SystemError when
+# threads use it at once: a sound file would be taken for a damaged one.
+_one_header_at_a_time = threading.RLock()
+
 
 def _open_npy(path: Path) -> NDArray[Any]:
     with path.open("rb") as file:
@@ -148,7 +153,8 @@ def _open_npy(path: Path) -> NDArray[Any]:
         file.seek(0)
         _, dtype = _header(file)
     _refuse_objects(path, dtype)
-    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    with _one_header_at_a_time:
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
 
 
@@ -157,7 +163,8 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     read = np.lib.format.read_array_header_1_0
     if version != (1, 0):
         read = np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    with _one_header_at_a_time:
+        shape, _, dtype = read(file)
     return shape, dtype
 
 
@@ -195,15 +202,16 @@ def _peek_npz(path: Path) -> tuple[int, ...]:
     headers = _npz_headers(path)
     if not _is_sparse(headers):
         return headers[_npz_key(path, headers)][0]
-    with np.load(path, allow_pickle=False) as archive:
+    with _one_header_at_a_time, np.load(path, allow_pickle=False) as archive:
         return tuple(archive["shape"].tolist())
 
 
 def _open_npz(path: Path) -> Any:
     headers = _npz_headers(path)
     if _is_sparse(headers) and "format" in headers:
-        return _checked_csr(sp.load_npz(path))
-    with np.load(path, allow_pickle=False) as archive:
+        with _one_header_at_a_time:
+            return _checked_csr(sp.load_npz(path))
+    with _one_header_at_a_time, np.load(path, allow_pickle=False) as archive:
         if not _is_sparse(headers):
             return archive[_npz_key(path, headers)]
         arrays = (archive["data"], archive["indices"], archive["indptr"])

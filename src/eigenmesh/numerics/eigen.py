@@ -62,7 +62,9 @@ def _lapack_top(K: Doubles, k: int) -> tuple[Doubles, Doubles]:
     n = len(K)
     subset = None if k == n else (n - k, n - 1)
     values, vectors = scipy.linalg.eigh(K, subset_by_index=subset, check_finite=False)
-    return values[::-1], vectors[:, ::-1]
+    if len(values) < k:  # LAPACK's bisection may lose eigenvalues of high multiplicity
+        values, vectors = scipy.linalg.eigh(K, check_finite=False)
+    return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
 
 
 def lanczos(
