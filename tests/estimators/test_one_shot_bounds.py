@@ -253,3 +253,17 @@ def test_bounds_vanish_in_the_exact_limit(bundled, oracle):
         assert bounds["kernel_error"] <= 1e-8 * model.total_variance_
         assert bounds["sin_theta"] <= 1e-6
         assert bounds["eigengap"] > 0
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("fusion", ["product", "distance"])
+@pytest.mark.parametrize("outlier", [10.0, 100.0, 1e4])
+def test_outliers_leave_every_claim_a_number(fusion, outlier):
+    X = np.random.default_rng(0).normal(size=(30, 6))
+    X[0, 0], X[1, 1] = 1.2 * outlier, outlier
+    model = em.OneShotKPCA(1, kernel="rbf", gamma=1.0, local_rank=2, fusion=fusion)
+    model.fit(em.split(X, 2, by="columns"))
+    assert np.isfinite(model.residual_)
+    assert np.isfinite(model.total_variance_)
+    assert np.isfinite(model.explained_variance_ratio_).all()
+    assert not np.isnan(list(model.report_.bounds.values())).any()
