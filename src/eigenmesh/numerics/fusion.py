@@ -227,7 +227,8 @@ def _apply_residuals(K: Doubles, R: Doubles, residuals: Doubles, gamma: float) -
     """Multiply the residuals' part into K, in place; returns a bound of ‖K − K̂‖_F.
 
     The residuals of two samples are taken as orthogonal. Their true product lies within
-    ±Σ_j ρ_jp ρ_jq, so the true kernel value lies within exp(±2γ Σ_j ρ_jp ρ_jq) of the estimate.
+    ±Σ_j ρ_jp ρ_jq, so the true kernel value lies within exp(±2γ Σ_j ρ_jp ρ_jq) of the estimate;
+    and no two kernel values differ by more than 1.
     """
     shrink = np.exp(-gamma * residuals)
     squared_error = 0.0
@@ -235,7 +236,8 @@ def _apply_residuals(K: Doubles, R: Doubles, residuals: Doubles, gamma: float) -
         K[rows] *= shrink[rows, None] * shrink
         span = np.arange(len(K))[rows]
         K[span, span] = 1.0
-        off = K[rows] * np.expm1(2 * gamma * (R[rows] @ R.T))
+        spread = np.minimum(2 * gamma * (R[rows] @ R.T), 700.0)  # e^709 overflows
+        off = np.minimum(K[rows] * np.expm1(spread), 1.0)
         off[np.arange(len(span)), span] = 0.0
         squared_error += float(np.einsum("ij,ij->", off, off))
     return float(np.sqrt(squared_error))
