@@ -283,12 +283,18 @@ def lied_to(lie, rule, on_loss="raise"):
         try:
             return fit_warned(model_of(rule), fed)
         finally:
-            if not any(liar.lied for liar in liars):
-                pytest.skip("no such array is sent")
+            assert any(liar.lied for liar in liars), "no such array is sent"
 
 
-@pytest.mark.parametrize("lie", LIES)
-@pytest.mark.parametrize("rule", RULES, ids=RULE_IDS)
+@pytest.mark.parametrize(
+    ("rule", "lie"),
+    [
+        pytest.param(rule, lie, id=f"{name}-{lie}")
+        for rule, name in zip(RULES, RULE_IDS, strict=True)
+        for lie, (axes, _) in LIES.items()
+        if axes == 2 or name != "distance"  # which sends no eigenvalues
+    ],
+)
 def test_a_reply_that_cannot_be_is_an_error_with_the_partys_name(rule, lie):
     with pytest.raises(em.EigenmeshError) as caught:
         lied_to(lie, rule)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import eigenmesh as em
+from eigenmesh.connect import sites_of
+from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import PolicyRefusal
+from eigenmesh.federation import wire
+from eigenmesh.federation.federation import Federation
 
 RULES = [
     {"kernel": "linear"},
@@ -143,3 +147,38 @@ def test_no_kind_beyond_the_declared_ones_leaves_a_party():
         assert "rows" not in kinds
         assert "gram" not in kinds
         assert kinds <= EVERYTHING
+
+
+class OverheardHost:
+    """Keeps the bytes of every reply to a step."""
+
+    def __init__(self, host):
+        self._host, self.replies = host, []
+
+    def handle(self, request):
+        reply = self._host.handle(request)
+        if wire.loads(request)["op"] == "step":
+            self.replies.append(reply)
+        return reply
+
+    def __getattr__(self, name):
+        return getattr(self._host, name)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_bytes_that_leave_hold_the_counted_floats_and_no_value_of_the_data(rule):
+    hosts = []
+
+    def wrap(host):
+        hosts.append(OverheardHost(host))
+        return hosts[-1]
+
+    parts = em.Partitioned(columns=blocks())
+    with Federation(InProcess(sites_of(parts), wrap), split="columns") as fed:
+        report = model_of(rule).fit(fed).report_
+    for host, name, X in zip(hosts, parts.names, parts.parts, strict=True):
+        messages = [wire.loads(wire.loads(reply)["ok"].tobytes()) for reply in host.replies]
+        arrays = [v for m in messages for v in m.values() if isinstance(v, np.ndarray)]
+        assert sum(array.size for array in arrays) == sum(report.reveals[name].values())
+        heard = b"".join(host.replies)
+        assert not any(value.tobytes() in heard for value in X.ravel())

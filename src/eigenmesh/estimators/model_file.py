@@ -1,39 +1,28 @@
 """Saved models: one safe, versioned file, and one a party for what only the party keeps.
 
 The form is that of the wire (`federation.wire`): JSON and raw buffers under a checksum. Nothing
-is unpickled; a class is looked up in the table of this library's own estimators, never imported.
+is unpickled; a class is looked up in the table of this library's own records, never imported.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import scipy.sparse
 
 import eigenmesh
 from eigenmesh.errors import EigenmeshError, ModelFileError
 from eigenmesh.federation import wire
-from eigenmesh.numerics.centring import KernelMeans
-from eigenmesh.numerics.fusion import Components, DistanceFusion, ProductFusion, SumFusion
-from eigenmesh.protocols.column_model import ColumnModel
+from eigenmesh.federation.records import from_tree, to_tree
 
 MODEL = "eigenmesh model"
 SHARE = "eigenmesh share of a party"
 VERSION = 1
 
-_CLASSES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (ColumnModel, SumFusion, ProductFusion, DistanceFusion, Components, KernelMeans)
-}
-
 
 def write(path: str | Path, form: str, tree: dict[str, Any]) -> None:
     """Write a file whole or not at all."""
     header = {"form": form, "version": VERSION, "library": eigenmesh.__version__}
-    data = wire.dumps({**header, **{key: _packed(value) for key, value in tree.items()}})
+    data = wire.dumps({**header, **{key: to_tree(value) for key, value in tree.items()}})
     unfinished = Path(path).with_name(Path(path).name + ".part")
     unfinished.write_bytes(data)
     unfinished.replace(path)
@@ -49,9 +38,8 @@ def read(path: str | Path, form: str) -> dict[str, Any]:
     if not data.startswith(wire.MAGIC):
         raise ModelFileError(f"{name} is no eigenmesh model: {_looks_like(data)}")
     try:
-        tree = wire.loads(data)
-        unpacked: dict[str, Any] = _unpacked(tree)
-    except (EigenmeshError, KeyError, TypeError) as error:
+        unpacked: dict[str, Any] = from_tree(wire.loads(data))
+    except EigenmeshError as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     _check_header(unpacked, form, name)
     return unpacked
@@ -82,36 +70,3 @@ def share_path(path: str | Path, party: int) -> Path:
     """Where the share of a party lies, beside the model."""
     path = Path(path)
     return path.with_name(f"{path.stem}.share-{party}{path.suffix}")
-
-
-def _packed(value: Any) -> Any:
-    """Dataclasses of the table and sparse matrices as trees."""
-    if type(value).__name__ in _CLASSES and dataclasses.is_dataclass(value):
-        fields = {f.name: _packed(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"class": type(value).__name__, **fields}
-    if scipy.sparse.issparse(value):
-        csr: Any = value  # csr: readers and validation make every sparse matrix so
-        parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr}
-        return {"class": "csr", **parts, "shape": list(csr.shape)}
-    if isinstance(value, dict):
-        return {key: _packed(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_packed(item) for item in value]
-    return value
-
-
-def _unpacked(tree: Any) -> Any:
-    if isinstance(tree, list):
-        return tuple(_unpacked(item) for item in tree)
-    if isinstance(tree, np.ndarray):
-        return tree.copy()  # the wire gives read-only views of the whole file
-    if not isinstance(tree, dict):
-        return tree
-    fields = {key: _unpacked(value) for key, value in tree.items()}
-    kind = fields.pop("class", None)
-    if kind is None:
-        return fields
-    if kind == "csr":
-        arrays = (fields["data"], fields["indices"], fields["indptr"])
-        return scipy.sparse.csr_array(arrays, shape=fields["shape"])
-    return _CLASSES[kind](**fields)

@@ -25,6 +25,8 @@ class Engine(ABC):
     name: ClassVar[str]
     relays: ClassVar[bool] = False  # whether a third party forwards messages between neighbours
     survives_loss: ClassVar[bool] = True  # whether a run can go on after a party is gone
+    coordinates: bool = True  # whether this process runs the coordinator's side of a protocol
+    followers: bool = False  # whether other processes run the same script and await the outcome
     default_timeout: ClassVar[float] = 60.0  # seconds that a party has for one step
     parties: tuple[str, ...]
 
@@ -49,6 +51,14 @@ class Engine(ABC):
     def session(self) -> AbstractContextManager[object]:
         """Held while a protocol runs; an engine may pin threads in it."""
         return nullcontext()
+
+    def publish(self, outcome: bytes) -> None:
+        """Tell the followers how a run has ended; they are all in `serve` until then."""
+        raise NotImplementedError(f"{self.name} has no followers")
+
+    def serve(self) -> bytes:
+        """In a follower: answer the coordinator's requests until it publishes the outcome."""
+        raise NotImplementedError(f"{self.name} has no followers")
 
     @abstractmethod
     def close(self) -> None:

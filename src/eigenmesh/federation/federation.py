@@ -12,12 +12,14 @@ import numpy as np
 
 from eigenmesh.errors import (
     EigenmeshError,
+    FederationError,
     InputError,
     MessageRefused,
     PartyFailed,
     PartyLost,
     TopologyError,
 )
+from eigenmesh.federation import records
 from eigenmesh.federation.courier import Courier, Requests, naming
 from eigenmesh.federation.engine import Engine, Reply
 from eigenmesh.federation.exchange import Exchange
@@ -34,7 +36,7 @@ from eigenmesh.federation.message import (
 )
 from eigenmesh.federation.party import Party, Step, steps_of
 from eigenmesh.federation.protocol import Protocol, role_name
-from eigenmesh.federation.requests import ON_LOSS
+from eigenmesh.federation.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.federation.results import Replies, Run, Total
 from eigenmesh.federation.site import Site
 from eigenmesh.federation.topology import Topology, build_graph, require_connected
@@ -122,10 +124,21 @@ class Federation:
 
     def require(self, role: type[Party], steps: Iterable[Step] | None = None) -> None:
         """Ask every party, before anything runs, whether its policy lets these replies out."""
-        self._broadcast("require", role=role_name(role), steps=_step_names(role, steps))
+        question = {"role": role_name(role), "steps": _step_names(role, steps)}
+        self._together(lambda: self._broadcast("require", **question))
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
+        run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
+        if not self._engine.coordinates:
+            self._books.absorb(run.recording.ledger)
+            self.lost = dict(run.lost)
+            self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
+        return run
+
+    def _run_here(
+        self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Run[R]:
         self._courier.begin_run()
         self._last_reply.clear()
         with self.recording() as recording, self._engine.session():
@@ -136,6 +149,23 @@ class Federation:
         reason = getattr(value, "stop_reason", "finished")
         reused, dropped = dict(self.reused), dict(self.dropped)
         return Run(value, recording, self.parties, dict(self.lost), reused, dropped, reason)
+
+    def _together(self, action: Callable[[], Any]) -> Any:
+        """Act where the coordinator is; everywhere else answer its requests until it has acted.
+
+        Every process that runs the script ends with the same result, or the same error.
+        """
+        if not self._engine.coordinates:
+            return _result(self._engine.serve())
+        if not self._engine.followers:
+            return action()
+        try:
+            result = action()
+        except BaseException as error:
+            self._engine.publish(records.dumps({"error": error_tree(_own_words(error), 0)}))
+            raise
+        self._engine.publish(records.dumps({"result": result}))
+        return result
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -380,6 +410,19 @@ class Federation:
 
     def _enter(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
         self._books.enter(step, sender, receiver, floats_by_kind(message), size)
+
+
+def _own_words(error: BaseException) -> EigenmeshError:
+    if isinstance(error, EigenmeshError):
+        return error
+    return FederationError(f"the coordinator failed with {type(error).__name__}; its log says why")
+
+
+def _result(outcome: bytes) -> Any:
+    tree = records.loads(outcome)
+    if "error" in tree:
+        raise error_from(tree["error"], tree["error"]["party"])
+    return tree["result"]
 
 
 def _step_names(role: type[Party], steps: Iterable[Step] | None) -> list[str]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eigenmesh.federation.party import Step
+from eigenmesh.federation.records import record
 
 COORDINATOR = "coordinator"
 
 
+@record
 class Entry(NamedTuple):
     """One message. `kinds` maps what it revealed to the floats that revealed it."""
 
@@ -48,12 +50,16 @@ def forecast_entry(step: Step, sender: str, floats: int) -> Entry:
     return Entry(0, step_label(step), sender, COORDINATOR, kinds, floats, 0)
 
 
+@record
 @dataclass
 class Ledger:
     """Messages in the order in which they were recorded, and the number of rounds."""
 
     entries: list[Entry] = field(default_factory=list)
     rounds: int = 0
+
+    def __post_init__(self) -> None:
+        self.entries = list(self.entries)
 
     def record(self, entry: Entry) -> None:
         """Add a message."""
@@ -105,6 +111,7 @@ class Ledger:
         return sums
 
 
+@record
 @dataclass(eq=False)
 class Recording:
     """What passed while a recording was on."""
@@ -136,6 +143,15 @@ class Books:
         finally:
             recording.seconds = time.perf_counter() - started
             self._recordings.remove(recording)
+
+    def absorb(self, ledger: Ledger) -> None:
+        """Take over what another process has recorded of the run that both are part of."""
+        self.rounds += ledger.rounds
+        for recording in self._recordings:
+            before = recording.ledger.rounds
+            moved = [entry._replace(round=before + entry.round) for entry in ledger.entries]
+            recording.ledger.entries += moved
+            recording.ledger.rounds += ledger.rounds
 
     def new_round(self) -> None:
         """Count a round."""

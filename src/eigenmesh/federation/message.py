@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.errors import MessageRefused
 from eigenmesh.federation import wire
+from eigenmesh.federation.records import record
 
 KINDS = frozenset(
     "rows centroids scores eigenvectors distances gram moments sketch seed counts hashes "
@@ -100,7 +101,7 @@ class Message:
         if reveals is not None and reveals not in KINDS:
             raise TypeError(f"{cls.__name__} reveals {reveals!r}, which is none of {sorted(KINDS)}")
         cls.reveals = reveals
-        dataclasses.dataclass(frozen=True, eq=False)(cls)
+        record(dataclasses.dataclass(frozen=True, eq=False)(cls))
 
 
 M = TypeVar("M", bound=Message)

@@ -81,7 +81,7 @@ def error_tree(error: EigenmeshError, turn: int) -> Tree:
     }
 
 
-def error_from(tree: Tree, party: str, neighbours: Container[str] = ()) -> EigenmeshError:
+def error_from(tree: Tree, party: str | None, neighbours: Container[str] = ()) -> EigenmeshError:
     """The error that the host of `party` reported, as one of our classes.
 
     In an exchange it may concern one of its neighbours; nobody else can be blamed.

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from eigenmesh.federation.ledger import Recording
+from eigenmesh.federation.records import record
 
 R = TypeVar("R")
 
 
+@record
 @dataclass(frozen=True)
 class Replies(Sequence[Any]):
     """Replies in party order, and the names of the parties they came from."""
@@ -29,6 +31,7 @@ class Replies(Sequence[Any]):
         return len(self.messages)
 
 
+@record
 @dataclass(frozen=True)
 class Total:
     """A sum of replies, and the names of the parties it covers."""
@@ -37,6 +40,7 @@ class Total:
     parties: tuple[str, ...]
 
 
+@record
 @dataclass(frozen=True)
 class Run(Generic[R]):
     """What a protocol gave, what it cost, whom it covers and why it stopped."""

@@ -48,6 +48,7 @@ from eigenmesh.federation.ledger import Entry, forecast_entry
 from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.records import record
 from eigenmesh.federation.results import Replies
 from eigenmesh.numerics.arrays import Doubles, raw_rows
 from eigenmesh.numerics.bandwidth import (
@@ -72,6 +73,7 @@ MAX_PAIRS = 1000  # their median is within about 3 % of that of all pairs
 MAX_SKETCHED_ROWS = 500  # over all parties
 
 
+@record
 @dataclass(frozen=True)
 class Bandwidth:
     """gamma, where it comes from, and whether the pooled data and this seed would give the same."""

@@ -18,11 +18,17 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, Reveals, SameEverywhere, Shape
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.records import record
 from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.centring import KernelMeans
 from eigenmesh.numerics.columns import share_from_tree
-from eigenmesh.numerics.fusion import DistanceFusion, Fusion
+from eigenmesh.numerics.fusion import Components, DistanceFusion, Fusion, ProductFusion, SumFusion
+
+for kind in (SumFusion, ProductFusion, DistanceFusion, Components, KernelMeans):
+    record(kind)
 
 
+@record
 @dataclass(frozen=True)
 class ColumnModel:
     """What the coordinator keeps. `sent` is the number of coordinates a sample of each party."""
