@@ -197,11 +197,10 @@ class OneShotKPCA(FederatedEstimator):
         )
 
     def _source(self, X: Any) -> Partitioned | Federation:
-        if isinstance(X, Federation):
-            return X
-        if isinstance(X, Partitioned):
-            return _columns_of(X)
-        return one_party(self._checked(X, reset=True, min_samples=2))
+        if not isinstance(X, Federation | Partitioned):
+            return one_party(self._checked(X, reset=True, min_samples=2))
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
+        return X if isinstance(X, Federation) else _columns_of(X)
 
     def _require_columns(self, fed: Federation) -> None:
         if fed.split != "columns":
@@ -226,8 +225,6 @@ class OneShotKPCA(FederatedEstimator):
         self.total_variance_ = model.fusion.total
         self.explained_variance_ratio_ = components.eigenvalues / model.fusion.total
         self.residual_ = residual(model.fusion)
-        if getattr(self, "n_features_in_", None) != sum(model.widths):
-            self.__dict__.pop("feature_names_in_", None)
         self.n_features_in_ = sum(model.widths)
         self._last_transform: list[RunReport] = []
 
@@ -237,26 +234,30 @@ class OneShotKPCA(FederatedEstimator):
         last = float(components.eigenvalues[-1])
         gap = last - components.next_eigenvalue
         shipping = _baseline(model, model.n_samples)
-        caveats = {
-            f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix is "
-            f"close to the identity, and its components explain little; lower gamma": (
-                typical is not None and typical < _NEARLY_IDENTITY
+        k, rank = settings.n_components, settings.local_rank
+        caveats = [
+            (
+                typical is not None and typical < _NEARLY_IDENTITY,
+                f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix "
+                f"is close to the identity, and its components explain little; lower gamma",
             ),
-            f"eigenvalues {settings.n_components} and {settings.n_components + 1} differ by "
-            f"{gap / last:.1e} of their size: the last component is not determined by the data": (
-                gap < _NO_GAP * last
+            (
+                gap < _NO_GAP * last,
+                f"eigenvalues {k} and {k + 1} differ by {gap / last:.1e} of their size: the last "
+                f"component is not determined by the data",
             ),
-            f"local_rank={settings.local_rank} with n_components={settings.n_components}: the top "
-            f"vector of an RBF kernel matrix is nearly its mean, so one more is needed": (
-                settings.fusion == "product"
-                and settings.center
-                and settings.local_rank <= settings.n_components < model.n_samples
+            (
+                settings.fusion == "product" and settings.center and rank <= k < model.n_samples,
+                f"local_rank={rank} with n_components={k}: the top vector of an RBF kernel matrix "
+                f"is nearly its mean, so one more is needed",
             ),
-            f"{floats_up:,} floats were sent where shipping every column takes {shipping:,}; "
-            f"lower local_rank, give gamma as a number, or pool if you may": len(model.parties) > 1
-            and floats_up > shipping,
-        }
-        return tuple(words for words, applies in caveats.items() if applies)
+            (
+                floats_up > shipping and len(model.parties) > 1,
+                f"{floats_up:,} floats were sent where shipping every column takes {shipping:,}; "
+                f"lower local_rank, give gamma as a number, or pool if you may",
+            ),
+        ]
+        return tuple(words for applies, words in caveats if applies)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit will have."""
