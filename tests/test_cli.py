@@ -119,7 +119,7 @@ def test_fit_reports_what_the_estimator_reports(tmp_path, files, blocks):
     code, found = answer("fit", *files, "--model", tmp_path / "m.em", *RBF)
     report = (
         em.OneShotKPCA(**SETTINGS["product"][1])
-        .fit(em.Partitioned(columns=[B[:120] for B in blocks]))
+        .fit(em.Partitioned(columns=[B[:120] for B in blocks], names=["a", "b", "c"]))
         .report_
     )
     assert code == 0
@@ -158,9 +158,9 @@ def test_a_plan_foretells_the_report(gamma, tmp_path, files):
 
 def test_a_plan_says_who_would_refuse(files):
     _, planned = answer("plan", *files, "--allow", "counts", "--allow", "hashes")
-    assert planned["refusals"] == {f"party-{i}": ["eigenvectors"] for i in range(3)}
+    assert planned["refusals"] == {name: ["eigenvectors"] for name in "abc"}
     shown = run("plan", *files, "--allow", "counts,hashes").stdout
-    assert "party-1: eigenvectors may not leave it" in shown
+    assert "b: eigenvectors may not leave it" in shown
     assert shown.count("REFUSED: eigenvectors") == 3
     assert "nobody" in run("plan", *files).stdout
 
@@ -248,9 +248,9 @@ def _demo_into_a_file(tmp_path, files):
 
 
 FAILURES = {
-    "missing file": (_with_a_missing_file, "PartitionError", "party-1", "is missing"),
-    "NaN": (_with_nan, "PartitionError", "party-1", "nan at row 3, column 2"),
-    "policy": (_with("--allow", "counts,hashes"), "PolicyRefusal", "party-0", "'eigenvectors'"),
+    "missing file": (_with_a_missing_file, "PartitionError", "nowhere", "is missing"),
+    "NaN": (_with_nan, "PartitionError", "bad", "nan at row 3, column 2"),
+    "policy": (_with("--allow", "counts,hashes"), "PolicyRefusal", "a", "'eigenvectors'"),
     "unknown kind": (_with("--allow", "pixels"), "InputError", None, "'pixels'"),
     "rows": (_with("--split", "rows"), "InputError", None, "no method for parties that hold rows"),
     "gamma of linear": (_with("--gamma", "1"), "InputError", None, "--kernel rbf"),
@@ -262,7 +262,7 @@ FAILURES = {
     "no folder": (_into_no_folder, "InputError", None, "does not exist"),
     "damaged model": (_damaged, "ModelFileError", None, "damaged"),
     "pickled model": (_pickled, "ModelFileError", None, "pickle"),
-    "no shares": (_without_shares, "MissingPartyShare", "party-0", "no share"),
+    "no shares": (_without_shares, "MissingPartyShare", "a", "no share"),
     "too few files": (_with_too_few_files, "InputError", None, "one file a party"),
     "demo into a file": (_demo_into_a_file, "FileExistsError", None, "exists"),
 }

@@ -70,7 +70,10 @@ Fusion: TypeAlias = Annotated[
     typer.Option(help="For rbf: multiply the parties' kernels, or add their squared distances."),
 ]
 Names: TypeAlias = Annotated[
-    str | None, typer.Option(help="The parties' names, in the order of the files: a,b,c.")
+    str | None,
+    typer.Option(
+        help="The parties' names, in the order of the files: a,b,c; by default the files'."
+    ),
 ]
 Allow: TypeAlias = Annotated[
     list[str] | None,
@@ -257,7 +260,13 @@ def _parties(
         )
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None
-    return Partitioned(columns=data, names=_listed(names), policies=policy)
+    return Partitioned(columns=data, names=_listed(names) or _stems(data), policies=policy)
+
+
+def _stems(data: list[Path]) -> list[str] | None:
+    """Files name their parties, unless two of them have the same name."""
+    stems = [path.stem for path in data]
+    return stems if len(set(stems)) == len(stems) else None
 
 
 def _estimator(

@@ -10,8 +10,8 @@ from typing import Any, Self
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Recording
 
-_IN_WORDS = {
-    "kernel_error": "‖K − K̂‖ at most",
+BOUNDS_IN_WORDS = {
+    "kernel_error": "error of the kernel matrix at most",
     "eigengap": "eigengap at least",
     "sin_theta": "sin Θ at most",
 }
@@ -114,5 +114,7 @@ class RunReport:
         lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
         lines += [f"{party}: {n} older messages reused" for party, n in self.reused.items()]
         lines += [f"{party}: {n} messages did not arrive" for party, n in self.dropped.items()]
-        lines += [f"proven: {_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()]
+        lines += [
+            f"proven: {BOUNDS_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()
+        ]
         return "\n".join([*lines, *self.notes])

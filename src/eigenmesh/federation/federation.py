@@ -289,8 +289,8 @@ class Federation:
             for (i, _), value in zip(received, values, strict=True):
                 if value != common:
                     raise MessageRefused(
-                        f"party {self._names[i]!r} has {declared.name} {value!r}, the others "
-                        f"{common!r}; it must be the same everywhere: {remedy}",
+                        f"party {self._names[i]!r} has {declared.name} {_short(value)}, the others "
+                        f"{_short(common)}; it must be the same everywhere: {remedy}",
                         party=self._names[i],
                     )
 
@@ -410,6 +410,10 @@ class Federation:
 
     def _enter(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
         self._books.enter(step, sender, receiver, floats_by_kind(message), size)
+
+
+def _short(value: Any) -> str:
+    return f"'{value[:8]}…'" if isinstance(value, str) and len(value) > 12 else repr(value)
 
 
 def _own_words(error: BaseException) -> EigenmeshError:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eigenmesh.estimators.plan import Plan
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.run_report import BOUNDS_IN_WORDS, RunReport
 
 Account: TypeAlias = RunReport | Plan
 _Row: TypeAlias = tuple[str, ...]
@@ -42,7 +42,7 @@ def report_table(report: RunReport, *, title: str = "What it cost", notes: bool 
         _add(table, "without", f"{party}: {reason}", style="yellow")
     _add(table, "stopped because", report.stop_reason)
     for name, bound in report.bounds.items():
-        _add(table, f"bound of {name}", figure(bound))
+        _add(table, "proven", f"{BOUNDS_IN_WORDS[name]} {figure(bound)}")
     for note in report.notes if notes else ():
         _add(table, "note", note, style="yellow")
     return table
