@@ -5,10 +5,11 @@ __version__ = "0.1.0"
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
-from eigenmesh.estimators import OneShotKPCA, load, plan
+from eigenmesh.estimators import DisKPCA, OneShotKPCA, load, plan
 from eigenmesh.federation.policy import Policy
 
 __all__ = [
+    "DisKPCA",
     "EigenmeshError",
     "EigenmeshWarning",
     "OneShotKPCA",

@@ -26,6 +26,9 @@ ESTIMATORS = [
     em.OneShotKPCA(kernel="rbf", gamma="median"),
     em.OneShotKPCA(kernel="rbf", fusion="distance"),
     em.OneShotKPCA(kernel="rbf", center=False),
+    em.DisKPCA(),
+    em.DisKPCA(kernel="rbf", n_landmarks=8),
+    em.DisKPCA(kernel="poly", degree=2, n_landmarks=8, landmarks="uniform"),
 ]
 
 

@@ -179,6 +179,7 @@ def test_rows_where_columns_are_needed_are_refused():
 # Types.
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
 @pytest.mark.parametrize(
     "convert",
     [
@@ -446,6 +447,17 @@ def test_more_components_than_the_rank_are_refused(n_parties, oracle):
 def test_more_components_than_all_local_vectors_together_are_refused():
     with pytest.raises(em.EigenmeshError):
         em.OneShotKPCA(4, local_rank=1).fit(em.Partitioned(columns=three_blocks()))
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+def test_vectors_too_few_to_build_a_product_are_not_blamed_on_equal_samples():
+    """Local matrices near the identity: seven vectors of each have nothing in common."""
+    X = np.random.default_rng(0).normal(size=(300, 18))
+    parts = em.Partitioned(columns=np.split(X, 3, axis=1))
+    with pytest.raises(RankError) as caught:
+        em.OneShotKPCA(2, kernel="rbf", gamma=30.0, local_rank=7).fit(parts)
+    assert "equal" not in str(caught.value)
+    assert re.search("local_rank|gamma", str(caught.value))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -256,7 +256,7 @@ def test_require_rank_states_value_rank_and_remedy():
     require_rank(values, 2)
     with pytest.raises(RankError, match=r"3 components.*the 5 rows determine 2; .*at most 2"):
         require_rank(values, 3, n=5, what="the 5 rows")
-    with pytest.raises(RankError, match="all samples are equal"):
+    with pytest.raises(RankError, match="determine 0; check that the samples differ"):
         require_rank(np.zeros(3), 1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from eigenmesh.connect import federation
+from eigenmesh.connect import federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers
@@ -49,17 +49,20 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 ensure_min_samples=min_samples,
             )
         except ValueError as error:
-            raise InputError(str(error)) from None
+            first_line = str(error).partition("\n")[0]
+            # What follows a NaN is advice on other estimators.
+            raise InputError(first_line if " contains " in first_line else str(error)) from None
         except TypeError as error:
             raise NotNumbers(str(error)) from None
 
     @contextmanager
-    def _opened(self, source: Partitioned | Federation) -> Iterator[Federation]:
+    def _opened(self, source: Any) -> Iterator[Federation]:
         """A federation over the source; closed at the end only if it was opened here."""
         if isinstance(source, Federation):
             yield source
             return
-        with federation(source) as fed:
+        engine = "dask" if is_dask_collection(source) else "in-process"
+        with federation(source, engine=engine, split="columns") as fed:
             yield fed
 
     @property

@@ -5,18 +5,19 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Sequence
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from eigenmesh.connect import is_dask_collection
 from eigenmesh.data import Partitioned, split_columns
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, MissingPartyShare
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.base import FederatedEstimator, one_party, seed_of
+from eigenmesh.estimators.checks import checked_gamma, whole_number
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
@@ -24,7 +25,6 @@ from eigenmesh.federation.party import Party
 from eigenmesh.federation.policy import Policy
 from eigenmesh.numerics.fusion import DistanceFusion, eigengap, residual, sin_theta_bound
 from eigenmesh.protocols.bandwidth import (
-    RULES,
     BandwidthHolder,
     bandwidth,
     forecast_rounds,
@@ -138,7 +138,10 @@ class OneShotKPCA(FederatedEstimator):
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array."""
+        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
+        """
         settings = self._settings()
         source = self._source(X)
         with self._opened(source) as fed, fed.recording() as recording:
@@ -146,11 +149,11 @@ class OneShotKPCA(FederatedEstimator):
             gamma = self._find_gamma(fed, settings)
             model = _run(fed, settings, gamma)
             sites = dict(fed.local_sites())
+            self._shares = {
+                name: sites[name].store[model.name] for name in model.parties if name in sites
+            }
+            self._policies = {name: site.policy for name, site in sites.items()}
         self._adopt(model, gamma)
-        self._shares = {
-            name: sites[name].store[model.name] for name in model.parties if name in sites
-        }
-        self._policies = {name: site.policy for name, site in sites.items()}
         caveats = self._caveats(settings, recording.ledger.floats_up)
         self.report_ = RunReport.of(
             recording,
@@ -175,7 +178,7 @@ class OneShotKPCA(FederatedEstimator):
         return (self.eigenvectors_ * np.sqrt(self.eigenvalues_)).astype(_dtype_of(X), copy=False)
 
     def _settings(self) -> Settings:
-        k = _whole_number(self.n_components, "n_components")
+        k = whole_number(self.n_components, "n_components")
         rank = k + max(5, k) if self.local_rank is None else self.local_rank
         if self.kernel not in ("linear", "rbf"):
             raise InputError(
@@ -189,18 +192,18 @@ class OneShotKPCA(FederatedEstimator):
             raise InputError("local_rank is 1; fusion='distance' sends a coordinate and a residual")
         return Settings(
             n_components=k,
-            local_rank=_whole_number(rank, "local_rank"),
-            gamma=_checked_gamma(self.gamma),
+            local_rank=whole_number(rank, "local_rank"),
+            gamma=checked_gamma(self.gamma),
             fusion="sum" if self.kernel == "linear" else self.fusion,
             center=bool(self.center),
             seed=seed_of(self.random_state),
         )
 
-    def _source(self, X: Any) -> Partitioned | Federation:
-        if not isinstance(X, Federation | Partitioned):
+    def _source(self, X: Any) -> Any:
+        if not isinstance(X, Federation | Partitioned) and not is_dask_collection(X):
             return one_party(self._checked(X, reset=True, min_samples=2))
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
-        return X if isinstance(X, Federation) else _columns_of(X)
+        return _columns_of(X) if isinstance(X, Partitioned) else X
 
     def _require_columns(self, fed: Federation) -> None:
         if fed.split != "columns":
@@ -279,7 +282,8 @@ class OneShotKPCA(FederatedEstimator):
     def transform(self, X: Any) -> Any:
         """Scores of samples: one message from each party."""
         check_is_fitted(self)
-        source = X if isinstance(X, Federation) else self._new_samples(X)
+        known = isinstance(X, Federation) or is_dask_collection(X)
+        source = X if known else self._new_samples(X)
         model = self.model_
         with self._opened(source) as fed, fed.recording() as recording:
             self._require_columns(fed)
@@ -334,7 +338,7 @@ class OneShotKPCA(FederatedEstimator):
             tree = {
                 "party": name,
                 "model": self.model_.name,
-                "share": self._shares[name],
+                "share": dict(self._shares[name]),
                 "allow": sorted(policy.allow),
                 "calls_per_run": policy.calls_per_run,
             }
@@ -405,24 +409,6 @@ def _listed(names: Sequence[str]) -> str:
 
 def _baseline(model: ColumnModel, n_samples: int) -> int:
     return n_samples * sum(model.widths)
-
-
-def _whole_number(value: Any, name: str) -> int:
-    if isinstance(value, Integral) and value is not True and int(value) >= 1:
-        return int(value)
-    raise InputError(f"{name} is {value!r}; a whole number from 1 is expected")
-
-
-def _checked_gamma(gamma: Any) -> float | str | None:
-    if isinstance(gamma, Real) and gamma is not True and gamma is not False:
-        if not 0 < float(gamma) < np.inf:
-            raise InputError(f"gamma is {gamma}; a positive finite number is expected")
-        return float(gamma)
-    if gamma is None or (isinstance(gamma, str) and gamma in RULES):
-        return gamma
-    raise InputError(
-        f"gamma is {gamma!r}; a positive number or one of {', '.join(map(repr, RULES))} is expected"
-    )
 
 
 def _dtype_of(X: Any) -> Any:

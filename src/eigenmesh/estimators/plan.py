@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
@@ -95,6 +96,9 @@ def _parties_of(source: Any) -> tuple[tuple[str, ...], Shapes, dict[str, Policy]
         replies = source.run(survey).value
         local = {name: site.policy for name, site in source.local_sites().items()}
         return replies.parties, [(r.n_rows, r.n_columns) for r in replies], local
+    if is_dask_collection(source):
+        shapes = chunk_shapes(source)
+        return tuple(f"party-{i}" for i in range(len(shapes))), shapes, {}
     parts = source
     if not isinstance(parts, Partitioned):
         shape = source.shape if hasattr(source, "shape") else np.shape(source)

@@ -215,7 +215,13 @@ def numerical_rank(values: Floats, n: int | None = None) -> int:
     return int(np.count_nonzero(clip_spectrum(values, n)))
 
 
-def require_rank(values: Floats, k: int, n: int | None = None, what: str = "the data") -> None:
+def require_rank(
+    values: Floats,
+    k: int,
+    n: int | None = None,
+    what: str = "the data",
+    advice: str = "check that the samples differ",
+) -> None:
     """Raise RankError unless the first k eigenvalues stand above rounding.
 
     >>> require_rank(np.array([2.0, 1.0]), 2)
@@ -223,10 +229,8 @@ def require_rank(values: Floats, k: int, n: int | None = None, what: str = "the 
     rank = numerical_rank(values, n)
     if k <= rank:
         return
-    remedy = (
-        f"set n_components to at most {rank}" if rank else "all samples are equal to the kernel"
-    )
-    raise RankError(f"{k} components were asked for, {what} determine {rank}; {remedy}")
+    remedy = f"set n_components to at most {rank}, or " if rank else ""
+    raise RankError(f"{k} components were asked for, {what} determine {rank}; {remedy}{advice}")
 
 
 def fix_signs(vectors: Floats) -> Floats:

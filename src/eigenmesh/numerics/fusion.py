@@ -45,7 +45,8 @@ class Components:
     def first(cls, values: Doubles, vectors: Doubles, k: int, what: str) -> Self:
         """The first k of at least k pairs in descending order; refuses more than the rank."""
         values = clip_spectrum(values, len(vectors))
-        require_rank(values, k, len(vectors), what)
+        advice = "raise local_rank, lower gamma if there is one, or check that the samples differ"
+        require_rank(values, k, len(vectors), what, advice)
         after = float(values[k]) if len(values) > k else 0.0
         return cls(values[:k], np.asarray(fix_signs(vectors[:, :k]), np.float64), after)
 

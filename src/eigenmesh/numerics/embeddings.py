@@ -1,0 +1,107 @@
+"""Explicit features whose inner products approximate a kernel: subspace embeddings of φ(x).
+
+An embedding is a function of the kernel, the number of columns and a seed, so every party that
+knows these maps its rows alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from eigenmesh.errors import InputError
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows
+from eigenmesh.numerics.kernels import Kernel
+
+Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
+
+_SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map that follows it
+
+
+def embedding(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
+    """The embedding of a kernel's feature space into `width` dimensions (or a few more).
+
+    TensorSketch then Gaussian for "poly" (Pham and Pagh, 2013), orthogonal random features for
+    "rbf" (Yu et al., 2016), a Gaussian map for "linear".
+
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> E = embedding(Kernel("rbf", 0.1), 4, 2000, seed=0)(X)
+    >>> bool(np.abs(E @ E.T - Kernel("rbf", 0.1).matrix(X)).max() < 0.05)
+    True
+    """
+    if kernel.name not in _EMBEDDINGS:
+        raise InputError(
+            f"kernel {kernel.name!r} has no feature embedding; {', '.join(_EMBEDDINGS)} have one"
+        )
+    return _EMBEDDINGS[kernel.name](kernel, n_columns, width, np.random.default_rng(seed))
+
+
+def _linear(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    if d <= width:
+        return lambda X: _dense(as_rows(X, np.float64))
+    G = rng.standard_normal((d, width)) / np.sqrt(width)
+    return lambda X: np.asarray(as_rows(X, np.float64) @ G)
+
+
+def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    """(gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0)."""
+    wide, degree = _SKETCH_SHARE * width, int(kernel.degree)
+    gamma = float(kernel.gamma or 1.0)
+    if degree != kernel.degree or kernel.coef0 < 0 or gamma < 0:
+        raise InputError(
+            f"a polynomial kernel of degree {kernel.degree}, gamma {gamma} and coef0 "
+            f"{kernel.coef0} has no sketch; a whole degree and no negative numbers are expected"
+        )
+    hashes = [_count_sketch(d + 1, wide, rng) for _ in range(degree)]
+    G = rng.standard_normal((wide, width)) / np.sqrt(width)
+
+    def sketch(X: Rows) -> Doubles:
+        X = np.sqrt(gamma) * as_rows(X, np.float64)
+        product: Any = 1.0
+        for H in hashes:  # a tensor product of sketches is a product of their Fourier transforms
+            counts = X @ H[:d] + np.sqrt(kernel.coef0) * H[[d]].toarray()
+            product = product * np.fft.rfft(_dense(counts))
+        return np.asarray(np.fft.irfft(product, wide) @ G)
+
+    return sketch
+
+
+def _count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
+    """(d, width), in each row one entry of ±1: as a sparse matrix it is quick on sparse rows."""
+    columns, signs = rng.integers(width, size=d), rng.choice([-1.0, 1.0], size=d)
+    return sp.csr_array((signs, (np.arange(d), columns)), shape=(d, width))
+
+
+def _rbf(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    pairs = max(1, (width + 1) // 2)  # a cosine and a sine each
+    omega = np.sqrt(2 * float(kernel.gamma or 0)) * _orthogonal_gaussian(d, pairs, rng)
+
+    def features(X: Rows) -> Doubles:
+        angles = np.asarray(as_rows(X, np.float64) @ omega)
+        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(pairs))
+
+    return features
+
+
+def _orthogonal_gaussian(d: int, m: int, rng: np.random.Generator) -> Doubles:
+    """(d, m) columns distributed as N(0, I), orthogonal to each other in groups of d."""
+    groups = []
+    for start in range(0, m, d):
+        size = min(d, m - start)
+        Q, _ = np.linalg.qr(rng.standard_normal((d, size)))
+        groups.append(Q * np.sqrt(rng.chisquare(d, size)))
+    return np.hstack(groups)
+
+
+def _dense(X: Any) -> Doubles:
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+
+
+_EMBEDDINGS: dict[str, Callable[[Kernel, int, int, np.random.Generator], Embedding]] = {
+    "linear": _linear,
+    "poly": _poly,
+    "rbf": _rbf,
+}
