@@ -6,13 +6,16 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= 2
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-fast check format bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
 
 test: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-fast: $(VENV)/.installed-dev
+	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

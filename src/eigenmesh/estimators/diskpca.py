@@ -43,7 +43,8 @@ class DisKPCA(FederatedEstimator):
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     n_landmarks : distinct landmarks in all; the number of rows or more means every row.
     landmarks : "diskpca" draws half by leverage score and half by distance to the span of these,
-        right for skewed data; "uniform"; "leverage"; "centroids" takes means of clusters of at
+        right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 8 blocks, each by distance
+        to the span of those before, at twice 8 rounds; "centroids" takes means of clusters of at
         least 5 rows of a party, best for "rbf" on real data, and no row leaves.
     embedding_dim : dimensions in which leverage is measured; 2·n_components if None.
     center : centre in feature space, exactly.

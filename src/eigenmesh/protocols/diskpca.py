@@ -54,7 +54,8 @@ from eigenmesh.protocols.row_messages import RowBlock, pack, stack, unpack
 for kind in (LandmarkModel, Kernel):
     record(kind)
 
-LANDMARKS = ("diskpca", "uniform", "leverage", "centroids")
+LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
+RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 
 
@@ -191,6 +192,12 @@ class RowHolder(Party):
         return Centroids(**self.fresh)
 
     @step
+    def norm_mass(self) -> Mass:
+        """Squared norms ‖φ(a)‖², the distances to no landmarks at all."""
+        self.scores = np.asarray(self.kernel.diagonal(self.site.data), dtype=np.float64)
+        return self._mass()
+
+    @step
     def residual_mass(self, others: NewLandmarks) -> Mass:
         """Squared distance of every row to the span of the landmarks so far."""
         self._add(others)
@@ -235,13 +242,12 @@ def steps_for(landmarks: str) -> list[Step]:
     always = [RowHolder.count_rows, RowHolder.projected_gram]
     drawing = [RowHolder.local_centroids if landmarks == "centroids" else RowHolder.draw_rows]
     leverage = [RowHolder.embedded_gram, RowHolder.leverage_mass]
-    adaptive = [RowHolder.residual_mass]
-    return [
-        *always,
-        *drawing,
-        *(leverage if landmarks in ("diskpca", "leverage") else []),
-        *(adaptive if landmarks == "diskpca" else []),
-    ]
+    further = {
+        "diskpca": [*leverage, RowHolder.residual_mass],
+        "leverage": leverage,
+        "rpcholesky": [RowHolder.norm_mass, RowHolder.residual_mass],
+    }
+    return [*always, *drawing, *further.get(landmarks, [])]
 
 
 @protocol("diskpca", roles=(RowHolder,))
@@ -267,22 +273,33 @@ def diskpca(
         leverage = _leverage(rows)
         masses = {name: score.mass for name, score in leverage.items()}
         skew = n * max(score.largest for score in leverage.values()) / sum(masses.values())
+    elif q < n and landmarks == "rpcholesky":
+        norms = _by_party(rows.ask(RowHolder.norm_mass))
+        masses = {name: score.mass for name, score in norms.items()}
 
-    # 2. Landmarks: by leverage, then by distance to their span.
-    adaptive = q < n and landmarks == "diskpca"
-    fresh = _draw(rows, draw, masses, sizes, q // 2 if adaptive else q, rng)
-    Y = stack(list(fresh.values()))
-    if adaptive:
-        far = _by_party(rows.ask(RowHolder.residual_mass, each=_new_to_each(fresh)))
-        masses = {name: score.mass for name, score in far.items()}
-        fresh = _draw(rows, draw, masses, sizes, q - Y.shape[0], rng)
-        Y = stack([Y, *fresh.values()])
+    # 2. Landmarks, in one or more shares: after the first, by distance to the span so far.
+    Y: list[Rows] = []
+    fresh: dict[str, Rows] = {}
+    for share in _shares(landmarks, q, n):
+        if fresh:
+            far = _by_party(rows.ask(RowHolder.residual_mass, each=_new_to_each(fresh)))
+            masses = {name: score.mass for name, score in far.items()}
+        fresh = _draw(rows, draw, masses, sizes, share, rng)
+        Y.extend(fresh.values())
 
     # 3. The best subspace inside span φ(Y).
     total = rows.total(RowHolder.projected_gram, each=_new_to_each(fresh)).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-    model = LandmarkModel.fit(kernel_of(setup), Y, sums, n_components, center)
+    model = LandmarkModel.fit(kernel_of(setup), stack(Y), sums, n_components, center)
     return DisKPCAResult(model, skew, sum(size.n_values for size in sizes.values()))
+
+
+def _shares(landmarks: str, q: int, n: int) -> list[int]:
+    """How many landmarks are drawn before the distances to their span are measured again."""
+    if q == n:
+        return [q]
+    parts = {"diskpca": 2, "rpcholesky": min(RPCHOLESKY_BLOCKS, q)}.get(landmarks, 1)
+    return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
 
 
 def _by_party(replies: Replies) -> dict[str, Any]:
