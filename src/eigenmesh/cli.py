@@ -255,8 +255,9 @@ def _parties(
 ) -> Partitioned:
     if split == "rows":
         raise InputError(
-            "--split rows: no method for parties that hold rows is available in this version; "
-            "one-shot takes --split columns, where each file has other columns of the same samples"
+            "--split rows: no method for parties that hold rows is on the command line yet; in "
+            "Python em.DisKPCA is one. one-shot takes --split columns, where each file has other "
+            "columns of the same samples"
         )
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None

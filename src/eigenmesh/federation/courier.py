@@ -41,7 +41,10 @@ class Courier:
     def _stamped(self, requests: Requests) -> dict[int, bytes]:
         self.turn += 1
         stamp = {"run": self._run, "turn": self.turn}
-        return {i: wire.dumps({**request, **stamp}) for i, request in requests.items()}
+        # A broadcast is one request for all: its bytes are made, and held, once.
+        distinct = {id(request): request for request in requests.values()}
+        stamped = {key: wire.dumps({**request, **stamp}) for key, request in distinct.items()}
+        return {i: stamped[id(request)] for i, request in requests.items()}
 
     def open(self, i: int, reply: Reply, near: Container[str] = ()) -> Any:
         """The host's answer; raises what the host reports, or what is wrong with the reply.

@@ -67,8 +67,8 @@ class Exchange:
 
     def _undo(self, turn: int) -> None:
         """At every party that answers, whatever was said of it: none may stay a round ahead."""
-        answering = [i for i in self._neighbours if i not in self._silent]
-        requests = {i: {"op": "rollback", "undo": turn} for i in answering}
+        request = {"op": "rollback", "undo": turn}
+        requests = {i: request for i in self._neighbours if i not in self._silent}
         for i, reply in self._courier.call(requests):
             try:
                 self._courier.open(i, reply)

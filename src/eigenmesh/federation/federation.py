@@ -161,10 +161,11 @@ class Federation:
             return action()
         try:
             result = action()
+            outcome = records.dumps({"result": result})  # not every result can travel
         except BaseException as error:
             self._engine.publish(records.dumps({"error": error_tree(_own_words(error), 0)}))
             raise
-        self._engine.publish(records.dumps({"result": result}))
+        self._engine.publish(outcome)
         return result
 
     @contextmanager
@@ -194,12 +195,13 @@ class Federation:
         )
 
     def _broadcast(self, operation: str, **fields: Any) -> None:
-        requests = {i: {"op": operation, **fields} for i in self._active()}
-        self._wave(requests, None, lambda i, _: None)
+        request = {"op": operation, **fields}
+        self._wave(dict.fromkeys(self._active(), request), None, lambda i, _: None)
 
     def _dismiss(self) -> None:
         # The run is over either way: a party that does not hear of it learns from the next run.
-        requests = {i: {"op": "dismiss"} for i in self._active()}
+        request = {"op": "dismiss"}
+        requests = dict.fromkeys(self._active(), request)
         for _ in self._courier.call(requests, min(self.timeout, 2.0)):
             pass
 
@@ -220,7 +222,13 @@ class Federation:
             tuple(reply for _, reply in received), tuple(self._names[i] for i, _ in received)
         )
 
-    def total(self, step: Step, message: Message | None = None) -> Total:
+    def total(
+        self,
+        step: Step,
+        message: Message | None = None,
+        *,
+        each: Sequence[Message] | Mapping[str, Message] | None = None,
+    ) -> Total:
         """One round: the sum of the parties' replies, added in party order as they come."""
         assert step.signature.gives is not None, f"{step!r} gives nothing to add up"
         require_summable(step.signature.gives)
@@ -231,7 +239,7 @@ class Federation:
             sums[:] = [add(sums[0], reply) if sums else reply]
             covered.append(self._names[i])
 
-        self._round_of(step, self._addressed(message, None), fold)
+        self._round_of(step, self._addressed(message, each), fold)
         check(sums[0])  # finite summands may have a sum that is not
         return Total(sums[0], tuple(covered))
 
@@ -241,12 +249,16 @@ class Federation:
         self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
+        by_message: dict[int, dict[str, Any]] = {}  # a broadcast is encoded once
         requests = {}
         for i, message in messages.items():
-            data = None if message is None else np.frombuffer(encode(message), np.uint8)
-            requests[i] = {**request, "message": data}
-            if message is not None and data is not None:
-                self._enter(label, COORDINATOR, self._names[i], message, data.size)
+            if id(message) not in by_message:
+                data = None if message is None else np.frombuffer(encode(message), np.uint8)
+                by_message[id(message)] = {**request, "message": data}
+            requests[i] = by_message[id(message)]
+            if message is not None:
+                size = requests[i]["message"].size
+                self._enter(label, COORDINATOR, self._names[i], message, size)
         self._wave(requests, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")

@@ -28,10 +28,11 @@ class Mailbox:
     def pack(self, tree: Tree, messages: Mapping[int, Message]) -> dict[int, bytes]:
         """An envelope for each neighbour."""
         self.sent = []
-        return {to: self._envelope(tree, to, message) for to, message in messages.items()}
+        distinct = {id(message): message for message in messages.values()}
+        encoded = {key: encode(message) for key, message in distinct.items()}
+        return {to: self._envelope(tree, to, m, encoded[id(m)]) for to, m in messages.items()}
 
-    def _envelope(self, tree: Tree, receiver: int, message: Message) -> bytes:
-        data = encode(message)
+    def _envelope(self, tree: Tree, receiver: int, message: Message, data: bytes) -> bytes:
         self.sent.append([receiver, dict(floats_by_kind(message)), len(data)])
         address = self._address(tree, self._view.index, receiver)
         return wire.dumps({**address, "message": np.frombuffer(data, np.uint8)})

@@ -30,9 +30,11 @@ _ALIGN = 16  # buffers start on 16 bytes, so that decoded arrays go to BLAS with
 _MAX_HEADER = 1 << 26
 _MAX_NDIM = 4
 _MAX_DEPTH = 32  # deeper trees than ours would exhaust the stack of whoever reads them
-_DTYPES = frozenset(
-    "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()  # kinds b, i, u, f, c
-)
+_DTYPES = {
+    name: np.dtype(name)  # kinds b, i, u, f, c
+    for name in "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()
+}
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _MAX_INT = 2**63
 
 
@@ -45,9 +47,7 @@ def dumps(tree: Tree) -> bytes:
     arrays: list[np.ndarray[Any, Any]] = []
     root = _without_arrays(tree, arrays)
     listing = [[a.dtype.str, list(a.shape)] for a in arrays]
-    header = json.dumps(
-        {"root": root, "arrays": listing}, allow_nan=False, separators=(",", ":")
-    ).encode()
+    header = _ENCODER.encode({"root": root, "arrays": listing}).encode()
     chunks = [header]
     position = _PREFIX.size + len(header)
     for array in arrays:
@@ -73,18 +73,21 @@ def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int =
     """The JSON skeleton of `node`; its arrays are appended to `arrays`."""
     if depth > _MAX_DEPTH:
         raise TypeError(f"a tree of more than {_MAX_DEPTH} levels cannot travel")
+    if type(node) in _PLAIN:  # most nodes are
+        return node
     if isinstance(node, np.ndarray):
         arrays.append(_portable(node))
         return {"$": len(arrays) - 1}
     if isinstance(node, dict):
-        if any(not isinstance(key, str) or key == "$" for key in node):
-            raise TypeError("keys of a tree are strings other than '$'")
+        for key in node:
+            if not isinstance(key, str) or key == "$":
+                raise TypeError("keys of a tree are strings other than '$'")
         return {key: _without_arrays(value, arrays, depth + 1) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [_without_arrays(value, arrays, depth + 1) for value in node]
     if isinstance(node, np.generic):
         return node.item()
-    if node is None or isinstance(node, str | int | float | bool):
+    if isinstance(node, str | int | float):
         return node
     raise TypeError(f"{type(node).__name__} cannot travel; use arrays, numbers and strings")
 
@@ -116,13 +119,7 @@ def _read_header(data: bytes | memoryview) -> tuple[dict[str, Any], int]:
 
 def _strict_json(text: bytes) -> Any:
     try:
-        return json.loads(
-            text.decode(),
-            object_pairs_hook=_unique_keys,
-            parse_constant=lambda name: _refuse(f"it holds {name}"),
-            parse_int=_bounded_int,
-            parse_float=_finite_float,
-        )
+        return _DECODER.decode(text.decode())
     except (ValueError, RecursionError) as error:
         if isinstance(error, MessageRefused):
             raise
@@ -130,19 +127,10 @@ def _strict_json(text: bytes) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) != len(pairs):
+    found = dict(pairs)
+    if len(found) != len(pairs):
         _refuse("a key of its header stands twice")
-    return dict(pairs)
-
-
-def _bounded_int(text: str) -> int:
-    value = int(text) if len(text) < 21 else _MAX_INT
-    return value if -_MAX_INT <= value < _MAX_INT else _refuse("an integer exceeds 64 bits")
-
-
-def _finite_float(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refuse("a number is not finite")
+    return found
 
 
 def _read_arrays(data: bytes | memoryview, listing: Any, position: int) -> list[Any]:
@@ -174,7 +162,7 @@ def _checked_listing(item: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     match item:
         case [str(name), list(shape)] if name in _DTYPES and len(shape) <= _MAX_NDIM:
             if all(type(size) is int and size >= 0 for size in shape) and _fits(shape):
-                return np.dtype(name), tuple(shape)
+                return _DTYPES[name], tuple(shape)
     return _refuse("an array has a dtype or shape that is not allowed")
 
 
@@ -192,6 +180,10 @@ def _with_arrays(node: Tree, arrays: list[Any], used: list[int], depth: int = 0)
         return {key: _with_arrays(value, arrays, used, depth + 1) for key, value in node.items()}
     if isinstance(node, list):
         return [_with_arrays(value, arrays, used, depth + 1) for value in node]
+    if type(node) is int and not -_MAX_INT <= node < _MAX_INT:
+        _refuse("an integer exceeds 64 bits")
+    if type(node) is float and not math.isfinite(node):
+        _refuse("a number is not finite")
     return node
 
 
@@ -205,3 +197,11 @@ def _array_number(node: dict[str, Any], arrays: list[Any], used: list[int]) -> i
 
 def _refuse(reason: str) -> NoReturn:
     raise MessageRefused(f"the message is malformed: {reason}")
+
+
+# Built once: json.dumps and json.loads would make them anew for every message.
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_keys,
+    parse_constant=lambda name: _refuse(f"it holds {name}"),
+)

@@ -1,0 +1,398 @@
+"""Tests for the ranks of one MPI job: each runs all of them, in step with the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from mpi4py import MPI
+from tests.engines.contract import NAMES, Surveyor, SurveySetup, by_step, run, some_rows, survey
+from threadpoolctl import threadpool_info
+
+import eigenmesh as em
+from eigenmesh.engines import mpi
+from eigenmesh.errors import FederationError, InputError, PartitionError, PartyLost
+from eigenmesh.federation.message import Floats, Message, Shape
+from eigenmesh.federation.party import Party, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.protocols.bandwidth import RULES, bandwidth
+from eigenmesh.protocols.gossip_average import gossip_average
+from eigenmesh.protocols.survey import survey as survey_sites
+
+COMM = MPI.COMM_WORLD
+RANK = COMM.rank
+on_mpi = {"engine": "mpi"}
+
+
+def some_columns(n_samples: int = 40, seed: int = 0) -> em.Partitioned:
+    rng = np.random.default_rng(seed)
+    widths = [3, 6, 4, 5, 7]
+    factors = rng.normal(size=(n_samples, 3))
+    columns = [
+        factors @ rng.normal(size=(3, d)) + 0.3 * rng.normal(size=(n_samples, d)) for d in widths
+    ]
+    return em.Partitioned(columns=columns, names=list(NAMES))
+
+
+def totals(ledger: Any) -> tuple[Any, ...]:
+    return ledger.rounds, ledger.bytes, ledger.floats_up, ledger.floats_down, by_step(ledger)
+
+
+def assert_close(one: Any, other: Any) -> None:
+    np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(other)))
+
+
+# The same model and the same ledger as in process.
+
+
+def both(source: Any, protocol: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
+    """The values of a run on MPI and in process, whose ledgers must be equal."""
+    runs = []
+    for engine in ("mpi", "in-process"):
+        with em.federation(source, engine=engine, **options) as fed:
+            runs.append(fed.run(protocol, *args))
+    here, there = runs
+    assert totals(here.recording.ledger) == totals(there.recording.ledger)
+    assert here.recording.ledger.revealed() == there.recording.ledger.revealed()
+    assert (here.parties, here.stop_reason) == (there.parties, there.stop_reason)
+    return here.value, there.value
+
+
+@pytest.mark.parametrize("topology", ["ring", "star", "grid", "full", ("lattice", 2)])
+def test_gossip_average(topology):
+    graph = nx.convert_node_labels_to_integers(nx.grid_2d_graph(1, 5))
+    topology = graph if topology == "grid" else topology
+    here, there = both(some_rows(), gossip_average, 9, topology=topology)
+    for one, other in zip(here, there, strict=True):
+        assert_close(one.value, other.value)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("source", [some_rows, some_columns])
+def test_bandwidth(source, rule):
+    here, there = both(source(), bandwidth, rule, 3)
+    assert_close(here.gamma, there.gamma)
+    assert here.how == there.how
+
+
+@pytest.mark.parametrize("source", [some_rows, some_columns])
+def test_survey(source):
+    here, there = both(source(), survey_sites)
+    assert [(r.n_rows, r.n_columns) for r in here] == [(r.n_rows, r.n_columns) for r in there]
+    assert here.parties == NAMES
+
+
+MODELS = {
+    "linear": {"kernel": "linear"},
+    "rbf product": {"kernel": "rbf", "gamma": "median", "local_rank": 12},
+    "rbf distance": {"kernel": "rbf", "gamma": "scale", "fusion": "distance"},
+    "not centred": {"kernel": "rbf", "gamma": 0.05, "center": False},
+}
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_one_shot_model_and_the_scores_of_new_samples(options):
+    columns, new = some_columns(), some_columns(11, seed=1)
+    models, scores = [], []
+    for engine in ("mpi", "in-process"):
+        model = em.OneShotKPCA(n_components=3, **options)
+        with em.federation(columns, engine=engine) as fed:
+            models.append(model.fit(fed))
+        with em.federation(new, engine=engine) as fed:
+            scores.append(model.transform(fed))
+    here, there = models
+    for name in ("eigenvalues_", "eigenvectors_", "total_variance_", "residual_"):
+        assert_close(getattr(here, name), getattr(there, name))
+    assert_close(*scores)
+    assert (here.gamma_ is None) == (there.gamma_ is None)
+    for report in ("report_", "transform_report_"):
+        one, other = getattr(here, report), getattr(there, report)
+        for field in ("floats_up", "floats_down", "bytes", "rounds", "by_step", "by_party"):
+            assert getattr(one, field) == getattr(other, field)
+        assert one.reveals == other.reveals
+    assert list(here._shares) == [NAMES[RANK]]  # the others' never came here
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_diskpca_model(kernel):
+    rng = np.random.default_rng(1)
+    rows = em.Partitioned(rows=[rng.normal(size=(20 + i, 6)) for i in range(5)], names=list(NAMES))
+    models = []
+    for engine in ("mpi", "in-process"):
+        with em.federation(rows, engine=engine) as fed:
+            model = em.DisKPCA(n_components=3, kernel=kernel, n_landmarks=30, random_state=0)
+            models.append(model.fit(fed))
+    here, there = models
+    new = rng.normal(size=(7, 6))
+    assert_close(here.eigenvalues_, there.eigenvalues_)
+    assert_close(here.transform(new), there.transform(new))
+    for field in ("floats_up", "floats_down", "bytes", "rounds", "by_step", "reveals"):
+        assert getattr(here.report_, field) == getattr(there.report_, field)
+
+
+# Data are opened at their own rank.
+
+
+def own_folder() -> Path:
+    return Path(os.environ["EIGENMESH_TEST_FOLDER"]) / "data"
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+def test_each_rank_opens_only_its_own_file():
+    columns = some_columns()
+    paths = [own_folder() / f"{name}.npy" for name in NAMES]
+    np.save(paths[RANK], columns.part(RANK))
+    touched: list[str] = []
+    watching = True
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if watching and event in ("open", "os.stat") and str(args[0]).startswith(str(own_folder())):
+            touched.append(Path(args[0]).name)
+
+    sys.addaudithook(watch)
+    with em.federation(paths, split="columns", **on_mpi) as fed:
+        found = em.OneShotKPCA(n_components=2).fit(fed)
+    watching = False
+    assert set(touched) == {f"{NAMES[RANK]}.npy"}
+    central = em.OneShotKPCA(n_components=2).fit(columns)
+    assert_close(found.eigenvalues_, central.eigenvalues_)
+
+
+def test_file_that_is_missing_at_its_rank_names_the_party():
+    paths = [own_folder() / f"{name}.npy" for name in NAMES]
+    paths[2] = own_folder() / "nowhere.npy"
+    np.save(own_folder() / f"{NAMES[RANK]}.npy", some_columns().part(RANK))
+    with em.federation(paths, split="columns", **on_mpi) as fed:
+        with pytest.raises(PartitionError, match=r"nowhere\.npy") as caught:
+            em.OneShotKPCA(n_components=2).fit(fed)
+    assert caught.value.party == "party-2"
+
+
+# A party that hangs, at each round in turn, wherever it is.
+
+
+SOUTH, NORTH = NAMES[2], NAMES[0]  # rank 0 hosts the latter, and must not hang with it
+HANG = {"manner": "sleep", "seconds": 5.0}
+
+
+@pytest.mark.parametrize(("culprit", "at"), [(SOUTH, 1), (SOUTH, 2), (SOUTH, 3), (NORTH, 2)])
+def test_hung_party_is_named_at_every_rank_in_time(culprit, at):
+    with em.federation(some_rows(), timeout=1.0, **on_mpi) as fed:
+        started = time.monotonic()
+        with pytest.raises(PartyLost, match=f"'{culprit}'") as caught:
+            fed.run(survey, SurveySetup(culprit, at=at, **HANG))
+    assert time.monotonic() - started < 4.0
+    assert caught.value.party == culprit
+
+
+@pytest.mark.parametrize(
+    ("culprit", "at", "on_loss"),
+    [(SOUTH, 1, "raise"), (SOUTH, 3, "survivors"), (NORTH, 1, "survivors"), (NORTH, 3, "raise")],
+)
+def test_party_that_hangs_in_an_exchange(culprit, at, on_loss):
+    def coordinate(parties):
+        parties.enlist(Surveyor, SurveySetup(culprit, at=at, **HANG))
+        parties.exchange(Surveyor.offer_count, Surveyor.take_counts, times=4)
+        return parties.parties
+
+    options = {"topology": "full", "timeout": 1.0, "on_loss": on_loss}
+    with em.federation(some_rows(), **options, **on_mpi) as fed:
+        started = time.monotonic()
+        if on_loss == "raise":
+            with pytest.raises(PartyLost, match=f"'{culprit}'"):
+                run(fed, coordinate)
+        else:
+            found = run(fed, coordinate)
+            assert found.value == tuple(name for name in NAMES if name != culprit)
+            assert set(found.lost) == {culprit}
+        assert time.monotonic() - started < 4.0
+
+
+def test_late_reply_of_a_hung_party_is_dropped():
+    with em.federation(some_rows(), timeout=0.5, **on_mpi) as fed:
+        with pytest.raises(PartyLost):
+            fed.run(survey, SurveySetup(NAMES[3], "sleep", 2, seconds=1.0))
+        time.sleep(1.2)  # it replies now, to nobody
+        found, again = fed.run(survey, SurveySetup()), fed.run(survey, SurveySetup())
+    assert found.parties == NAMES
+    np.testing.assert_array_equal(found.value.mean, again.value.mean)
+
+
+# How frames travel.
+
+
+class Length(Message, reveals=None):
+    """How many floats are wanted."""
+
+    n: int
+
+
+class Echo(Message, reveals="moments"):
+    """Some floats."""
+
+    values: Annotated[Floats, Shape("n")]
+
+
+class Threads(Message, reveals="counts"):
+    """Threads that BLAS may use."""
+
+    n: int
+
+
+class Speaker(Party):
+    """Sends as much as it is asked for."""
+
+    Setup = Length
+    state = ("heard",)
+
+    def __init__(self, site: Any, setup: Length) -> None:
+        super().__init__(site, setup)
+        self.heard = np.zeros(0)
+
+    @step
+    def speak(self, length: Length) -> Echo:
+        """A vector that tells who sent it."""
+        return Echo(np.arange(length.n) + float(self.site.index))
+
+    @step
+    def offer(self) -> Echo:
+        """The same to neighbours."""
+        return Echo(np.arange(self.setup.n) + float(self.site.index))
+
+    @step
+    def take(self, received: dict[int, Echo]) -> None:
+        """Their sum."""
+        self.heard = np.asarray(sum(other.values for other in received.values()))
+
+    @step
+    def tell(self) -> Echo:
+        """What it heard."""
+        return Echo(self.heard)
+
+    @step
+    def count_threads(self) -> Threads:
+        """The most that any BLAS library may use."""
+        return Threads(max(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"))
+
+
+@protocol("mpi-speech", roles=(Speaker,))
+def speech(parties: Any, n: int) -> Any:
+    """To the coordinator, then around the ring."""
+    parties.enlist(Speaker, Length(n))
+    told = parties.ask(Speaker.speak, Length(n))
+    parties.exchange(Speaker.offer, Speaker.take, times=2)
+    return told, parties.ask(Speaker.tell)
+
+
+@pytest.mark.parametrize(("n", "longest"), [(0, 1 << 30), (200_000, 1 << 30), (3_000, 999)])
+def test_messages_of_any_length_arrive_whole(monkeypatch, n, longest):
+    monkeypatch.setattr(mpi, "_LONGEST", longest)
+    with em.federation(some_rows(), topology="ring", **on_mpi) as fed:
+        told, heard = fed.run(speech, n).value
+    for i in range(len(NAMES)):
+        near = (i - 1) % 5 + (i + 1) % 5
+        np.testing.assert_array_equal(told[i].values, np.arange(n) + i)
+        np.testing.assert_array_equal(heard[i].values, 2 * np.arange(n) + near)
+
+
+def test_envelope_of_an_earlier_turn_is_dropped_and_one_of_a_later_turn_waits():
+    frames = [mpi._Frame(mpi._ENVELOPE, 0, turn, b"") for turn in (3, 4, 6)]
+
+    class Post:
+        def receive(self, source, tag):
+            return frames.pop(0) if frames else None
+
+    station = mpi._Station(None, Post(), None)
+    assert station._envelope(1, 4).turn == 4
+    assert station._envelope(1, 5) is None
+    assert station._envelope(1, 6).turn == 6
+    assert frames == []
+
+
+def test_steps_run_with_one_blas_thread():
+    def coordinate(parties):
+        parties.enlist(Speaker, Length(1))
+        return [reply.n for reply in parties.ask(Speaker.count_threads)]
+
+    with em.federation(some_rows(), **on_mpi) as fed:
+        assert list(run(fed, coordinate).value) == [1] * len(NAMES)
+
+
+def test_messages_of_the_user_are_not_disturbed():
+    before, after = (RANK - 1) % COMM.size, (RANK + 1) % COMM.size
+    sent = COMM.Isend(np.full(3, float(RANK)), after, tag=1)
+    with em.federation(some_rows(), topology="ring", **on_mpi) as fed:
+        fed.run(gossip_average, 5)
+    received = np.empty(3)
+    COMM.Recv(received, MPI.ANY_SOURCE, MPI.ANY_TAG)
+    sent.Wait()
+    np.testing.assert_array_equal(received, before)
+
+
+def test_the_suite_would_notice_a_pickle():
+    with pytest.raises(AssertionError, match="pickled"):
+        COMM.bcast("something", root=RANK)
+
+
+# Ranks that do not do the same.
+
+
+def test_as_many_parties_as_ranks_are_needed():
+    parts = em.Partitioned(rows=[np.ones((2, 2))] * 4)
+    with pytest.raises(InputError, match=r"4 parties and 5 MPI ranks.*mpirun -n 4"):
+        em.federation(parts, **on_mpi)
+
+
+def test_ranks_that_open_different_federations_hear_of_it():
+    names = [f"{name}-{RANK % 2}" for name in NAMES]
+    parts = em.Partitioned(rows=some_rows().parts, names=names)
+    with pytest.raises(InputError, match="different federations"):
+        em.federation(parts, **on_mpi)
+
+
+def test_two_federations_can_be_used_in_turn():
+    with (
+        em.federation(some_rows(), **on_mpi) as one,
+        em.federation(some_columns(), topology="ring", **on_mpi) as other,
+    ):
+        for _ in range(3):
+            assert one.run(survey_sites).parties == other.run(survey_sites).parties == NAMES
+
+
+def test_followers_hear_that_the_coordinator_has_closed():
+    with em.federation(some_rows(), **on_mpi) as fed:
+        if RANK > 0:
+            with pytest.raises(FederationError, match="rank 0 has closed"):
+                fed.run(survey_sites)
+
+
+def test_party_whose_rank_has_left_is_named_at_once():
+    with em.federation(some_rows(), **on_mpi) as fed:
+        if RANK == 3:
+            return
+        started = time.monotonic()
+        with pytest.raises(PartyLost, match=f"'{NAMES[3]}'.*has left"):
+            fed.run(survey_sites)
+        assert time.monotonic() - started < 10.0
+
+
+def test_result_that_cannot_travel_is_an_error_at_every_rank():
+    expected = TypeError if RANK == 0 else FederationError
+    with em.federation(some_rows(), **on_mpi) as fed:
+        with pytest.raises(expected, match="cannot travel|TypeError"):
+            run(fed, lambda parties: object())
+
+
+def test_closing_twice_is_once():
+    fed = em.federation(some_rows(), **on_mpi)
+    fed.run(survey_sites)
+    fed.close()
+    fed.close()

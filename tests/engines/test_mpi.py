@@ -1,0 +1,194 @@
+"""The MPI engine: jobs of several ranks, started as a user would start them.
+
+What can be told only inside a job stands in mpi_scripts/every_rank.py and in the engine contract;
+both run here in every rank of one job. The contract runs whole, with one substitution: where a
+test returns an error that it caught in the coordinator's function, the other ranks get its party
+and its words, since no protocol returns errors and results have no form for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import eigenmesh as em
+from eigenmesh.errors import InputError
+
+SCRIPTS = Path(__file__).parent / "mpi_scripts"
+ROOT = Path(__file__).parents[2]
+MPIRUN = Path(sys.executable).parent / "mpirun"
+OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
+
+pytest.importorskip("mpi4py.run", reason="pip install 'eigenmesh[mpi]'")
+pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="pip install 'eigenmesh[mpi]'")
+
+
+class Ended(NamedTuple):
+    """A job that is over."""
+
+    code: int
+    output: str
+    at: float
+    left_behind: list[str]
+
+    @property
+    def seconds_since_doom(self) -> float:
+        return self.at - float(re.findall(r"DOOM (\S+)", self.output)[0])
+
+
+class Job:
+    """A job under way, in a process group of its own."""
+
+    def __init__(self, n: int, *script: object, module: str | None = "mpi4py", **environment: str):
+        self.mark = uuid.uuid4().hex
+        run = [sys.executable, *(["-m", module] if module else []), *map(str, script)]
+        self.process = subprocess.Popen(
+            [str(MPIRUN), *OPTIONS, "-n", str(n), *run],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "2", "EIGENMESH_JOB": self.mark, **environment},
+            start_new_session=True,
+        )
+
+    def wait(self, timeout: float = 220.0) -> Ended:
+        try:
+            output, _ = self.process.communicate(timeout=timeout)
+            return Ended(self.process.returncode, output, time.time(), self._processes())
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)  # mpirun; its ranks end with it
+            output, _ = self.process.communicate()
+            pytest.fail(f"the job did not end within {timeout:g} s:\n{output[-3000:]}")
+
+    def _processes(self) -> list[str]:
+        """Processes that bear the mark of the job; one that is being taken down has a second."""
+        for _ in range(10):
+            found = [p.name for p in Path("/proc").glob("[0-9]*") if self.mark in _environment(p)]
+            if not found:
+                break
+            time.sleep(0.1)
+        return found
+
+
+def _environment(process: Path) -> str:
+    try:
+        return (process / "environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# In every rank of one job.
+
+
+@pytest.mark.timeout(240)  # some of these start many interpreters, on a machine that may be busy
+def test_contract_and_more_hold_at_every_rank(tmp_path):
+    (tmp_path / "data").mkdir()
+    ended = Job(5, SCRIPTS / "suite.py", tmp_path, EIGENMESH_TEST_FOLDER=str(tmp_path)).wait()
+    assert ended.code == 0, ended.output[-5000:]
+    assert ended.left_behind == []
+    outcomes = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in range(5)]
+    assert failures(outcomes) == {}
+    assert all(own.keys() == outcomes[0].keys() for own in outcomes)
+    contract = [test for test in outcomes[0] if test.startswith("test_contract.py")]
+    assert len(contract) > 100
+    assert all("[mpi" in test for test in contract)
+    assert len(outcomes[0]) - len(contract) > 30
+
+
+def failures(outcomes):
+    return {
+        f"rank {rank}, {test}": outcome
+        for rank, own in enumerate(outcomes)
+        for test, outcome in own.items()
+        if outcome != "passed"
+    }
+
+
+# A process that dies, freezes, raises or leaves.
+
+
+DOOMS = {
+    ("kill", 1): "rank 1",
+    ("kill", 2): "rank 1",
+    ("kill", 3): "rank 1",
+    ("kill", 5): "rank 1",
+    ("behead", 2): "rank 0",
+    ("freeze", 2): "party 'east' is lost",
+    ("freeze", 5): "party 'east' is lost",
+    ("raise", 0): "no such column",
+    ("leave", 0): "party 'east' is lost: its rank has left",
+    ("part", 0): "rank 0 has closed the federation",
+}
+
+
+@pytest.mark.timeout(240)
+def test_job_ends_soon_says_who_and_leaves_no_process():
+    """All at once: they mostly wait."""
+    jobs = {}
+    for how, at in DOOMS:
+        module = None if how == "raise" else "mpi4py"  # `-m mpi4py` would end it without our help
+        jobs[how, at] = Job(3, SCRIPTS / "light.py", "doomed", how, at, module=module)
+    ended = {doom: job.wait(80.0) for doom, job in jobs.items()}
+    wrong = {doom: job for doom, job in ended.items() if not ended_well(job, DOOMS[doom])}
+    assert wrong == {}
+
+
+def ended_well(ended, words):
+    soon = ended.seconds_since_doom < 20.0
+    return ended.code != 0 and words in ended.output and soon and ended.left_behind == []
+
+
+# Size, and the rest.
+
+
+@pytest.mark.timeout(240)
+def test_eighty_ranks_on_few_cores():
+    ended = Job(80, SCRIPTS / "light.py", "many", OMP_NUM_THREADS="1").wait()
+    assert ended.code == 0, ended.output[-3000:]
+    assert len(re.findall(r"OK \d+ of 80", ended.output)) == 80
+    assert ended.left_behind == []
+
+
+def test_example_runs_under_mpirun():
+    ended = Job(3, ROOT / "examples" / "mpi_columns.py").wait(60.0)
+    assert ended.code == 0, ended.output
+    assert ended.output.count("same scores as in one process: True") == 1
+    assert ended.output.count("has its own share") == 3
+
+
+def test_engine_calls_none_of_the_methods_that_pickle():
+    """mpi4py's methods in small letters pickle, those with a capital take buffers."""
+    source = (ROOT / "src/eigenmesh/engines/mpi.py").read_text()
+    words = "send recv isend irecv sendrecv ssend bsend bcast scatter gather allgather alltoall"
+    words += " reduce allreduce scan exscan mprobe improbe pickle"
+    called = re.findall(rf"(?:_comm|COMM_WORLD|message|MPI)\.({'|'.join(words.split())})\b", source)
+    assert called == []
+
+
+def test_one_process_without_mpirun_says_how_to_start():
+    code = (
+        "import numpy as np, eigenmesh as em\n"
+        "parts = em.Partitioned(rows=[np.ones((2, 2))] * 3)\n"
+        "em.federation(parts, engine='mpi')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "3 parties and 1 MPI ranks" in ended.stderr
+    assert "mpirun -n 3 python -m mpi4py" in ended.stderr
+
+
+def test_without_mpi4py_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.delitem(sys.modules, "eigenmesh.engines.mpi", raising=False)
+    with pytest.raises(InputError, match=r"pip install 'eigenmesh\[mpi\]'"):
+        em.federation(em.Partitioned(rows=[[[1.0]]]), engine="mpi")
