@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,26 @@ from eigenmesh.data import Partitioned, hash_sample_ids
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError
+from eigenmesh.federation.engine import Engine
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.policy import Policy
 from eigenmesh.federation.site import Site
 from eigenmesh.federation.topology import Topology
 
-_ENGINES = {"in-process": InProcess}
+
+def _mpi(sites: Sequence[Site], wrap: Any) -> Engine:
+    try:
+        from eigenmesh.engines.mpi import MPIEngine
+    except ImportError as error:
+        raise InputError(f"{error}; engine='mpi' needs pip install 'eigenmesh[mpi]'") from None
+    return MPIEngine(sites, wrap)
+
+
+# What an engine needs is imported when it is first asked for.
+_ENGINES: dict[str, Callable[[Sequence[Site], Any], Engine]] = {
+    "in-process": InProcess,
+    "mpi": _mpi,
+}
 
 
 def federation(
@@ -29,13 +43,20 @@ def federation(
     on_loss: str = "raise",
     max_age: int = 3,
     faults: Sequence[Fault] = (),
+    client: Any = None,
+    workers: Sequence[str] | None = None,
 ) -> Federation:
     """Open a federation over data that stay where they are.
 
     Parameters
     ----------
-    source : a Partitioned, or a list of paths, each opened by its own party.
-    engine : what carries the messages; "in-process" is this very process.
+    source : a Partitioned, or a list of paths, each opened by its own party. For "dask" also a
+        Dask array, a party a chunk of columns or of rows, or a Dask DataFrame, a party a
+        partition: chunks stay at the workers that hold them, and parties are in their order. A
+        path is opened at its party's worker; arrays in this process are sent there, once.
+    engine : what carries the messages; "in-process" is this very process, "mpi" a job in which
+        every rank runs the same script and hosts one party, "dask" a cluster whose workers host
+        the parties.
     split : for a list of paths, whether each holds "rows" or "columns".
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
@@ -43,6 +64,8 @@ def federation(
     on_loss : "raise", "survivors" or "reuse"; see `Federation`.
     max_age : with "reuse", how many rounds old a reply may be.
     faults : a schedule of faults to inject, for tests and rehearsals.
+    client : for "dask": a `distributed.Client`; the current one if None.
+    workers : for "dask": addresses of the workers among which parties are dealt; all if None.
 
     Examples
     --------
@@ -52,19 +75,118 @@ def federation(
     ...     fed.parties
     ('party-0', 'party-1')
     """
-    if engine not in _ENGINES:
-        raise InputError(f"engine {engine!r} is unknown; expected {', '.join(map(repr, _ENGINES))}")
-    parts = source if isinstance(source, Partitioned) else _partitioned(source, split)
-    _check_faults(faults, parts.names)
-    wrap: Any = with_faults(faults) if faults else None
+    if engine == "dask":
+        carrier, split = _on_dask(source, split, faults, client, workers)
+    else:
+        _refuse_options(engine, client=client, workers=workers)
+        carrier, split = _on_sites(engine, source, split, faults)
     return Federation(
-        _ENGINES[engine](sites_of(parts), wrap),
-        split=parts.split,
+        carrier,
+        split=split,
         topology=topology,
         timeout=timeout,
         on_loss=on_loss,
         max_age=max_age,
     )
+
+
+def _on_sites(engine: str, source: Any, split: str, faults: Sequence[Fault]) -> tuple[Engine, str]:
+    if engine not in _ENGINES:
+        known = ", ".join(map(repr, [*_ENGINES, "dask"]))
+        raise InputError(f"engine {engine!r} is unknown; expected {known}")
+    if engine == "mpi" and not isinstance(source, Partitioned):
+        sites = _unopened_sites(source, split)
+    else:
+        parts = source if isinstance(source, Partitioned) else _partitioned(source, split)
+        sites, split = sites_of(parts), parts.split
+    _check_faults(faults, [site.name for site in sites])
+    wrap: Any = with_faults(faults) if faults else None
+    return _ENGINES[engine](sites, wrap), split
+
+
+def _unopened_sites(paths: Sequence[str | Path], split: str) -> list[Site]:
+    """Sites that do not even look whether a file is there: only its own party can know."""
+    _check_paths(paths, split)
+    sites = []
+    for i, path in enumerate(paths):
+        own = cache(partial(site_at, split, f"party-{i}", path))
+        opens, identifies = partial(_data_of, own), partial(_ids_of, own)
+        sites.append(Site(f"party-{i}", opens=opens, identifies=identifies))
+    return sites
+
+
+def _data_of(site: Callable[[], Site]) -> Any:
+    return site().data
+
+
+def _ids_of(site: Callable[[], Site]) -> str:
+    return site().identifies()
+
+
+def _refuse_options(engine: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{name}= is for engine='dask'; the engine is {engine!r}")
+
+
+# On Dask sites are built at the workers, from what lies there or is sent there.
+
+
+def is_dask_collection(source: object) -> bool:
+    """Whether this is a Dask array or DataFrame; Dask is optional, and not imported to find out."""
+    package = type(source).__module__.partition(".")[0]
+    return package in ("dask", "dask_expr") and hasattr(source, "__dask_keys__")
+
+
+def chunk_shapes(array: Any) -> list[tuple[int, int]]:
+    """Rows and columns of the chunks of a Dask array, without computing it."""
+    rows, columns = getattr(array, "chunks", ((float("nan"),), (1,)))
+    if not all(size == size for size in (*rows, *columns)):  # Dask writes nan for not known
+        raise InputError(
+            "the sizes of the Dask chunks are not known, expected them to be; open a federation, "
+            "which asks the parties, or call compute_chunk_sizes() on an array"
+        )
+    return [(int(n), int(d)) for n in rows for d in columns]
+
+
+def _on_dask(
+    source: Any,
+    split: str,
+    faults: Sequence[Fault],
+    client: Any,
+    workers: Sequence[str] | None,
+) -> tuple[Engine, str]:
+    try:
+        from eigenmesh.engines import dask
+    except ImportError as error:
+        raise InputError(f"{error}; engine='dask' needs pip install 'eigenmesh[dask]'") from None
+    client = dask.require_client(client)
+    data: Sequence[Any]
+    if is_dask_collection(source):
+        split, data = dask.chunks_of(source, client, split)
+    elif isinstance(source, Partitioned):
+        split, data = source.split, [source.select([name]) for name in source.names]
+    else:
+        _check_paths(source, split)
+        data = source
+    names, policies = tuple(f"party-{i}" for i in range(len(data))), None
+    if isinstance(source, Partitioned):
+        names, policies = source.names, [policy or Policy() for policy in source.policies]
+    _check_faults(faults, names)
+    place = {"client": client, "workers": workers}
+    build = partial(site_at, split)
+    return dask.Dask(names, data, build, policies=policies, faults=faults, **place), split
+
+
+def site_at(split: str, name: str, data: Any) -> Site:
+    """At a worker: the site over its part of a Partitioned, a chunk of rows or columns, or a path.
+
+    An unusable file or chunk is refused here, before anything runs.
+    """
+    if isinstance(data, Partitioned):
+        return sites_of(data)[0]
+    rows, columns = ([data], None) if split == "rows" else (None, [data])
+    return sites_of(Partitioned(rows=rows, columns=columns, names=[name]))[0]
 
 
 def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
@@ -76,14 +198,19 @@ def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
 
 
 def _partitioned(paths: Sequence[str | Path], split: str) -> Partitioned:
+    _check_paths(paths, split)
+    return Partitioned(rows=paths) if split == "rows" else Partitioned(columns=paths)
+
+
+def _check_paths(paths: Any, split: str) -> None:
     if split not in ("rows", "columns"):
         raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
-    if isinstance(paths, str | Path) or not all(isinstance(p, str | Path) for p in paths):
+    alone = isinstance(paths, str | Path) or len(paths) == 0
+    if alone or not all(isinstance(path, str | Path) for path in paths):
         raise InputError(
             "a federation is opened over a Partitioned or a list of paths, one a party; "
             "for arrays pass em.Partitioned(rows=[...]) or em.Partitioned(columns=[...])"
         )
-    return Partitioned(rows=paths) if split == "rows" else Partitioned(columns=paths)
 
 
 def sites_of(parts: Partitioned) -> list[Site]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import networkx as nx
 import numpy as np
+from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.federation.federation import Federation
@@ -45,6 +46,7 @@ class EngineUnderTest:
 
 ENGINES = [
     EngineUnderTest("in-process", partial(em.federation, engine="in-process"), 0.2),
+    EngineUnderTest("dask", open_on_dask, 1.0),
 ]
 
 NAMES = ("north", "east", "south", "west", "centre")

@@ -28,6 +28,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     _fitted: ClassVar[tuple[str, ...]] = ()  # attributes that a saved model needs, without report_
 
+    _split: ClassVar[str] = "columns"  # what a Dask array of a single chunk is taken for
+
     report_: RunReport
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,7 +64,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             yield source
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
-        with federation(source, engine=engine, split="columns") as fed:
+        with federation(source, engine=engine, split=self._split) as fed:
             yield fed
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
+from eigenmesh.connect import is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
@@ -72,6 +73,7 @@ class DisKPCA(FederatedEstimator):
     False
     """
 
+    _split = "rows"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -108,7 +110,10 @@ class DisKPCA(FederatedEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows split over parties: a Partitioned, a Federation, or a plain array."""
+        """Fit to rows split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
+        """
         k = whole_number(self.n_components, "n_components")
         q = whole_number(self.n_landmarks, "n_landmarks")
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
@@ -131,8 +136,8 @@ class DisKPCA(FederatedEstimator):
             warnings.warn(note, EigenmeshWarning, stacklevel=2)
         return self
 
-    def _source(self, X: Any) -> Partitioned | Federation:
-        if isinstance(X, Federation | Partitioned):
+    def _source(self, X: Any) -> Any:
+        if isinstance(X, Federation | Partitioned) or is_dask_collection(X):
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
             return X
         table = Table(self._checked(X, reset=True, min_samples=2))

@@ -1,0 +1,680 @@
+"""Parties on the workers of a Dask cluster; the client's process coordinates.
+
+Each party's host lives in a Dask actor, pinned to the worker where its data are. Neighbours send to
+each other from worker to worker; only receipts reach the client. A step runs where its party is or
+not at all: when a worker dies its parties are gone, also if Dask starts the worker anew.
+
+A Dask cluster is one trust domain: who may submit work to it may run any code there and read any
+party's data, and Dask pickles what it carries. Ours is pickled only at set-up (how to build a site,
+and data that lie in the client's process) and when a fitted model is taken to new samples; while a
+protocol runs, the envelopes hold bytes of our wire form and nothing else. Use TLS
+(`distributed.Security`) on any network that is not your own.
+
+A party has `timeout` seconds from when a request is sent; parties on one worker share its cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from concurrent.futures import Future as LocalFuture
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from secrets import token_hex
+from typing import Any
+
+from distributed import Client, Future, get_client, get_worker, wait
+from distributed.actor import ProxyRPC
+from distributed.protocol import to_serialize
+from threadpoolctl import ThreadpoolController
+
+from eigenmesh.engines.faulty import Fault, FaultyHost, GuardedHost
+from eigenmesh.errors import EigenmeshError, InputError, MissingPartyShare, PartyLost
+from eigenmesh.federation import wire
+from eigenmesh.federation.engine import Engine, Lost, Reply
+from eigenmesh.federation.host import Host
+from eigenmesh.federation.policy import Policy
+from eigenmesh.federation.protocol import known_roles
+from eigenmesh.federation.site import Site
+
+SiteBuilder = Callable[[str, Any], Site]  # from a party's name and its data, at its worker
+
+_log = logging.getLogger("eigenmesh.site")
+_NONE, _LATE = b"", b"late"  # in place of a reply: there is none, or it took too long
+_LATER = {_NONE: "it gave no reply", _LATE: "it gave no reply within {:g} s"}
+_NO_CLIENT = "the Dask client is closed or does not answer"
+_SET_UP_SECONDS = 120.0
+_PATIENCE = 2.5  # timeouts that an exchange may take: to offer, to wait and to accept
+_FEW = 8  # requests under way, even if the workers have fewer threads: a wait costs a round trip
+_LOOK_SECONDS = 0.1  # how often a wait looks whether the worker is still there
+
+
+class Dask(Engine):
+    """Hosts in actors, one a party, on the workers of `client`.
+
+    Parameters
+    ----------
+    names : the parties.
+    data : what each site is built from. A Dask future stays at the worker that holds it, and its
+        party goes there; anything else is sent once, to the party's worker.
+    build_site : makes a site of a name and these data, at the worker.
+    policies : what the sites' own policies are, if the client knows.
+    workers : addresses to place parties at, in turn; all workers if None.
+    faults : a schedule of faults to inject.
+    """
+
+    name = "dask"
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        data: Sequence[Any],
+        build_site: SiteBuilder,
+        *,
+        client: Client,
+        workers: Sequence[str] | None = None,
+        policies: Sequence[Policy] | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        self.policies = list(policies or [Policy()] * len(names))
+        self.parties = tuple(names)
+        self._client = client
+        self._swaps = 0
+        self._gone: dict[int, str] = {}
+        self._homes = _homes(client, data, workers)
+        threads = client.nthreads()
+        self._most_under_way = max(_FEW, 2 * sum(threads[home] for home in set(self._homes)))
+        self._futures = self._settle(data, build_site, faults)
+        try:
+            self._await_arrival()
+            self._introduce()
+        except BaseException:
+            self.close()
+            raise
+
+    # Set-up: the only time at which anything but bytes travels.
+
+    def _settle(
+        self, data: Sequence[Any], build_site: SiteBuilder, faults: Sequence[Fault]
+    ) -> list[Future]:
+        # Roles live in modules, and a worker knows only those that it has imported.
+        modules = sorted({role.__module__ for role in known_roles().values()})
+        return [
+            self._client.submit(
+                PartyActor,
+                *(build_site, i, self.parties, own, faults, modules),
+                key=f"eigenmesh-party-{i}-{token_hex(8)}",
+                workers=[home],
+                allow_other_workers=False,
+                retries=0,
+                actor=True,
+            )
+            for i, (home, own) in enumerate(zip(self._homes, self._sent(data), strict=True))
+        ]
+
+    def _sent(self, data: Sequence[Any]) -> list[Future]:
+        """A future for each party's data, at its worker; one message a worker."""
+        at: dict[int, Future] = {i: own for i, own in enumerate(data) if isinstance(own, Future)}
+        for home in set(self._homes):
+            mine = [i for i, place in enumerate(self._homes) if place == home and i not in at]
+            own = [data[i] for i in mine]
+            sent = self._client.scatter(own, workers=[home], hash=False) if own else []
+            at.update(zip(mine, sent, strict=True))
+        return [at[i] for i in range(len(data))]
+
+    def _await_arrival(self) -> None:
+        """Wait until every actor is there, without fetching anything from it."""
+        with suppress(TimeoutError):
+            wait(self._futures, timeout=_SET_UP_SECONDS)
+        for name, home, future in zip(self.parties, self._homes, self._futures, strict=True):
+            if future.status == "finished":
+                continue
+            error = future.exception() if future.status == "error" else None
+            if isinstance(error, EigenmeshError):
+                raise error
+            why = f"{type(error).__name__}: {error}" if error else "its worker gave no answer"
+            raise PartyLost(f"party {name!r} was not set up at worker {home}: {why}", party=name)
+
+    def _introduce(self) -> None:
+        """Tell every actor where the others are; a handle of Dask's would arrive without a way."""
+        places = [[home, f.key] for home, f in zip(self._homes, self._futures, strict=True)]
+        book = wire.dumps({"peers": places})
+        asked = [self._start(self._ask(i, "meet", (book,), 30.0)) for i in range(len(places))]
+        for name, reply in zip(self.parties, asked, strict=True):
+            answer = _taken(reply, 30.0)
+            if isinstance(answer, Lost):
+                raise PartyLost(f"party {name!r} is lost: {answer.reason}", party=name)
+
+    # What a federation calls.
+
+    def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
+        """Requests run in parallel; at most two a worker thread, or eight, are under way."""
+        waiting = deque(requests.items())
+        under_way: deque[tuple[int, LocalFuture[Reply]]] = deque()
+        try:
+            while waiting or under_way:
+                while waiting and len(under_way) < self._most_under_way:
+                    i, request = waiting.popleft()
+                    ask = self._ask(i, "handle", (request,), timeout)
+                    under_way.append((i, self._start(ask)))
+                i, reply = under_way.popleft()
+                yield i, _taken(reply, timeout)
+        finally:  # a caller that stops early does not want the rest
+            for _, reply in under_way:
+                reply.cancel()
+
+    def swap(
+        self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
+    ) -> Iterator[tuple[int, Reply]]:
+        """The actors offer, send to each other and accept; only receipts come here."""
+        self._swaps += 1
+        receipts = [
+            (i, self._start(self._exchange(i, request, neighbours[i], timeout)))
+            for i, request in requests.items()
+        ]
+        for i, receipt in receipts:
+            yield i, _taken(receipt, _PATIENCE * timeout)
+
+    def local_sites(self) -> Mapping[int, Site]:
+        """Stand-ins: in one trust domain the client may see to the stores of all sites."""
+        return {i: _StandIn(self, i) for i in range(len(self.parties))}
+
+    def at_party(self, i: int, work: Callable[..., Any], *arguments: Any) -> Future:
+        """Run `work(actor, ...)` at a party's worker, between runs; what it gives stays there."""
+        return self._client.submit(
+            _with_actor,
+            *(work, self._futures[i], *arguments),  # as an argument, the actor outlives a close
+            workers=[self._homes[i]],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+        )
+
+    def tell_party(self, i: int, work: Callable[..., Any], *arguments: Any) -> None:
+        """The same, and wait for it. A party that is gone is told nothing: a run will say so."""
+        if self._is_gone(i):
+            return
+        try:
+            self.at_party(i, work, *arguments).result(timeout=_SET_UP_SECONDS)
+        except Exception as error:
+            words = f"its Dask worker cannot be reached ({type(error).__name__})"
+            raise PartyLost(words, party=self.parties[i]) from error
+
+    def close(self) -> None:
+        """Let the actors go, with what they hold; the cluster itself is the user's."""
+        self._gone = dict.fromkeys(range(len(self.parties)), "its federation is closed")
+        for future in self._futures:
+            future.release()
+        self._futures = []
+
+    # On the client's event loop.
+
+    def _start(self, work: Coroutine[Any, Any, Reply]) -> LocalFuture[Reply]:
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop)
+        except RuntimeError:  # the loop has ended with the client
+            work.close()
+            ended: LocalFuture[Reply] = LocalFuture()
+            ended.set_result(Lost(_NO_CLIENT))
+            return ended
+
+    async def _exchange(self, i: int, request: bytes, near: Sequence[int], timeout: float) -> Reply:
+        """One party's part. Its neighbours need not wait for one that the client has lost."""
+        swap = self._swaps
+        order = wire.dumps({"swap": swap, "near": list(near), "seconds": float(timeout)})
+        # The actor keeps to the timeout in both halves; this only bounds its silence.
+        patience = _PATIENCE * timeout
+        reply = await self._ask(i, "exchange", (order, request), timeout, patience)
+        if isinstance(reply, Lost):
+            label = wire.dumps({"swap": swap, "sender": i})
+            await asyncio.gather(*(self._ask(j, "deliver", (label, _NONE), 1.0) for j in near))
+        return reply
+
+    async def _ask(
+        self,
+        i: int,
+        method: str,
+        arguments: tuple[bytes, ...],
+        timeout: float,
+        patience: float | None = None,
+    ) -> Reply:
+        if i in self._gone:
+            return Lost(self._gone[i])
+        try:
+            reply = await self._awaited(i, self._reply(i, method, arguments), patience or timeout)
+        except TimeoutError:
+            reply = _LATE
+        except Exception as error:  # whatever Dask raises ends as a lost party
+            if self._is_gone(i):
+                self._gone[i] = "its Dask worker is gone"
+            unreached = f"its Dask worker cannot be reached ({type(error).__name__})"
+            return Lost(self._gone.get(i, unreached))
+        return Lost(_LATER[reply].format(timeout)) if reply in _LATER else reply
+
+    async def _reply(self, i: int, method: str, arguments: tuple[bytes, ...]) -> bytes:
+        # Dask's own handle of an actor takes the process's default client, which may be another's.
+        client, home = self._client, self._homes[i]
+        direct = client.direct_to_workers
+        rpc = client.rpc(home) if direct else ProxyRPC(client.scheduler, home)
+        return await _execute(rpc, self._futures[i].key, method, arguments)
+
+    async def _awaited(self, i: int, answer: Awaitable[bytes], seconds: float) -> bytes:
+        """Dask itself would go on trying to reach a worker that the scheduler has given up."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        task = asyncio.ensure_future(answer)
+        try:
+            while (left := deadline - now()) > 0:
+                done, _ = await asyncio.wait({task}, timeout=min(left, _LOOK_SECONDS))
+                if done:
+                    return task.result()
+                if self._is_gone(i):
+                    raise ConnectionError
+            raise TimeoutError
+        finally:
+            task.cancel()
+
+    def _is_gone(self, i: int) -> bool:
+        """The scheduler marks an actor's key as soon as its worker is lost."""
+        return not self._futures or self._futures[i].status != "finished"
+
+
+def _taken(reply: LocalFuture[Reply], seconds: float) -> Reply:
+    """What the event loop gives; it keeps to the time itself, unless the client is closed."""
+    try:
+        return reply.result(seconds + 5.0)
+    except (TimeoutError, CancelledError):
+        return Lost(_NO_CLIENT)
+
+
+def require_client(client: Any = None) -> Client:
+    """The given client, or the one that is current in this process."""
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            raise InputError(
+                "there is no Dask client, expected one; start it with distributed.Client(...) and "
+                "pass client=, or bring the data here with .compute()"
+            ) from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise InputError(f"client is {client!r}; a synchronous distributed.Client is expected")
+    return client
+
+
+def chunks_of(collection: Any, client: Client, split: str) -> tuple[str, list[Future]]:
+    """The chunks of a Dask array or the partitions of a Dask DataFrame, one a party, in order.
+
+    They are computed if they are not in the workers' memory already, and stay where they are.
+    Returns how they split the whole: `split` itself where there is but one.
+    """
+    if not hasattr(collection, "numblocks"):
+        split = "rows"
+    elif len(collection.numblocks) != 2:
+        raise InputError(f"the Dask array has {collection.ndim} dimensions, expected 2")
+    elif min(collection.numblocks) > 1:
+        raise InputError(
+            f"the Dask array is cut into {' × '.join(map(str, collection.numblocks))} chunks, "
+            "expected cuts one way, a chunk a party: x.rechunk({0: -1}) leaves columns, "
+            "x.rechunk({1: -1}) rows"
+        )
+    elif max(collection.numblocks) > 1:
+        split = "rows" if collection.numblocks[0] > 1 else "columns"
+    # What is in memory already must not be asked for anew: Dask might put the answer elsewhere.
+    chunks = _held(collection) or _held(client.persist(collection))
+    wait(chunks)
+    for chunk in chunks:
+        if chunk.status == "error":
+            chunk.result()  # raises what the user's own graph raised
+    return split, chunks
+
+
+def _held(collection: Any) -> list[Future]:
+    """The futures behind a collection, in the order of its chunks; empty if it is not computed."""
+    graph = dict(collection.__dask_graph__())
+    found = [graph[key] for key in _flat(collection.__dask_keys__())]
+    found = [graph.get(getattr(value, "target", None), value) for value in found]  # of an alias
+    return found if all(isinstance(value, Future) for value in found) else []
+
+
+def _flat(keys: Any) -> Iterator[Any]:
+    for key in keys:
+        yield from _flat(key) if isinstance(key, list) else [key]
+
+
+def _homes(client: Client, data: Sequence[Any], workers: Sequence[str] | None) -> list[str]:
+    """A worker a party: where its future is, else the next in turn."""
+    present = client.nthreads()
+    unknown = [worker for worker in workers or () if worker not in present]
+    if unknown or not present:
+        raise InputError(
+            f"workers {', '.join(unknown) or 'are missing'}; the cluster has "
+            f"{', '.join(present) or 'none yet'}; client.wait_for_workers(n) waits for them"
+        )
+    in_turn = list(workers or sorted(present))
+    held = client.who_has([own for own in data if isinstance(own, Future)])
+    holders = [held.get(own.key) if isinstance(own, Future) else in_turn for own in data]
+    if not all(holders):
+        raise InputError("a chunk was lost with its worker before its party was there; try again")
+    return [
+        min(holders[i]) if isinstance(own, Future) else in_turn[i % len(in_turn)]
+        for i, own in enumerate(data)
+    ]
+
+
+async def _execute(rpc: Any, key: str, method: str, arguments: tuple[bytes, ...]) -> bytes:
+    """Call a method of an actor; everything that passes is bytes."""
+    sent = [to_serialize(argument) for argument in arguments]
+    answer = await rpc.actor_execute(actor=key, function=method, args=sent, kwargs={})
+    if answer["status"] != "OK":
+        raise answer["exception"]
+    reply: bytes = answer["result"]
+    return reply
+
+
+# What parties keep between runs, seen from the client.
+
+
+class Share(Mapping[str, Any]):
+    """A party's share of a model, at a worker. It is brought here only if it is looked into."""
+
+    def __init__(self, party: str, future: Future) -> None:
+        self.future = future
+        self._party = party
+
+    def _here(self) -> Mapping[str, Any]:
+        try:
+            share: Mapping[str, Any] = self.future.result(timeout=_SET_UP_SECONDS)
+        except Exception as error:
+            raise MissingPartyShare(
+                f"the share of {self._party!r} was at a Dask worker and is gone "
+                f"({type(error).__name__}); fit again, or load a model saved with parties=True",
+                party=self._party,
+            ) from None
+        return share
+
+    def __getitem__(self, key: str) -> Any:
+        return self._here()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._here())
+
+    def __len__(self) -> int:
+        return len(self._here())
+
+
+class _Store(dict[str, Any]):
+    """The store of a site at a worker: shares are taken and put there without passing here."""
+
+    def __init__(self, engine: Dask, i: int) -> None:
+        super().__init__()
+        self._engine, self._i = engine, i
+
+    def __getitem__(self, key: str) -> Share:
+        future = self._engine.at_party(self._i, PartyActor.kept, key)
+        return Share(self._engine.parties[self._i], future)
+
+    def setdefault(self, key: str, share: Any = None) -> Any:
+        own = share.future if isinstance(share, Share) else dict(share)
+        self._engine.tell_party(self._i, PartyActor.keep, key, own)
+        return share
+
+
+class _StandIn(Site):
+    """A site at a worker: its store and policy can be seen to from here, its data cannot."""
+
+    def __init__(self, engine: Dask, i: int) -> None:
+        policy = engine.policies[i]
+        super().__init__(engine.parties[i], _stay, policy, store=_Store(engine, i))
+        self._place = (engine, i)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "policy" and "_place" in self.__dict__:
+            engine, i = self._place
+            engine.policies[i] = value
+            engine.tell_party(i, PartyActor.obey, value)
+
+
+def _stay() -> Any:
+    raise InputError("the data of this site are at a Dask worker and stay there")
+
+
+# At a worker.
+
+
+def _with_actor(work: Callable[..., Any], handle: Any, *arguments: Any) -> Any:
+    return work(get_worker().state.actors[handle.key], *arguments)
+
+
+class PartyActor:
+    """A party's host at a worker. Its methods take and give bytes.
+
+    They run on the worker's event loop, so that neighbours on one worker can reach each other
+    while both are in an exchange; what the host does runs in a thread.
+    """
+
+    def __init__(
+        self,
+        build_site: SiteBuilder,
+        index: int,
+        names: tuple[str, ...],
+        data: Any,
+        faults: Sequence[Fault],
+        modules: Sequence[str],
+    ) -> None:
+        for module in modules:
+            with suppress(ImportError):  # its roles will be refused as unknown, by name
+                import_module(module)
+        self._site = build_site(names[index], data)
+        host = Host(self._site, index, names)
+        self._host: GuardedHost = FaultyHost(host, faults) if faults else host
+        self._index = index
+        self._worker = get_worker()
+        self._post = _Post()
+        self._peers: list[tuple[str, str]] = []
+
+    async def meet(self, book: bytes) -> bytes:
+        """Learn where the other parties are."""
+        self._peers = [(home, key) for home, key in wire.loads(book)["peers"]]
+        return b"met"
+
+    async def handle(self, request: bytes) -> bytes:
+        """Answer a request of the coordinator."""
+        return await _in_thread(self._host.handle, request) or _NONE
+
+    async def exchange(self, order: bytes, request: bytes) -> bytes:
+        """Offer, send to the neighbours, wait for theirs and accept; gives the receipt."""
+        plan = wire.loads(order)
+        swap, near, seconds = plan["swap"], plan["near"], plan["seconds"]
+        # Neighbours that take too long say so when their time is over, a little after ours.
+        deadline = asyncio.get_running_loop().time() + 1.25 * seconds
+        offer = _in_thread(self._host.offer, request)
+        reply, outbox = await _within(seconds, offer, late=(_LATE, None))
+        for receiver in near:
+            self._post.send(self._send(swap, receiver, (outbox or {}).get(receiver)), seconds)
+        if outbox is None:
+            self._post.end(swap)
+            return reply or _NONE
+        inbox = await self._post.collect(swap, set(near), deadline)
+        accept = _in_thread(self._host.accept, request, inbox)
+        return await _within(seconds, accept, late=_LATE) or _NONE
+
+    async def deliver(self, label: bytes, envelope: bytes) -> bytes:
+        """Take a neighbour's message; an empty one says that none will come."""
+        tree = wire.loads(label)
+        self._post.take(tree["swap"], tree["sender"], envelope)
+        return _NONE
+
+    # Between runs, by a task at the same worker.
+
+    def kept(self, key: str) -> Any:
+        """What the site's store has under this name."""
+        return self._site.store[key]
+
+    def keep(self, key: str, share: dict[str, Any]) -> None:
+        """Put a share of a model into the site's store, unless it is there."""
+        self._site.store.setdefault(key, share)
+
+    def obey(self, policy: Policy) -> None:
+        """Take over a policy that the party had when the model was fitted."""
+        self._site.policy = policy
+
+    async def _send(self, swap: int, receiver: int, envelope: bytes | None) -> None:
+        label = wire.dumps({"swap": swap, "sender": self._index})
+        home, key = self._peers[receiver]
+        message = (label, envelope or _NONE)
+        neighbour = self._worker.state.actors.get(key)
+        if neighbour is not None:
+            await neighbour.deliver(*message)
+            return
+        try:
+            await _execute(self._worker.rpc(home), key, "deliver", message)
+        except OSError:  # its worker is gone, so nothing will come from there either
+            self._post.take(swap, receiver, _NONE)
+        except Exception:
+            _log.exception("a message to party %s could not be delivered", receiver)
+
+
+class _Post:
+    """Messages that have arrived, by exchange and sender. Lives on one event loop: no locks."""
+
+    def __init__(self) -> None:
+        self._over = 0  # the last exchange that is; what still comes for it is dropped
+        self._boxes: dict[int, dict[int, bytes]] = {}
+        self._news = asyncio.Event()
+        self._leaving: set[asyncio.Task[None]] = set()  # the loop itself keeps no task alive
+
+    def send(self, sending: Coroutine[Any, Any, None], seconds: float) -> None:
+        """Let a message leave while its sender goes on: a dead receiver must not hold it up."""
+        task = asyncio.ensure_future(_within(seconds, sending, late=None))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def take(self, swap: int, sender: int, envelope: bytes) -> None:
+        """Keep a message of this exchange, or of one that other parties have begun already."""
+        if swap > self._over:
+            self._boxes.setdefault(swap, {}).setdefault(sender, envelope)
+            self._news.set()
+
+    async def collect(self, swap: int, senders: set[int], deadline: float) -> dict[int, bytes]:
+        """The messages that came in time."""
+        now = asyncio.get_running_loop().time
+        while not senders <= self._boxes.get(swap, {}).keys() and (left := deadline - now()) > 0:
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+        return {sender: envelope for sender, envelope in self.end(swap).items() if envelope}
+
+    def end(self, swap: int) -> dict[int, bytes]:
+        """Close an exchange; what came for it."""
+        box = self._boxes.get(swap, {})
+        self._over = max(self._over, swap)
+        self._boxes = {later: own for later, own in self._boxes.items() if later > self._over}
+        return box
+
+
+async def _within(seconds: float, work: Awaitable[Any], late: Any) -> Any:
+    """What the work gives, or `late` if it takes longer; its thread is then left alone."""
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except TimeoutError:
+        return late
+
+
+def _in_thread(work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+    """Run in a thread that has nothing else to do."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any) -> None:
+        if not done.done():
+            done.set_result(result)
+
+    def run() -> None:
+        result = None
+        try:
+            with _one_blas_thread:
+                result = work(*arguments)
+        except BaseException:  # a host never raises; whatever does gives no reply
+            _log.exception("a host ended with an error")
+        with suppress(RuntimeError):  # the worker has ended meanwhile
+            loop.call_soon_threadsafe(settle, result)
+
+    _crew.run(run)
+    return done
+
+
+class _Crew:
+    """Daemon threads, as many as are needed; one that is idle for a second ends.
+
+    A hung step then blocks neither a later request, which the host refuses at once, nor the end of
+    the worker, as it would in `concurrent.futures`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle = 0  # threads that wait for a job and have none in the queue yet
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            self._jobs.put(job)
+            if self._idle:
+                self._idle -= 1
+                return
+        threading.Thread(target=self._work, name="eigenmesh-party", daemon=True).start()
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job()
+            with self._lock:
+                self._idle += 1
+
+    def _next(self) -> Callable[[], None] | None:
+        while True:
+            with suppress(queue.Empty):
+                return self._jobs.get(timeout=1.0)
+            with self._lock:
+                if self._jobs.empty():
+                    self._idle -= 1
+                    return None
+
+
+_crew = _Crew()
+
+
+class _OneBlasThread:
+    """Parties share the worker's cores. The limit holds from the first at work to the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_work = 0
+        self._limiter: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._at_work == 0:
+                self._limiter = _blas().limit(limits=1, user_api="blas")
+            self._at_work += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._at_work -= 1
+            if self._at_work == 0:
+                self._limiter.restore_original_limits()
+
+
+@cache
+def _blas() -> Any:
+    """Looking for the BLAS libraries takes milliseconds, so it is done once."""
+    return ThreadpoolController()
+
+
+_one_blas_thread = _OneBlasThread()

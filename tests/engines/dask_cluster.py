@@ -1,0 +1,41 @@
+"""One Dask cluster on the loopback for all tests of a process, started when first needed."""
+
+from __future__ import annotations
+
+import atexit
+from functools import cache
+from typing import Any
+
+import pytest
+
+import eigenmesh as em
+from eigenmesh.federation.federation import Federation
+
+QUIET = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+
+
+@cache
+def client() -> Any:
+    """A client of three workers; they end with the tests. Those that are killed come back."""
+    distributed = pytest.importorskip("distributed", reason="pip install 'eigenmesh[dask]'")
+    _start_workers_by_fork()
+    cluster = distributed.LocalCluster(n_workers=3, host="127.0.0.1", **QUIET)
+    atexit.register(cluster.close)
+    opened = distributed.Client(cluster)
+    atexit.register(opened.close)
+    return opened
+
+
+def _start_workers_by_fork() -> None:
+    """From a server that has imported everything: a killed worker is then back in no time."""
+    import dask
+    from distributed.utils import get_mp_context
+
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    get_mp_context()  # sets a list of its own, once
+    get_mp_context().set_forkserver_preload(["distributed", "dask.dataframe", "eigenmesh"])
+
+
+def open_on_dask(source: Any, **options: Any) -> Federation:
+    """A federation on that cluster."""
+    return em.federation(source, engine="dask", client=client(), **options)
