@@ -24,7 +24,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from concurrent.futures import CancelledError
 from concurrent.futures import Future as LocalFuture
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from secrets import token_hex
 from typing import Any
@@ -32,8 +31,8 @@ from typing import Any
 from distributed import Client, Future, get_client, get_worker, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
-from threadpoolctl import ThreadpoolController
 
+from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import Fault, FaultyHost, GuardedHost
 from eigenmesh.errors import EigenmeshError, InputError, MissingPartyShare, PartyLost
 from eigenmesh.federation import wire
@@ -661,7 +660,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._at_work == 0:
-                self._limiter = _blas().limit(limits=1, user_api="blas")
+                self._limiter = one_thread()
             self._at_work += 1
 
     def __exit__(self, *exception: object) -> None:
@@ -669,12 +668,6 @@ class _OneBlasThread:
             self._at_work -= 1
             if self._at_work == 0:
                 self._limiter.restore_original_limits()
-
-
-@cache
-def _blas() -> Any:
-    """Looking for the BLAS libraries takes milliseconds, so it is done once."""
-    return ThreadpoolController()
 
 
 _one_blas_thread = _OneBlasThread()

@@ -9,11 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
+from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.federation.engine import Engine, Lost, Reply
 from eigenmesh.federation.host import Host
@@ -70,8 +69,7 @@ class InProcess(Engine):
         """One BLAS thread a worker: BLAS threads of several workers would fight for the cores."""
         if len(self._hosts) == 1:
             return nullcontext()
-        limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
-        return limiter
+        return one_thread()
 
     def close(self) -> None:
         """Let the threads end."""
@@ -90,12 +88,6 @@ def _inbox(
         for sender in senders
         if receiver in outboxes.get(sender, {})
     }
-
-
-@cache
-def _blas() -> Any:
-    """Looking for the BLAS libraries takes milliseconds, so it is done once."""
-    return ThreadpoolController()
 
 
 class _Job:

@@ -36,8 +36,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from mpi4py import MPI
-from threadpoolctl import ThreadpoolController
 
+from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.errors import FederationError, InputError
 from eigenmesh.federation.engine import Engine, Lost, Reply
@@ -95,8 +95,7 @@ class MPIEngine(Engine):
 
     def session(self) -> AbstractContextManager[object]:
         """One BLAS thread a rank: the ranks of one machine would fight for its cores."""
-        limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
-        return limiter
+        return one_thread()
 
     # The coordinator's side.
 
@@ -608,9 +607,3 @@ def _abort(
 def _with_grace(timeout: float) -> float:
     """Ranks do not begin at the same instant."""
     return 1.25 * timeout
-
-
-@cache
-def _blas() -> Any:
-    """Looking for the BLAS libraries takes milliseconds, so it is done once."""
-    return ThreadpoolController()

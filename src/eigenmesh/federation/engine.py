@@ -45,7 +45,10 @@ class Engine(ABC):
         """At each party `offer`, deliver between neighbours, then `accept`; yield its receipt."""
 
     def local_sites(self) -> Mapping[int, Site]:
-        """The sites that live in this very process: all, one or none of them."""
+        """Sites whose stores this process can reach: those that live in it, or stand-ins.
+
+        All, one or none of them; what a stand-in keeps stays where its party is.
+        """
         return {}
 
     def session(self) -> AbstractContextManager[object]:
