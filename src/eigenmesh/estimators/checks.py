@@ -1,4 +1,4 @@
-"""Checks of constructor arguments that several estimators share."""
+"""What estimators share: checks of arguments, gamma by rule, the caveat of a missing gap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.protocols.bandwidth import RULES
+from eigenmesh.federation.federation import Federation
+from eigenmesh.protocols.bandwidth import RULES, BandwidthHolder, bandwidth, needed_steps
+
+_NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -28,6 +31,27 @@ def checked_gamma(gamma: Any) -> float | str | None:
         return gamma
     raise InputError(
         f"gamma is {gamma!r}; a positive number or one of {', '.join(map(repr, RULES))} is expected"
+    )
+
+
+def find_gamma(fed: Federation, gamma: Any, seed: int) -> float:
+    """Gamma as a number; a rule is run over the parties, if they let out what it needs."""
+    rule = checked_gamma(gamma)
+    if isinstance(rule, float):
+        return rule
+    fed.require(BandwidthHolder, needed_steps(rule, fed.split, len(fed.parties)))
+    return fed.run(bandwidth, rule, seed).value.gamma
+
+
+def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
+    """The caveat that the last component is not determined by the data, if it is not."""
+    k, last = len(eigenvalues), float(eigenvalues[-1])
+    gap = (last - next_eigenvalue) / last
+    if gap >= _NO_GAP:
+        return ()
+    return (
+        f"eigenvalues {k} and {k + 1} differ by {gap:.1e} of their size: the last component is not "
+        f"determined by the data",
     )
 
 

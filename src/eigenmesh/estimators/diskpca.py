@@ -12,11 +12,10 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import FederatedEstimator, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import find_gamma, missing_gap, one_of, whole_number
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.protocols.bandwidth import BandwidthHolder, bandwidth, needed_steps
 from eigenmesh.protocols.diskpca import (
     LANDMARKS,
     DisKPCAResult,
@@ -27,7 +26,6 @@ from eigenmesh.protocols.diskpca import (
 )
 
 KERNELS = ("linear", "poly", "rbf")
-_NO_GAP = 1e-3
 
 
 class DisKPCA(FederatedEstimator):
@@ -124,7 +122,7 @@ class DisKPCA(FederatedEstimator):
             setup = self._setup(fed, k)
             outcome = fed.run(diskpca, setup, k, q, choice, bool(self.center)).value
         self._adopt(outcome, setup.gamma)
-        notes = self._caveats()
+        notes = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -149,19 +147,12 @@ class DisKPCA(FederatedEstimator):
         seed = seed_of(self.random_state)
         return LandmarkSetup(
             kernel=kernel,
-            gamma=None if kernel == "linear" else self._find_gamma(fed, seed),
+            gamma=None if kernel == "linear" else find_gamma(fed, self.gamma, seed),
             degree=float(self.degree),
             coef0=float(self.coef0),
             embedding_dim=whole_number(width, "embedding_dim"),
             seed=seed,
         )
-
-    def _find_gamma(self, fed: Federation, seed: int) -> float:
-        gamma = checked_gamma(self.gamma)
-        if isinstance(gamma, float):
-            return gamma
-        fed.require(BandwidthHolder, needed_steps(gamma, "rows", len(fed.parties)))
-        return fed.run(bandwidth, gamma, seed).value.gamma
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model
@@ -174,16 +165,6 @@ class DisKPCA(FederatedEstimator):
         self.leverage_skew_ = outcome.leverage_skew
         self.n_features_in_ = int(model.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
-
-    def _caveats(self) -> tuple[str, ...]:
-        model, k = self.model_, len(self.eigenvalues_)
-        gap = float(model.eigenvalues[-1]) - model.next_eigenvalue
-        if gap >= _NO_GAP * model.eigenvalues[-1]:
-            return ()
-        return (
-            f"eigenvalues {k} and {k + 1} differ by {gap / model.eigenvalues[-1]:.1e} of their "
-            f"size: the last component is not determined by the data",
-        )
 
     @property
     def landmarks_(self) -> Any:

@@ -17,20 +17,15 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, MissingPartyShare
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.base import FederatedEstimator, one_party, seed_of
-from eigenmesh.estimators.checks import checked_gamma, whole_number
+from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, whole_number
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.party import Party
 from eigenmesh.federation.policy import Policy
 from eigenmesh.numerics.fusion import DistanceFusion, eigengap, residual, sin_theta_bound
-from eigenmesh.protocols.bandwidth import (
-    BandwidthHolder,
-    bandwidth,
-    forecast_rounds,
-    needed_steps,
-)
 from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
+from eigenmesh.protocols.bandwidth import forecast_rounds
 from eigenmesh.protocols.column_model import ColumnModel, column_scores
 from eigenmesh.protocols.distance_fusion import CoordinateHolder, DistanceSetup, distance_fusion
 from eigenmesh.protocols.distance_fusion import forecast as distance_forecast
@@ -39,7 +34,6 @@ from eigenmesh.protocols.one_shot_kpca import forecast as spectrum_forecast
 
 # Below this median kernel value of two samples the kernel matrix is nearly the identity.
 _NEARLY_IDENTITY = 0.05
-_NO_GAP = 1e-3
 
 
 class Settings(NamedTuple):
@@ -212,12 +206,7 @@ class OneShotKPCA(FederatedEstimator):
     def _find_gamma(self, fed: Federation, settings: Settings) -> float | None:
         """Check what every party allows, then run the gamma rule if one is asked for."""
         fed.require(settings.role)
-        if settings.fusion == "sum":
-            return None
-        if isinstance(settings.gamma, float):
-            return settings.gamma
-        fed.require(BandwidthHolder, needed_steps(settings.gamma, "columns", len(fed.parties)))
-        return fed.run(bandwidth, settings.gamma, settings.seed).value.gamma
+        return None if settings.fusion == "sum" else find_gamma(fed, settings.gamma, settings.seed)
 
     def _adopt(self, model: ColumnModel, gamma: float | None) -> None:
         components = model.fusion.components
@@ -234,8 +223,6 @@ class OneShotKPCA(FederatedEstimator):
     def _caveats(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
         model, components = self.model_, self.model_.fusion.components
         typical = model.fusion.typical_value
-        last = float(components.eigenvalues[-1])
-        gap = last - components.next_eigenvalue
         shipping = _baseline(model, model.n_samples)
         k, rank = settings.n_components, settings.local_rank
         caveats = [
@@ -243,11 +230,6 @@ class OneShotKPCA(FederatedEstimator):
                 typical is not None and typical < _NEARLY_IDENTITY,
                 f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix "
                 f"is close to the identity, and its components explain little; lower gamma",
-            ),
-            (
-                gap < _NO_GAP * last,
-                f"eigenvalues {k} and {k + 1} differ by {gap / last:.1e} of their size: the last "
-                f"component is not determined by the data",
             ),
             (
                 settings.fusion == "product" and settings.center and rank <= k < model.n_samples,
@@ -260,7 +242,8 @@ class OneShotKPCA(FederatedEstimator):
                 f"lower local_rank, give gamma as a number, or pool if you may",
             ),
         ]
-        return tuple(words for applies, words in caveats if applies)
+        gap = missing_gap(components.eigenvalues, components.next_eigenvalue)
+        return (*gap, *(words for applies, words in caveats if applies))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit will have."""

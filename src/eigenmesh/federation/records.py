@@ -53,6 +53,8 @@ def to_tree(value: Any) -> Tree:
     if isinstance(value, dict):
         return {key: to_tree(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
+        if hasattr(value, "_fields"):
+            raise TypeError(f"{name} is no record; a plain tuple would arrive in its place")
         return [to_tree(item) for item in value]
     return value
 
