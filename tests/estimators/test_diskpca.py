@@ -157,6 +157,32 @@ def test_floats_equal_the_formula_and_do_not_grow_with_the_rows(choice):
         assert (model.report_.floats_up, model.report_.floats_down) == (up, down)
 
 
+@pytest.mark.parametrize("gamma", [0.05, None, "mean-distance", "median"])
+@pytest.mark.parametrize("q", [30, 10_000])
+@pytest.mark.parametrize("choice", ["diskpca", "leverage", "uniform", "rpcholesky"])
+def test_a_plan_foretells_the_report(choice, q, gamma):
+    parts = em.split(DIGITS[:400], 5, random_state=0)
+    model = em.DisKPCA(
+        3, kernel="rbf", gamma=gamma, n_landmarks=q, landmarks=choice, random_state=0
+    )
+    plan, report = em.plan(model, parts), model.fit(parts).report_
+    assert plan.rounds == report.rounds
+    assert plan.floats_up == report.floats_up
+    assert plan.floats_down == report.floats_down
+    kinds = {name: set(own) for name, own in report.reveals.items()}
+    assert {name: set(own) for name, own in plan.reveals.items()} == kinds
+
+
+def test_a_plan_of_centroids_is_an_upper_bound():
+    """Clusters that turn out too small give no centroid."""
+    parts = em.split(DIGITS[:400], 5, random_state=0)
+    model = em.DisKPCA(3, kernel="rbf", gamma=0.05, n_landmarks=30, landmarks="centroids")
+    plan, report = em.plan(model, parts), model.fit(parts).report_
+    assert plan.rounds == report.rounds
+    assert 0.5 * plan.floats_up < report.floats_up <= plan.floats_up
+    assert report.floats_down <= plan.floats_down
+
+
 def test_landmarks_are_distinct_and_every_one_is_a_row():
     model = em.DisKPCA(3, kernel="rbf", gamma=0.05, n_landmarks=90, random_state=0)
     model.fit(power_law(DIGITS[:400], 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -12,16 +13,26 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import FederatedEstimator, seed_of
-from eigenmesh.estimators.checks import find_gamma, missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    find_gamma,
+    missing_gap,
+    one_of,
+    whole_number,
+)
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
+from eigenmesh.protocols.bandwidth import forecast_rounds
 from eigenmesh.protocols.diskpca import (
     LANDMARKS,
     DisKPCAResult,
     LandmarkSetup,
     RowHolder,
     diskpca,
+    forecast,
     steps_for,
 )
 
@@ -119,9 +130,12 @@ class DisKPCA(FederatedEstimator):
             if fed.split != "rows":
                 raise InputError("the parties hold columns; DisKPCA needs rows: Partitioned(rows=)")
             fed.require(RowHolder, steps_for(choice))
-            setup = self._setup(fed, k)
-            outcome = fed.run(diskpca, setup, k, q, choice, bool(self.center)).value
-        self._adopt(outcome, setup.gamma)
+            linear = one_of(self.kernel, "kernel", KERNELS) == "linear"
+            seed = seed_of(self.random_state)
+            gamma = None if linear else find_gamma(fed, self.gamma, seed)
+            agreed = self._agreed(k, gamma)
+            outcome = fed.run(diskpca, agreed, k, q, choice, bool(self.center)).value
+        self._adopt(outcome, gamma)
         notes = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         self.report_ = RunReport.of(
             recording,
@@ -141,18 +155,27 @@ class DisKPCA(FederatedEstimator):
         table = Table(self._checked(X, reset=True, min_samples=2))
         return Partitioned.from_tables("rows", [table])
 
-    def _setup(self, fed: Federation, k: int) -> LandmarkSetup:
-        kernel = one_of(self.kernel, "kernel", KERNELS)
+    def _agreed(self, k: int, gamma: float | None) -> LandmarkSetup:
         width = 2 * k if self.embedding_dim is None else self.embedding_dim
-        seed = seed_of(self.random_state)
         return LandmarkSetup(
-            kernel=kernel,
-            gamma=None if kernel == "linear" else find_gamma(fed, self.gamma, seed),
+            kernel=one_of(self.kernel, "kernel", KERNELS),
+            gamma=gamma,
             degree=float(self.degree),
             coef0=float(self.coef0),
             embedding_dim=whole_number(width, "embedding_dim"),
-            seed=seed,
+            seed=seed_of(self.random_state),
         )
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit to dense rows will have."""
+        rule = None if self.kernel == "linear" else checked_gamma(self.gamma)
+        k = whole_number(self.n_components, "n_components")
+        setup = self._agreed(k, 1.0)
+        ledger = forecast(names, shapes, setup, self.n_landmarks, self.landmarks)
+        if self.kernel != "linear" and not isinstance(rule, float):
+            ledger.entries += bandwidth_forecast(rule, "rows", names, shapes)
+            ledger.rounds += forecast_rounds(rule, "rows", len(names))
+        return ledger
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model

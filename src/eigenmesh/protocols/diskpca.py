@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
 from eigenmesh.federation.message import (
     Floats,
     Message,
@@ -292,6 +293,62 @@ def diskpca(
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     model = LandmarkModel.fit(kernel_of(setup), stack(Y), sums, n_components, center)
     return DisKPCAResult(model, skew, sum(size.n_values for size in sizes.values()))
+
+
+def forecast(
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, int]],
+    setup: LandmarkSetup,
+    n_landmarks: int,
+    landmarks: str,
+) -> Ledger:
+    """The ledger of a run over dense rows.
+
+    Whose rows become landmarks is drawn; here they fall to the parties by their sizes.
+    """
+    n, d = sum(rows for rows, _ in shapes), shapes[0][1]
+    q, t = min(n_landmarks, n), _embedded_width(setup, d)
+    own = {name: q * rows // n for name, (rows, _) in zip(names, shapes, strict=True)}
+    own[names[0]] += q - sum(own.values())
+    asked = {step.name for step in steps_for(landmarks)} if q < n else set()
+    shares = len(_shares(landmarks, q, n))
+    ledger = Ledger(rounds=1 + 2 * shares)  # count; draw and look, or draw and sum
+    for name in names:
+        up = forecast_entry(RowHolder.count_rows, name, 0)
+        ledger.entries.append(up)
+        if "embedded_gram" in asked:
+            ledger.entries += _leverage_entries(name, t)
+        ledger.entries += _landmark_entries(name, own[name], q, d, landmarks, shares > 1)
+    ledger.rounds += 2 * ("embedded_gram" in asked) + ("norm_mass" in asked)
+    return ledger
+
+
+def _embedded_width(setup: LandmarkSetup, d: int) -> int:
+    widths = {"linear": min(d, setup.embedding_dim), "rbf": 2 * ((setup.embedding_dim + 1) // 2)}
+    return widths.get(setup.kernel, setup.embedding_dim)
+
+
+def _leverage_entries(name: str, t: int) -> list[Entry]:
+    return [
+        forecast_entry(RowHolder.embedded_gram, name, t * (t + 1) // 2),
+        forecast_message(RowHolder.leverage_mass, name, t * t),
+        forecast_entry(RowHolder.leverage_mass, name, 0),
+    ]
+
+
+def _landmark_entries(
+    name: str, own: int, q: int, d: int, landmarks: str, in_shares: bool
+) -> list[Entry]:
+    draw = RowHolder.local_centroids if landmarks == "centroids" else RowHolder.draw_rows
+    looks = [forecast_entry(RowHolder.residual_mass, name, 0)] if in_shares else []
+    norms = [forecast_entry(RowHolder.norm_mass, name, 0)] if landmarks == "rpcholesky" else []
+    return [
+        *norms,
+        forecast_entry(draw, name, own * d),
+        *looks,
+        forecast_message(RowHolder.projected_gram, name, (q - own) * d),
+        forecast_entry(RowHolder.projected_gram, name, q * (q + 1) // 2 + q),
+    ]
 
 
 def _shares(landmarks: str, q: int, n: int) -> list[int]:
