@@ -235,6 +235,13 @@ def test_a_party_lost_at_any_round_is_named_and_the_rest_go_on(round_):
     assert captured == pytest.approx(model.eigenvalues_.sum(), rel=1e-9)
 
 
+def test_an_old_draw_never_stands_in_for_a_lost_one():
+    """Parties with different landmarks would send sums of one shape that mean nothing together."""
+    with em.federation(em.split(DIGITS[:300], 4), on_loss="reuse") as fed:
+        with pytest.raises(em.EigenmeshError, match="reuse.*survivors"):
+            em.DisKPCA(2, n_landmarks=30).fit(fed)
+
+
 def test_more_components_than_landmarks_is_an_error():
     with pytest.raises(RankError, match="20 components"):
         em.DisKPCA(20, kernel="rbf", gamma=0.05, n_landmarks=10).fit(em.split(DIGITS[:100], 3))

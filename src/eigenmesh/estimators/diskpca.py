@@ -219,5 +219,4 @@ class DisKPCA(FederatedEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.non_deterministic = False
         return tags

@@ -69,7 +69,8 @@ from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, s
 from eigenmesh.protocols.survey import ColumnSiteShape, RowSiteShape, SurveyedSite
 
 RULES = (None, "scale", "mean-distance", "median")
-MAX_PAIRS = 1000  # their median is within about 3 % of that of all pairs
+# The median of so many has a standard error of 1 % on digits, 4 % on breast cancer, 6 % on iris.
+MAX_PAIRS = 1000
 MAX_SKETCHED_ROWS = 500  # over all parties
 
 

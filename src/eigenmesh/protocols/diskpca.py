@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
 from eigenmesh.federation.message import (
@@ -261,6 +262,11 @@ def diskpca(
     center: bool,
 ) -> DisKPCAResult:
     """Algorithm 1. `landmarks` is one of LANDMARKS; more landmarks than rows means every row."""
+    if rows.on_loss == "reuse":
+        raise InputError(
+            "on_loss is 'reuse'; 'raise' or 'survivors' is expected: an old draw in place of a "
+            "lost one would leave the parties with different landmarks, whose sums do not add up"
+        )
     rows.enlist(RowHolder, setup, steps_for(landmarks))
     sizes = _by_party(rows.ask(RowHolder.count_rows))
     n = sum(size.n_rows for size in sizes.values())
@@ -372,7 +378,7 @@ def _leverage(rows: Federation) -> dict[str, Any]:
 
 
 def _square(B: Doubles) -> Doubles:
-    """Columns of zeros make up for a rank below t, so that the traffic does not tell it."""
+    """Columns of zeros make up for a rank below t, so that the traffic is known beforehand."""
     return np.hstack([B, np.zeros((len(B), len(B) - B.shape[1]))])
 
 
