@@ -32,7 +32,6 @@ from distributed import Client, Future, get_client, get_worker, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 
-from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import Fault, FaultyHost, GuardedHost
 from eigenmesh.errors import EigenmeshError, InputError, MissingPartyShare, PartyLost
 from eigenmesh.federation import wire
@@ -41,6 +40,7 @@ from eigenmesh.federation.host import Host
 from eigenmesh.federation.policy import Policy
 from eigenmesh.federation.protocol import known_roles
 from eigenmesh.federation.site import Site
+from eigenmesh.threads import one_thread
 
 SiteBuilder = Callable[[str, Any], Site]  # from a party's name and its data, at its worker
 

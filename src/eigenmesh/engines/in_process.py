@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.federation.engine import Engine, Lost, Reply
 from eigenmesh.federation.host import Host
 from eigenmesh.federation.site import Site
+from eigenmesh.threads import one_thread
 
 
 class InProcess(Engine):

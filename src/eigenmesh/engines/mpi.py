@@ -37,12 +37,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from eigenmesh.engines.blas import one_thread
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.errors import FederationError, InputError
 from eigenmesh.federation.engine import Engine, Lost, Reply
 from eigenmesh.federation.host import Host
 from eigenmesh.federation.site import Site
+from eigenmesh.threads import one_thread
 
 T = TypeVar("T")
 Waiting = Generator[None, None, T]  # yields while there is nothing to do but wait

@@ -19,6 +19,7 @@ from eigenmesh.errors import InputError, ModelFileError, NotNumbers
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.topology import Topology
 
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
@@ -34,7 +35,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _ESTIMATORS[cls.__name__] = cls
+        if cls._fitted:  # a base of other estimators has nothing to save
+            _ESTIMATORS[cls.__name__] = cls
 
     # Data in.
 
@@ -58,13 +60,21 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             raise NotNumbers(str(error)) from None
 
     @contextmanager
-    def _opened(self, source: Any) -> Iterator[Federation]:
-        """A federation over the source; closed at the end only if it was opened here."""
+    def _opened(self, source: Any, topology: Topology | None = None) -> Iterator[Federation]:
+        """A federation over the source; closed at the end only if it was opened here.
+
+        An open federation has its own topology: the estimator's must not contradict it.
+        """
         if isinstance(source, Federation):
+            if topology is not None and source.graph is None:
+                raise InputError(
+                    f"topology is {topology!r}, but the federation was opened with a coordinator; "
+                    f"pass em.federation(..., topology={topology!r})"
+                )
             yield source
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
-        with federation(source, engine=engine, split=self._split) as fed:
+        with federation(source, engine=engine, split=self._split, topology=topology) as fed:
             yield fed
 
     @property

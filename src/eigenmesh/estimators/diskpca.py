@@ -8,11 +8,8 @@ from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.connect import is_dask_collection
-from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table
-from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import FederatedEstimator, seed_of
+from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
     find_gamma,
@@ -20,10 +17,9 @@ from eigenmesh.estimators.checks import (
     one_of,
     whole_number,
 )
+from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.estimators.run_report import RunReport
-from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
-from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
 from eigenmesh.protocols.bandwidth import forecast_rounds
 from eigenmesh.protocols.diskpca import (
@@ -39,7 +35,7 @@ from eigenmesh.protocols.diskpca import (
 KERNELS = ("linear", "poly", "rbf")
 
 
-class DisKPCA(FederatedEstimator):
+class DisKPCA(RowEstimator):
     """Kernel PCA of rows held by several parties, from a few well-chosen landmarks.
 
     The parties agree on landmarks, rows or means of rows, and send what their rows add up to in the
@@ -82,7 +78,6 @@ class DisKPCA(FederatedEstimator):
     False
     """
 
-    _split = "rows"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -127,8 +122,7 @@ class DisKPCA(FederatedEstimator):
         q = whole_number(self.n_landmarks, "n_landmarks")
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
-            if fed.split != "rows":
-                raise InputError("the parties hold columns; DisKPCA needs rows: Partitioned(rows=)")
+            self._require_rows(fed)
             fed.require(RowHolder, steps_for(choice))
             linear = one_of(self.kernel, "kernel", KERNELS) == "linear"
             seed = seed_of(self.random_state)
@@ -147,13 +141,6 @@ class DisKPCA(FederatedEstimator):
         for note in notes:
             warnings.warn(note, EigenmeshWarning, stacklevel=2)
         return self
-
-    def _source(self, X: Any) -> Any:
-        if isinstance(X, Federation | Partitioned) or is_dask_collection(X):
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
-            return X
-        table = Table(self._checked(X, reset=True, min_samples=2))
-        return Partitioned.from_tables("rows", [table])
 
     def _agreed(self, k: int, gamma: float | None) -> LandmarkSetup:
         width = 2 * k if self.embedding_dim is None else self.embedding_dim
@@ -198,25 +185,3 @@ class DisKPCA(FederatedEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
-
-    def transform(self, X: Any) -> Any:
-        """Scores of rows: an array for an array, a list of arrays for rows split over parties.
-
-        Who has the model can score rows of its own; nothing is sent.
-        """
-        check_is_fitted(self)
-        model: LandmarkModel = self.model_
-        if isinstance(X, Partitioned):
-            if X.split != "rows" or X.n_features != self.n_features_in_:
-                raise InputError(
-                    f"the new data are {X!r}; rows of {self.n_features_in_} features are expected"
-                )
-            return [model.transform(part) for part in X.parts]
-        rows = self._checked(X, reset=False)
-        return model.transform(rows).astype(rows.dtype, copy=False)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
