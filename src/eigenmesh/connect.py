@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from eigenmesh.data import Partitioned, hash_sample_ids
+from eigenmesh.data.partitioned import checked_names, checked_policies
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError
@@ -38,6 +39,8 @@ def federation(
     *,
     engine: str = "in-process",
     split: str = "rows",
+    names: Sequence[str] | None = None,
+    policies: Policy | Sequence[Policy | None] | None = None,
     topology: Topology | None = None,
     timeout: float | None = None,
     on_loss: str = "raise",
@@ -58,11 +61,13 @@ def federation(
         every rank runs the same script and hosts one party, "dask" a cluster whose workers host
         the parties.
     split : for a list of paths, whether each holds "rows" or "columns".
+    names, policies : of the parties, as in `Partitioned`, for any other source than that.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
     timeout : seconds that a party has for one step; None for the engine's own default.
-    on_loss : "raise", "survivors" or "reuse"; see `Federation`.
-    max_age : with "reuse", how many rounds old a reply may be.
+    on_loss : "raise", "survivors", "reuse" or "skip"; see `Federation`.
+    max_age : with "reuse", how many rounds old a reply may be; with "skip", how many rounds in a
+        row a party may miss.
     faults : a schedule of faults to inject, for tests and rehearsals.
     client : for "dask": a `distributed.Client`; the current one if None.
     workers : for "dask": addresses of the workers among which parties are dealt; all if None.
@@ -75,12 +80,17 @@ def federation(
     ...     fed.parties
     ('party-0', 'party-1')
     """
+    whose = {"names": names, "policies": policies}
+    if isinstance(source, Partitioned) and (names is not None or policies is not None):
+        raise InputError(
+            "names= or policies= beside a Partitioned, which has its own; pass them to Partitioned"
+        )
     if engine == "dask":
-        carrier, split = _on_dask(source, split, faults, client, workers)
+        carrier, split = _on_dask(source, split, whose, faults, client, workers)
     else:
         _refuse_options(engine, client=client, workers=workers)
-        carrier, split = _on_sites(engine, source, split, faults)
-    return Federation(
+        carrier, split = _on_sites(engine, source, split, whose, faults)
+    fed = Federation(
         carrier,
         split=split,
         topology=topology,
@@ -88,31 +98,43 @@ def federation(
         on_loss=on_loss,
         max_age=max_age,
     )
+    if isinstance(source, Partitioned):
+        fed.align = source.align
+    return fed
 
 
-def _on_sites(engine: str, source: Any, split: str, faults: Sequence[Fault]) -> tuple[Engine, str]:
+Whose = Mapping[str, Any]  # names and policies of the parties, where the source has none
+
+
+def _on_sites(
+    engine: str, source: Any, split: str, whose: Whose, faults: Sequence[Fault]
+) -> tuple[Engine, str]:
     if engine not in _ENGINES:
         known = ", ".join(map(repr, [*_ENGINES, "dask"]))
         raise InputError(f"engine {engine!r} is unknown; expected {known}")
     if engine == "mpi" and not isinstance(source, Partitioned):
-        sites = _unopened_sites(source, split)
+        sites = _unopened_sites(source, split, whose)
     else:
-        parts = source if isinstance(source, Partitioned) else _partitioned(source, split)
+        parts = source if isinstance(source, Partitioned) else _partitioned(source, split, whose)
         sites, split = sites_of(parts), parts.split
     _check_faults(faults, [site.name for site in sites])
     wrap: Any = with_faults(faults) if faults else None
     return _ENGINES[engine](sites, wrap), split
 
 
-def _unopened_sites(paths: Sequence[str | Path], split: str) -> list[Site]:
+def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> list[Site]:
     """Sites that do not even look whether a file is there: only its own party can know."""
     _check_paths(paths, split)
     sites = []
-    for i, path in enumerate(paths):
-        own = cache(partial(site_at, split, f"party-{i}", path))
+    for name, policy, path in zip(*_checked(whose, len(paths)), paths, strict=True):
+        own = cache(partial(site_at, split, name, path))
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
-        sites.append(Site(f"party-{i}", opens=opens, identifies=identifies))
+        sites.append(Site(name, opens, policy=policy or Policy(), identifies=identifies))
     return sites
+
+
+def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None, ...]]:
+    return checked_names(whose["names"], n), checked_policies(whose["policies"], n)
 
 
 def _data_of(site: Callable[[], Site]) -> Any:
@@ -152,6 +174,7 @@ def chunk_shapes(array: Any) -> list[tuple[int, int]]:
 def _on_dask(
     source: Any,
     split: str,
+    whose: Whose,
     faults: Sequence[Fault],
     client: Any,
     workers: Sequence[str] | None,
@@ -169,16 +192,18 @@ def _on_dask(
     else:
         _check_paths(source, split)
         data = source
-    names, policies = tuple(f"party-{i}" for i in range(len(data))), None
     if isinstance(source, Partitioned):
-        names, policies = source.names, [policy or Policy() for policy in source.policies]
+        whose = {"names": source.names, "policies": source.policies}
+    names, policies = _checked(whose, len(data))
     _check_faults(faults, names)
+    given = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
+    build = partial(site_at, split, policies=given)
+    known = [policy or Policy() for policy in policies]
     place = {"client": client, "workers": workers}
-    build = partial(site_at, split)
-    return dask.Dask(names, data, build, policies=policies, faults=faults, **place), split
+    return dask.Dask(names, data, build, policies=known, faults=faults, **place), split
 
 
-def site_at(split: str, name: str, data: Any) -> Site:
+def site_at(split: str, name: str, data: Any, policies: Mapping[str, Policy] | None = None) -> Site:
     """At a worker: the site over its part of a Partitioned, a chunk of rows or columns, or a path.
 
     An unusable file or chunk is refused here, before anything runs.
@@ -186,7 +211,8 @@ def site_at(split: str, name: str, data: Any) -> Site:
     if isinstance(data, Partitioned):
         return sites_of(data)[0]
     rows, columns = ([data], None) if split == "rows" else (None, [data])
-    return sites_of(Partitioned(rows=rows, columns=columns, names=[name]))[0]
+    policy = (policies or {}).get(name)
+    return sites_of(Partitioned(rows=rows, columns=columns, names=[name], policies=policy))[0]
 
 
 def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
@@ -197,9 +223,10 @@ def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
             )
 
 
-def _partitioned(paths: Sequence[str | Path], split: str) -> Partitioned:
+def _partitioned(paths: Sequence[str | Path], split: str, whose: Whose) -> Partitioned:
     _check_paths(paths, split)
-    return Partitioned(rows=paths) if split == "rows" else Partitioned(columns=paths)
+    rows, columns = (paths, None) if split == "rows" else (None, paths)
+    return Partitioned(rows=rows, columns=columns, **whose)
 
 
 def _check_paths(paths: Any, split: str) -> None:
@@ -215,6 +242,8 @@ def _check_paths(paths: Any, split: str) -> None:
 
 def sites_of(parts: Partitioned) -> list[Site]:
     """One site a party; its data are opened when it first needs them."""
+    if parts.align == "inner":
+        return [_matching_site(parts, i) for i in range(parts.n_parties)]
     return [
         Site(
             name,
@@ -224,6 +253,15 @@ def sites_of(parts: Partitioned) -> list[Site]:
         )
         for i, name in enumerate(parts.names)
     ]
+
+
+def _matching_site(parts: Partitioned, i: int) -> Site:
+    """A site whose samples are still to be matched with the others'."""
+    matcher = parts.matcher(i)
+    policy = parts.policies[i] or Policy()
+    site = Site(parts.names[i], matcher.data, policy, matcher.digest)
+    site.matcher = matcher
+    return site
 
 
 def _ids_digest(parts: Partitioned, i: int) -> str:

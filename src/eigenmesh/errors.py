@@ -6,6 +6,7 @@
     ├── InputError                  what the caller passed does not fit: value, expectation, remedy
     │   ├── NotNumbers (TypeError)  values that are no real numbers
     │   ├── PartitionError          the parties' data do not fit together; names the party
+    │   │   └── TooManySamples      ... for a matrix of all pairs of samples
     │   ├── RankError               more components asked for than the data determine
     │   └── TopologyError           a graph that cannot carry the protocol (disconnected, ...)
     ├── MissingPartyShare           a model is used without the share that a party keeps
@@ -44,6 +45,10 @@ class NotNumbers(InputError, TypeError):
 
 class PartitionError(InputError):
     """The parties' data do not fit together, or one party's data are unusable."""
+
+
+class TooManySamples(PartitionError):
+    """More samples than a matrix of all their pairs can hold."""
 
 
 class RankError(InputError):

@@ -1,21 +1,210 @@
-"""One BLAS thread a party: those of several parties would fight for the cores."""
+"""Who may use how many cores of this machine: never more threads at work than cores.
+
+Parties of one process are worked side by side, and one party's long pass over its rows is spread
+over whatever cores are idle. Both count here. BLAS is held at one thread meanwhile: threads of its
+own would fight for the cores, and those of a call just before still spin.
+"""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
+Worker = Callable[[Iterator[int]], None]
+"""Works off the numbers of its tasks, with buffers of its own; called once on every core."""
 
-def one_thread() -> AbstractContextManager[object]:
-    """Hold BLAS at one thread."""
-    limiter: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limiter
+
+@cache
+def cores() -> int:
+    """Cores that this process may use, by its affinity and its container's quota."""
+    return int(joblib.cpu_count())
 
 
 @cache
 def _controller() -> Any:
     """Looking for the BLAS libraries takes milliseconds, so it is done once."""
     return ThreadpoolController()
+
+
+class _Cores:
+    """How many threads are at work: parties' own, and helpers that serve while a core is idle."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._depth = threading.local()
+        self._own = self._helpers = self._unaided = self._limits = 0
+        self._blas: Any = None
+
+    # BLAS at one thread, as long as anyone asks for it.
+
+    def limit(self, unaided: bool) -> None:
+        with self._change:
+            if not self._limits:
+                self._blas = _controller().limit(limits=1, user_api="blas")
+            self._limits += 1
+            self._unaided += unaided
+
+    def unlimit(self, unaided: bool) -> None:
+        with self._change:
+            self._limits -= 1
+            self._unaided -= unaided
+            if not self._limits:
+                self._blas.restore_original_limits()
+
+    # Threads at work.
+
+    def enter(self) -> None:
+        """Count this thread, once; helpers make room at their next task, and are waited for."""
+        depth = getattr(self._depth, "value", 0)
+        self._depth.value = depth + 1
+        if depth:
+            return
+        with self._change:
+            self._own += 1
+            self._change.wait_for(lambda: not (self._helpers and self._crowded()))
+
+    def leave(self) -> None:
+        self._depth.value -= 1
+        if not self._depth.value:
+            with self._change:
+                self._own -= 1
+
+    def lend(self) -> bool:
+        """Whether there was an idle core; it is then a helper's."""
+        with self._change:
+            idle = not self._unaided and self._own + self._helpers < cores()
+            self._helpers += idle
+            return idle
+
+    def give_back(self) -> None:
+        with self._change:
+            self._helpers -= 1
+            self._change.notify_all()
+
+    def wanted(self) -> bool:
+        """Whether a helper should make room."""
+        with self._change:
+            return self._crowded()
+
+    def _crowded(self) -> bool:
+        return self._own + self._helpers > cores()
+
+
+_cores = _Cores()
+
+
+class _Limit(AbstractContextManager["_Limit"]):
+    """In force from its making to its end, as threadpoolctl's own."""
+
+    def __init__(self, unaided: bool) -> None:
+        self._unaided = unaided
+        _cores.limit(unaided)
+
+    def restore_original_limits(self) -> None:
+        """End it."""
+        _cores.unlimit(self._unaided)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.restore_original_limits()
+
+
+def one_blas_thread() -> _Limit:
+    """Hold BLAS at one thread; idle cores still help with long passes.
+
+    Any number of threads may do so at once; the last to end lifts it.
+    """
+    return _Limit(unaided=False)
+
+
+def one_thread() -> _Limit:
+    """One core for this process, which is one of several on its machine: BLAS, and no helpers."""
+    return _Limit(unaided=True)
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Count this thread as one that keeps a core busy."""
+    _cores.enter()
+    try:
+        yield
+    finally:
+        _cores.leave()
+
+
+def spread(worker: Worker, count: int) -> None:
+    """Work off the tasks 0 … count − 1 on this thread and on idle cores, now or later.
+
+    Tasks begin in their order. The first error ends the work and is raised here.
+
+    >>> squares = [0] * 5
+    >>> def worker(tasks):
+    ...     for i in tasks:
+    ...         squares[i] = i * i
+    >>> spread(worker, 5)
+    >>> squares
+    [0, 1, 4, 9, 16]
+    """
+    with one_blas_thread(), at_work():
+        _Tasks(worker, count).run()
+
+
+class _Tasks:
+    """Hands out numbers; hires a helper for every core that falls idle before they are gone."""
+
+    def __init__(self, worker: Worker, count: int) -> None:
+        self._worker = worker
+        self._count = count
+        self._next = 0
+        self._lock = threading.Lock()
+        self._helpers: list[threading.Thread] = []
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._worker(self._hand_out())
+        finally:
+            self._close()
+        if self._error is not None:
+            raise self._error
+
+    def _close(self) -> None:
+        """No more tasks; those under way end."""
+        with self._lock:
+            self._count = 0
+            helpers = list(self._helpers)
+        for helper in helpers:
+            helper.join()
+
+    def _hand_out(self, helping: bool = False) -> Iterator[int]:
+        while not (helping and _cores.wanted()):
+            with self._lock:
+                task, self._next = self._next, self._next + 1
+                if task >= self._count:
+                    return
+                self._hire(self._count - self._next)
+            yield task
+
+    def _hire(self, most: int) -> None:
+        while most > 0 and _cores.lend():
+            helper = threading.Thread(target=self._help, name="eigenmesh-helper", daemon=True)
+            self._helpers.append(helper)
+            helper.start()
+            most -= 1
+
+    def _help(self) -> None:
+        try:
+            self._worker(self._hand_out(helping=True))
+        except BaseException as error:  # it is the caller's, whose thread has to raise it
+            with self._lock:
+                self._error, self._count = self._error or error, 0
+        finally:
+            _cores.give_back()

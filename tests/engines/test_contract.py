@@ -28,6 +28,7 @@ from tests.engines.contract import (
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import (
     EigenmeshError,
+    InputError,
     MessageRefused,
     PartyFailed,
     PartyLost,
@@ -131,6 +132,56 @@ def test_two_protocols_run_one_after_the_other_on_one_federation(engine):
         "AveragingNode.offer_mean",
         "AveragingNode.tell_mean",
     }
+
+
+# A list of paths, each opened by its own party.
+
+
+@pytest.fixture
+def paths(tmp_path, pooled):
+    own = [tmp_path / f"{name}.npy" for name in NAMES]
+    for path, rows in zip(own, pooled, strict=True):
+        np.save(path, rows)
+    return own
+
+
+def test_paths_give_the_answer_of_the_arrays_under_the_names_given(engine, paths):
+    runs = []
+    for source, names in ((some_rows(), None), (paths, list(NAMES))):
+        with engine.open(source, names=names) as fed:
+            runs.append(fed.run(survey, HONEST))
+    np.testing.assert_array_equal(runs[0].value.mean, runs[1].value.mean)
+    assert runs[0].recording.ledger.entries == runs[1].recording.ledger.entries
+    assert runs[1].parties == NAMES
+
+
+def test_policy_of_a_party_with_a_path_is_obeyed_at_its_site(engine, paths):
+    own = Policy(allow=KINDS - {"scores"})
+    policies = [own if name == CULPRIT else None for name in NAMES]
+    with engine.open(paths, names=list(NAMES), policies=policies) as fed:
+        with pytest.raises(PolicyRefusal, match="'scores'") as caught:
+            fed.run(survey, HONEST)
+    assert caught.value.party == CULPRIT
+
+
+@pytest.mark.parametrize(
+    ("whose", "words"),
+    [
+        ({"names": ["a", "b"]}, "5 names"),
+        ({"names": ["a", "a", "b", "c", "d"]}, "'a'"),
+        ({"policies": [None]}, "1 entries, expected 5"),
+        ({"policies": ["all"] * 5}, "em.Policy"),
+    ],
+)
+def test_names_and_policies_that_do_not_fit_the_paths_are_refused(engine, paths, whose, words):
+    with pytest.raises(InputError, match=words):
+        engine.open(paths, **whose)
+
+
+@pytest.mark.parametrize("whose", [{"names": list(NAMES)}, {"policies": Policy()}])
+def test_names_and_policies_beside_those_of_a_partitioned_are_refused(engine, whose):
+    with pytest.raises(InputError, match="pass them to Partitioned"):
+        engine.open(some_rows(), **whose)
 
 
 # A party that raises, hangs or talks nonsense.

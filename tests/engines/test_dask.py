@@ -44,6 +44,7 @@ from eigenmesh.protocols.survey import survey
 distributed = pytest.importorskip("distributed", reason="pip install 'eigenmesh[dask]'")
 da = pytest.importorskip("dask.array")
 dask_engine = pytest.importorskip("eigenmesh.engines.dask")
+dask_party = pytest.importorskip("eigenmesh.engines._dask_party")
 
 CUTS = [0, 300, 500, 900]
 X, _ = gene_like(n_samples=80, n_features=CUTS[-1], random_state=0)
@@ -354,7 +355,7 @@ def test_nothing_but_bytes_travels_after_set_up(monkeypatch):
     with distributed.LocalCluster(n_workers=2, **quiet) as cluster:
         with distributed.Client(cluster, set_as_default=False) as client:
             with em.federation(rows(), engine="dask", client=client, topology="ring") as fed:
-                for place in ("distributed.actor", "distributed.worker", dask_engine.__name__):
+                for place in ("distributed.actor", "distributed.worker", dask_party.__name__):
                     monkeypatch.setattr(f"{place}.to_serialize", recorded)
                 fed.run(gossip_average, 3)
                 fed.run(survey)
@@ -574,7 +575,7 @@ def test_post_keeps_what_is_early_drops_what_is_late_and_takes_the_first_of_two(
     import asyncio
 
     async def scenario():
-        post = dask_engine._Post()
+        post = dask_party._Post()
         post.take(2, 7, b"early")
         post.take(1, 7, b"first")
         post.take(1, 7, b"second")
@@ -633,9 +634,9 @@ def test_blas_has_one_thread_while_any_party_works():
         limits.append("limited")
         return SimpleNamespace(restore_original_limits=lambda: limits.append("restored"))
 
-    one_thread = dask_engine._OneBlasThread()
+    one_thread = dask_party._OneBlasThread()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dask_engine, "one_thread", limited)
+        patch.setattr(dask_party, "one_thread", limited)
         one_thread.__enter__()
         with one_thread:
             pass

@@ -86,8 +86,16 @@ class PortionHolder(Party):
     def digest(self) -> Digest:
         return Digest("odd" if self.site.name == "b" else "same")
 
+    @step(reusable=False)
+    def draw(self) -> Portion:
+        return self._portion(1)
+
     @step
     def offer(self) -> Portion:
+        return self._portion(1)
+
+    @step(reusable=False)
+    def offer_draw(self) -> Portion:
         return self._portion(1)
 
     @step
@@ -256,6 +264,57 @@ def test_reply_to_another_step_is_not_reused():
         fed.ask(PortionHolder.portion)
         with pytest.raises(PartyLost, match="'b'"):
             fed.ask(PortionHolder.scaled, Factor(1))
+
+
+def test_step_declares_whether_its_reply_may_be_reused():
+    class Heir(PortionHolder):
+        """Offers the same steps."""
+
+    assert PortionHolder.portion.reusable
+    assert not PortionHolder.draw.reusable
+    assert not Heir.draw.reusable
+    assert Heir.draw is Heir.draw
+    assert Heir.draw.role is Heir
+    assert PortionHolder.draw.role is PortionHolder
+
+
+@pytest.mark.parametrize("kind", ["kill", "lose", "corrupt"])
+def test_reply_that_is_not_reusable_is_never_reused(kind):
+    with opened(on_loss="reuse", faults=[Fault(kind, "b", 3)]) as fed:
+        fed.ask(PortionHolder.draw)
+        fed.ask(PortionHolder.portion)
+        with pytest.raises((PartyLost, MessageRefused), match=r"'reuse'.*'draw'") as caught:
+            fed.ask(PortionHolder.draw)
+    assert caught.value.party == "b"
+    assert fed.reused == {}
+
+
+def test_steps_that_are_reusable_are_so_beside_one_that_is_not():
+    with opened(on_loss="reuse", faults=[Fault("lose", "b", 3)]) as fed:
+        fed.ask(PortionHolder.draw)
+        fed.ask(PortionHolder.portion)
+        assert [reply.calls for reply in fed.ask(PortionHolder.portion)] == [3, 2, 3]
+        assert [reply.calls for reply in fed.ask(PortionHolder.draw)] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_other_treatments_of_a_loss_do_not_ask_whether_a_reply_is_reusable(on_loss):
+    with opened(on_loss=on_loss, faults=[Fault("lose", "b", 1)]) as fed:
+        if on_loss == "raise":
+            with pytest.raises(PartyLost, match="no reply$"):
+                fed.ask(PortionHolder.draw)
+        else:
+            assert fed.ask(PortionHolder.draw).parties == ("a", "c")
+
+
+@pytest.mark.parametrize("kind", ["kill", "lose"])
+def test_message_to_a_neighbour_that_is_not_reusable_is_never_reused(kind):
+    with opened(topology="full", on_loss="reuse", faults=[Fault(kind, "b", 3)]) as fed:
+        fed.exchange(PortionHolder.offer_draw, PortionHolder.take, times=2)
+        with pytest.raises(PartyLost, match=r"'reuse'.*'offer_draw'") as caught:
+            fed.exchange(PortionHolder.offer_draw, PortionHolder.take)
+        assert caught.value.party == "b"
+    assert fed.reused == fed.dropped == {}
 
 
 def test_replies_of_an_earlier_run_are_not_reused():

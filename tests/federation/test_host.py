@@ -12,6 +12,7 @@ from eigenmesh import errors
 from eigenmesh.errors import EigenmeshError
 from eigenmesh.federation import wire
 from eigenmesh.federation.host import Host
+from eigenmesh.federation.mailbox import address
 from eigenmesh.federation.message import Descending, Floats, Message, Shape, encode
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.policy import Policy
@@ -164,7 +165,8 @@ def exchange_request(call, **changes):
 
 def envelope(tree, neighbour, **changes):
     own = {"run": tree["run"], "turn": tree["turn"], "sender": neighbour, "receiver": 0}
-    return wire.dumps(own | {"message": an_order(2.0, 1.0)} | changes)
+    own |= {"message": an_order(2.0, 1.0).tobytes()} | changes
+    return address(own, own["sender"], own["receiver"]) + own["message"]
 
 
 def test_answers_a_step_that_was_enlisted(reached):
@@ -331,15 +333,19 @@ def test_step_between_the_halves_ends_the_exchange(reached):
     "changes",
     [
         {"run": "another"},
-        {"run": np.arange(3)},
+        {"run": ""},
+        {"run": "r 1"},
         {"turn": 1},
-        {"turn": np.array([5, 6])},
-        {"turn": True},
+        {"turn": 21},
+        {"turn": "2 "},
         {"sender": 2},
         {"receiver": 2},
-        {"message": an_order(1.0).astype(float)},
-        {"message": None},
-        {"message": np.frombuffer(wire.dumps({"size": 1, "values": np.ones(2)}), np.uint8)},
+        {"receiver": "0 0"},
+        {"message": b""},
+        {"message": wire.dumps(None)},
+        {"message": an_order(2.0, 1.0).tobytes()[:-1]},
+        {"message": b"\n" + an_order(2.0, 1.0).tobytes()},
+        {"message": wire.dumps({"size": 1, "values": np.ones(2)})},
     ],
 )
 def test_message_of_a_neighbour_is_checked_and_the_neighbour_named(reached, changes):
@@ -359,7 +365,7 @@ def test_message_of_a_neighbour_that_is_no_envelope_is_refused(reached, bad):
     tree = exchange_request(call)
     call.host.offer(wire.dumps(tree))
     reply = wire.loads(call.host.accept(wire.dumps(tree), {1: envelope(tree, 1), 2: bad}))
-    assert (reply["error"], reply["party"]) == ("MessageRefused", NAMES[2])
+    assert (reply["error"], reply["party"]) == ("StaleRound", NAMES[2])
     assert reached == ["offer"]
 
 
@@ -482,6 +488,9 @@ WRONG_MESSAGES = [
 ]
 
 
+NO_ADDRESS = [None, True, -1, 2**62, 1.5, "", " ", "0 0", "\n", "\0", "\ud800", "step", [], {}]
+
+
 def wrong_value(rng, key, tree):
     """A value that the field may not have; values that would be another valid request are not
     among them (a later turn, another listed step, another age).
@@ -547,12 +556,27 @@ def test_thousand_second_halves_with_one_field_changed_are_never_taken(reached):
             assert error_of(call.host.accept(changed, inbox))[0] in REFUSALS
         else:
             sender = rng.choice([1, 2])
-            own = wire.loads(inbox[sender])
-            key = rng.choice(sorted(own))
-            wrong = rng.choice([j for j in JUNK if not isinstance(j, int) or isinstance(j, bool)])
-            inbox[sender] = wire.dumps(own | {key: wrong})
+            key = rng.choice(["run", "turn", "sender", "receiver", "message"])
+            wrong = rng.choice(WRONG_MESSAGES) if key == "message" else rng.choice(NO_ADDRESS)
+            inbox[sender] = envelope(tree, sender, **{key: wrong})
             assert error_of(call.host.accept(wire.dumps(tree), inbox))[0] in REFUSALS
     assert set(reached) == {"offer"}
+
+
+def test_two_thousand_damaged_envelopes_are_never_taken(reached):
+    rng = random.Random(3)
+    call = enlisted()
+    for _ in range(2000):
+        tree = exchange_request(call)
+        call.host.offer(wire.dumps(tree))
+        intact = envelope(tree, 1)
+        bad = damaged(rng, intact)
+        if bad == intact:
+            continue
+        reply = wire.loads(call.host.accept(wire.dumps(tree), {1: bad, 2: envelope(tree, 2)}))
+        assert error_of(reply)[0] in REFUSALS
+        assert reply["party"] == NAMES[1]
+    assert "take" not in reached
 
 
 # The policy is asked before a step is run.
@@ -693,7 +717,7 @@ def test_restarted_host_refuses_the_turns_that_it_has_answered(tmp_path):
 
 def test_arrays_of_a_restored_party_can_be_written():
     party = AveragingNode.__new__(AveragingNode)
-    party.restore(wire.dumps({"value": np.arange(3.0)}))
+    party.restore(wire.loads(wire.dumps({"value": np.arange(3.0)})))
     party.value += 1
     np.testing.assert_array_equal(party.value, [1, 2, 3])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -16,7 +15,11 @@ from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.federation.engine import Engine, Lost, Reply
 from eigenmesh.federation.host import Host
 from eigenmesh.federation.site import Site
-from eigenmesh.threads import one_thread
+from eigenmesh.threads import at_work, cores, one_blas_thread
+
+_LITTLE = 1 << 20  # bytes of replies that may be held however many they are
+_PATIENCE = 1e-3  # seconds after which a second thread is worth waking
+_LOOK_AGAIN = 0.05  # seconds, at most, by which a timeout is exceeded
 
 
 class InProcess(Engine):
@@ -32,10 +35,10 @@ class InProcess(Engine):
         self._sites = tuple(sites)
         hosts = [Host(site, i, self.parties) for i, site in enumerate(sites)]
         self._hosts: list[GuardedHost] = [wrap(host) if wrap else host for host in hosts]
-        self._crew = _Crew(min(len(sites), os.cpu_count() or 1))
+        self._crew = _Crew(min(len(sites), cores()))
 
     def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
-        """Requests run in parallel; at most two a thread are under way."""
+        """Requests run in parallel; at most two replies a thread are held, or a megabyte."""
         jobs = {i: partial(self._hosts[i].handle, request) for i, request in requests.items()}
         for i, reply in self._crew.run(jobs, timeout):
             yield i, _or_lost(reply)
@@ -69,7 +72,7 @@ class InProcess(Engine):
         """One BLAS thread a worker: BLAS threads of several workers would fight for the cores."""
         if len(self._hosts) == 1:
             return nullcontext()
-        return one_thread()
+        return one_blas_thread()
 
     def close(self) -> None:
         """Let the threads end."""
@@ -90,50 +93,116 @@ def _inbox(
     }
 
 
-class _Job:
-    """A call under way on some thread."""
+class _Wave:
+    """Calls that are worked off in order, by whichever threads come to it.
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work = work
-        self.started = threading.Event()
-        self.done = threading.Event()
-        self.start_time = 0.0
-        self.result: Any = None
-        self.abandoned = False
-        self._lock = threading.Lock()
+    A thread passes its result on and goes to the next call without waiting for anybody, so that
+    many small calls cost little more than their own time. A few results are held, or many small
+    ones.
+    """
 
-    def run(self) -> None:
-        if self.abandoned:
-            return
-        self.start_time = time.monotonic()
-        self.started.set()
-        try:
-            self.result = self.work()
-        except BaseException as error:  # a host never raises; whatever does ends as a lost party
-            self.result = Lost(f"its host ended with {type(error).__name__}")
-        with self._lock:
-            self.done.set()
+    def __init__(self, calls: Sequence[Callable[[], Any]], few: int) -> None:
+        self._calls = calls
+        self._few = few
+        self._changed = threading.Condition()
+        self._taken = 0
+        self._handed_on = 0
+        self._since: dict[int, float] = {}  # when the calls under way began
+        self._given_up: set[int] = set()
+        self._results: dict[int, Any] = {}
+        self._held_bytes = 0
 
-    def abandon(self) -> bool:
-        """Give up waiting, unless it is done; its thread is then no longer counted on."""
-        with self._lock:
-            self.abandoned = not self.done.is_set()
-            return self.abandoned
+    # In a thread.
 
-    def wait(self, timeout: float) -> bool:
-        self.started.wait()
-        return self.done.wait(max(0.0, self.start_time + timeout - time.monotonic()))
+    def work_off(self) -> bool:
+        """Call until nothing is left to call; False if a call took so long that it was given up."""
+        while (k := self._take()) is not None:
+            try:
+                result = self._calls[k]()
+            except BaseException as error:  # a host never raises; whatever does is a lost party
+                result = Lost(f"its host ended with {type(error).__name__}")
+            if not self._put(k, result):
+                return False
+        return True
+
+    def _take(self) -> int | None:
+        with self._changed:
+            while self.has_more and self._is_full():
+                self._changed.wait()
+            if not self.has_more:
+                return None
+            k, self._taken = self._taken, self._taken + 1
+            self._since[k] = time.monotonic()
+            return k
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are calls that no thread has taken."""
+        return self._taken < len(self._calls)
+
+    def _is_full(self) -> bool:
+        return self._taken - self._handed_on >= self._few and self._held_bytes >= _LITTLE
+
+    def _put(self, k: int, result: Any) -> bool:
+        with self._changed:
+            if k in self._given_up:
+                return False
+            del self._since[k]
+            self._results[k] = result
+            self._held_bytes += _size(result)
+            if k == self._handed_on:  # the one that is waited for
+                self._changed.notify_all()
+            return True
+
+    # In the thread that wants the results.
+
+    def hand_on(self, seconds: float) -> list[Any]:
+        """The results that come next: small ones as many as are there. Waits for the first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._handed_on in self._results, seconds)
+            found: list[Any] = []
+            size = 0
+            while self._handed_on in self._results and size < _LITTLE:
+                found.append(self._results.pop(self._handed_on))
+                size += _size(found[-1])
+                self._handed_on += 1
+            self._held_bytes -= size
+            self._changed.notify_all()
+            return found
+
+    def give_up(self, timeout: float) -> bool:
+        """Do without the result that comes next, if its call takes longer than the timeout."""
+        with self._changed:
+            k, now = self._handed_on, time.monotonic()
+            overdue = k not in self._results and now - self._since.get(k, now) >= timeout
+            if overdue:
+                self._given_up.add(k)
+                del self._since[k]
+                self._handed_on += 1
+            return overdue
+
+    def end(self) -> int:
+        """Begin no more calls and give up those under way; how many these are."""
+        with self._changed:
+            self._taken = len(self._calls)
+            self._given_up.update(self._since)
+            self._changed.notify_all()
+            return len(self._since)
+
+
+def _size(result: Any) -> int:
+    return len(result) if isinstance(result, bytes) else 0
 
 
 class _Crew:
-    """Daemon threads that work off jobs. One whose job overruns is replaced, not waited for.
+    """Daemon threads that work off waves. One whose call overruns is replaced, not waited for.
 
     `concurrent.futures` would wait for a hung step when the interpreter ends.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waves: queue.SimpleQueue[_Wave | None] = queue.SimpleQueue()
         self._started = False
 
     def run(
@@ -141,33 +210,32 @@ class _Crew:
     ) -> Iterator[tuple[int, Any]]:
         """Results in the order of `calls`; `Lost` for one that takes longer than `timeout`."""
         self._start()
-        waiting = deque(calls.items())
-        under_way: deque[tuple[int, _Job]] = deque()
+        wave = _Wave(list(calls.values()), 2 * self._size)
+        self._waves.put(wave)
+        helpers, patience = self._size - 1, _PATIENCE
+        waiting = deque(calls)
         try:
-            while waiting or under_way:
-                while waiting and len(under_way) < 2 * self._size:
-                    i, work = waiting.popleft()
-                    under_way.append((i, _Job(work)))
-                    self._jobs.put(under_way[-1][1])
-                i, job = under_way[0]
-                in_time = job.wait(timeout) or not self._replace(job)
-                under_way.popleft()
-                yield i, job.result if in_time else Lost(f"it gave no reply within {timeout:g} s")
+            while waiting:
+                results = wave.hand_on(min(patience, timeout))
+                if not results and wave.give_up(timeout):
+                    self._hire()
+                    results = [Lost(f"it gave no reply within {timeout:g} s")]
+                    self._waves.put(wave)
+                elif not results:
+                    patience = min(2 * patience, _LOOK_AGAIN)
+                    if helpers and wave.has_more:
+                        helpers -= 1
+                        self._waves.put(wave)
+                for result in results:
+                    yield waiting.popleft(), result
         finally:  # a caller that stops early must not leave threads on which the next one waits
-            for _, job in under_way:
-                self._replace(job)
-
-    def _replace(self, job: _Job) -> bool:
-        """Whether the job had to be abandoned; another thread then takes the place of its own."""
-        abandoned = job.abandon()
-        if abandoned:
-            self._hire()
-        return abandoned
+            for _ in range(wave.end()):
+                self._hire()
 
     def close(self) -> None:
         if self._started:
             for _ in range(self._size):
-                self._jobs.put(None)
+                self._waves.put(None)
             self._started = False
 
     def _start(self) -> None:
@@ -180,7 +248,8 @@ class _Crew:
         threading.Thread(target=self._work, name="eigenmesh-party", daemon=True).start()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job.run()
-            if job.abandoned:
+        while (wave := self._waves.get()) is not None:
+            with at_work():
+                in_time = wave.work_off()
+            if not in_time:
                 return  # another thread has taken this one's place

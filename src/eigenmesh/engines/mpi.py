@@ -7,10 +7,9 @@
 With a coordinator, rank 0 sends requests and the others answer. On a graph it only says when a
 round begins: the neighbours' messages go from rank to rank, and rank 0 hears of receipts.
 
-All that travels are raw buffers, *frames* of a fixed prefix and our own bytes, on a communicator
-of our own. A frame carries the turn it belongs to, so what comes late is known and dropped. MPI is
-called from the main thread alone; a party's step runs on a thread beside it, so that a step that
-hangs holds up neither its rank nor the job.
+All that travels are raw buffers (`_mpi_post.py`). A frame carries the turn it belongs to, so what
+comes late is known and dropped. MPI is called from the main thread alone; a party's step runs on a
+thread beside it, so that a step that hangs holds up neither its rank nor the job.
 
 Every wait ends at a timeout but one: between requests a follower waits for rank 0 as long as that
 computes. Rank 0 says so when it closes the federation or ends, and a rank that dies without a
@@ -19,24 +18,34 @@ word (a signal, an uncaught exception) makes `mpirun` end the whole job within s
 
 from __future__ import annotations
 
-import atexit
-import hashlib
-import os
 import queue
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
-from itertools import count
-from types import TracebackType
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from mpi4py import MPI
 
+from eigenmesh.engines._mpi_post import (
+    ENVELOPE,
+    EXCHANGE,
+    HANDLE,
+    LOST,
+    NOTHING,
+    OUTCOME,
+    REPLY,
+    TO_COORDINATOR,
+    TO_NEIGHBOUR,
+    TO_PARTY,
+    Frame,
+    Pause,
+    Post,
+    the_post,
+)
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.errors import FederationError, InputError
 from eigenmesh.federation.engine import Engine, Lost, Reply
@@ -47,19 +56,8 @@ from eigenmesh.threads import one_thread
 T = TypeVar("T")
 Waiting = Generator[None, None, T]  # yields while there is nothing to do but wait
 
-# Who a frame is for. MPI keeps the order of frames from one rank to another under one tag.
-_TO_PARTY, _TO_COORDINATOR, _TO_NEIGHBOUR = 1, 2, 3
-# What a frame is.
-_HANDLE, _EXCHANGE, _OUTCOME, _REPLY, _LOST, _ENVELOPE, _NOTHING, _CLOSED = range(8)
-
-_PREFIX = struct.Struct("<BBxxIQ")  # kind, whether more follows, federation, turn
 _ORDER = struct.Struct("<dI")  # seconds for the step, number of neighbours
-_LONGEST = 1 << 30  # bytes in one MPI message, whose count is a C int
 _WINDOW = 4  # replies that the coordinator receives ahead of the one it is waiting for
-_SPIN, _ATTENTIVE, _DOZING = 1e-3, 1e-4, 5e-3  # seconds: no sleep yet, a short one, the longest
-_START = 600.0  # seconds within which all ranks must have opened a federation
-_give_way = getattr(os, "sched_yield", partial(time.sleep, 0))  # macOS has none
-_ALL = 0  # in place of a federation's number: the process has ended
 
 
 class MPIEngine(Engine):
@@ -80,14 +78,14 @@ class MPIEngine(Engine):
         self.parties = tuple(site.name for site in sites)
         self.coordinates = self._rank == 0
         self.followers = size > 1
-        self._post = _post()
+        self._post = the_post()
         self._number = next(self._post.numbers)
         self._site = sites[self._rank]
         host = Host(self._site, self._rank, self.parties)
         self._own_replies: dict[int, Reply] = {}
         self._station = _Station(wrap(host) if wrap else host, self._post, self._answer)
         self._timeout = self.default_timeout
-        self._post.agree(f"{self._number} {self.parties}")
+        self._post.agree(self._number, self.parties)
 
     def local_sites(self) -> Mapping[int, Site]:
         """The site of this rank."""
@@ -102,7 +100,7 @@ class MPIEngine(Engine):
     def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
         """All parties work at once; their replies are received a few at a time."""
         orders = {i: _Order(timeout, (), request) for i, request in requests.items()}
-        return self._replies(_HANDLE, orders, timeout, timeout)
+        return self._replies(HANDLE, orders, timeout, timeout)
 
     def swap(
         self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
@@ -111,7 +109,7 @@ class MPIEngine(Engine):
         orders = {
             i: _Order(timeout, tuple(neighbours[i]), request) for i, request in requests.items()
         }
-        return self._replies(_EXCHANGE, orders, timeout, 2 * _with_grace(timeout))
+        return self._replies(EXCHANGE, orders, timeout, 2 * _with_grace(timeout))
 
     def _replies(
         self, kind: int, orders: Mapping[int, _Order], timeout: float, patience: float
@@ -122,7 +120,7 @@ class MPIEngine(Engine):
         parties = list(orders)
         held: dict[int, Reply] = {}
         for k, i in enumerate(parties):
-            pause = _Pause(self._post, self._station)
+            pause = Pause(self._post, self._station.wait)
             while not self._collect(parties[k : k + _WINDOW], turn, held):
                 if time.monotonic() > deadline and not self._post.is_replying(i, timeout):
                     held[i] = Lost(f"it gave no reply within {timeout:g} s")
@@ -135,13 +133,13 @@ class MPIEngine(Engine):
         self._post.turn += 1
         for i, order in orders.items():
             if i != self._rank:
-                self._post.send(i, _TO_PARTY, self._frame(kind, order.pack()))
+                self._post.send(i, TO_PARTY, self._frame(kind, order.pack()))
         if self._rank in orders:
             self._station.begin(self._post.turn, kind, orders[self._rank])
         return self._post.turn
 
-    def _frame(self, kind: int, body: bytes = b"") -> _Frame:
-        return _Frame(kind, self._number, self._post.turn, body)
+    def _frame(self, kind: int, body: bytes = b"") -> Frame:
+        return Frame(kind, self._number, self._post.turn, body)
 
     def _collect(self, parties: Sequence[int], turn: int, held: dict[int, Reply]) -> bool:
         """Receive what has come from these parties; whether that of the first is there."""
@@ -159,9 +157,9 @@ class MPIEngine(Engine):
         return reply
 
     def _received(self, i: int, turn: int) -> Reply | None:
-        while (frame := self._post.receive(i, _TO_COORDINATOR)) is not None:
+        while (frame := self._post.receive(i, TO_COORDINATOR)) is not None:
             if frame.turn == turn:
-                return frame.body if frame.kind == _REPLY else Lost(frame.body.decode())
+                return frame.body if frame.kind == REPLY else Lost(frame.body.decode())
         if self._post.has_left(i, self._number):
             return Lost("its rank has left the federation")
         return None
@@ -171,7 +169,7 @@ class MPIEngine(Engine):
         sent = []
         for i in range(1, len(self.parties)):
             if not self._post.has_left(i, self._number):
-                sent += self._post.send(i, _TO_PARTY, self._frame(_OUTCOME, outcome))
+                sent += self._post.send(i, TO_PARTY, self._frame(OUTCOME, outcome))
         self._post.wait(sent, self._timeout)
 
     # The side of a party.
@@ -180,27 +178,27 @@ class MPIEngine(Engine):
         if self.coordinates:
             self._own_replies[turn] = reply
             return
-        kind, body = (_LOST, reply.reason.encode()) if isinstance(reply, Lost) else (_REPLY, reply)
-        self._post.send(0, _TO_COORDINATOR, _Frame(kind, self._number, turn, body))
+        kind, body = (LOST, reply.reason.encode()) if isinstance(reply, Lost) else (REPLY, reply)
+        self._post.send(0, TO_COORDINATOR, Frame(kind, self._number, turn, body))
 
     def serve(self) -> bytes:
         """Answer requests until rank 0 publishes the outcome, or has left."""
-        pause = _Pause(self._post, self._station)
+        pause = Pause(self._post, self._station.wait)
         with self.session():
             while True:
                 frame = self._next_frame()
                 if frame is None:
                     if not self._station.advance():
                         pause()
-                elif frame.kind == _OUTCOME:
+                elif frame.kind == OUTCOME:
                     return frame.body
                 else:
                     self._station.begin(frame.turn, frame.kind, _Order.unpack(frame.body))
-                    pause = _Pause(self._post, self._station)
+                    pause = Pause(self._post, self._station.wait)
 
-    def _next_frame(self) -> _Frame | None:
+    def _next_frame(self) -> Frame | None:
         """From rank 0, if there is one; what was meant for a federation closed here is dropped."""
-        while (frame := self._post.receive(0, _TO_PARTY)) is not None:
+        while (frame := self._post.receive(0, TO_PARTY)) is not None:
             if frame.number == self._number:
                 return frame
             if frame.number not in self._post.closed:
@@ -240,15 +238,13 @@ class _Order(NamedTuple):
 class _Station:
     """A party at its rank: works off one order at a time, without ever holding up its caller."""
 
-    def __init__(
-        self, host: GuardedHost, post: _Post, answer: Callable[[int, Reply], None]
-    ) -> None:
+    def __init__(self, host: GuardedHost, post: Post, answer: Callable[[int, Reply], None]) -> None:
         self._host = host
         self._post = post
         self._answer = answer
         self._helper = _Helper()
         self._work: Waiting[None] | None = None
-        self._early: dict[int, _Frame] = {}  # of neighbours that are a turn ahead
+        self._early: dict[int, Frame] = {}  # of neighbours that are a turn ahead
 
     def begin(self, turn: int, kind: int, order: _Order) -> None:
         """Take up an order. An earlier one is overdue: its reply would be dropped anyway."""
@@ -277,7 +273,7 @@ class _Station:
         self._helper.close()
 
     def _fulfil(self, turn: int, kind: int, order: _Order) -> Waiting[None]:
-        if kind == _EXCHANGE:
+        if kind == EXCHANGE:
             reply = yield from self._exchange(turn, order)
         else:
             reply = yield from self._run(partial(self._host.handle, order.request), order.timeout)
@@ -300,8 +296,8 @@ class _Station:
         reply, outbox = (offered, None) if isinstance(offered, Lost) else offered
         for j in order.neighbours:
             message = (outbox or {}).get(j)
-            kind = _NOTHING if message is None else _ENVELOPE
-            self._post.send(j, _TO_NEIGHBOUR, _Frame(kind, 0, turn, message or b""))
+            kind = NOTHING if message is None else ENVELOPE
+            self._post.send(j, TO_NEIGHBOUR, Frame(kind, 0, turn, message or b""))
         if outbox is None:
             return reply
         inbox = yield from self._inbox(turn, order.neighbours, deadline)
@@ -316,16 +312,16 @@ class _Station:
         while True:
             frames = {j: self._envelope(j, turn) for j in missing}
             arrived = {j: frame for j, frame in frames.items() if frame is not None}
-            inbox |= {j: f.body for j, f in arrived.items() if f.kind == _ENVELOPE}
+            inbox |= {j: f.body for j, f in arrived.items() if f.kind == ENVELOPE}
             missing = [j for j in missing if j not in arrived]
             if not missing or time.monotonic() > deadline:
                 return {j: inbox[j] for j in neighbours if j in inbox}
             yield
 
-    def _envelope(self, j: int, turn: int) -> _Frame | None:
+    def _envelope(self, j: int, turn: int) -> Frame | None:
         """What a neighbour sent in this turn; older frames are dropped, younger ones wait."""
         while True:
-            frame = self._early.pop(j, None) or self._post.receive(j, _TO_NEIGHBOUR)
+            frame = self._early.pop(j, None) or self._post.receive(j, TO_NEIGHBOUR)
             if frame is None or frame.turn == turn:
                 return frame
             if frame.turn > turn:
@@ -396,212 +392,6 @@ class _Helper:
 def _work_off(jobs: queue.SimpleQueue[_Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job.run()
-
-
-class _Pause:
-    """How to wait: at first only give way, then sleep a tenth of the time that has passed.
-
-    A wait is thus never prolonged by much, and eighty idle ranks leave two cores to those at work.
-    """
-
-    def __init__(self, post: _Post, station: _Station | None = None) -> None:
-        self._post = post
-        self._station = station
-        self._since = time.perf_counter()
-
-    def __call__(self) -> None:
-        waited = time.perf_counter() - self._since
-        # A long message moves a piece at a time, whenever both ends attend to it.
-        longest = _ATTENTIVE if self._post.is_sending else _DOZING
-        seconds = min(max(waited / 10, _ATTENTIVE / 2), longest)
-        # Nothing is worth interrupting a step for; its end wakes this thread at once.
-        if self._station is not None and self._station.wait(max(seconds, _SPIN)):
-            return
-        if waited < _SPIN or self._post.is_receiving:
-            _give_way()
-        else:
-            time.sleep(seconds)
-
-
-class _Frame(NamedTuple):
-    """What travels. `number` is that of the federation."""
-
-    kind: int
-    number: int
-    turn: int
-    body: bytes
-
-
-class _Transfer(NamedTuple):
-    """A message that is being received."""
-
-    request: MPI.Request
-    buffer: bytearray
-    since: float
-
-
-class _Post:
-    """Frames between ranks, whole and in order, for all federations of this process."""
-
-    def __init__(self) -> None:
-        self.turn = 0
-        self.numbers = count(_ALL + 1)
-        self.closed: set[int] = set()
-        self._sending: list[tuple[MPI.Request, bytes]] = []  # MPI reads the bytes until it is done
-        self._receiving: dict[tuple[int, int], _Transfer] = {}
-        self._parts: dict[tuple[int, int], list[bytes]] = {}
-        self._left: set[tuple[int, int]] = set()
-        # The user's own messages on COMM_WORLD must not meet ours.
-        self._comm, request = MPI.COMM_WORLD.Idup()
-        self._wait_for_all(request)
-
-    # Opening.
-
-    def _wait_for_all(self, request: MPI.Request) -> None:
-        deadline = time.monotonic() + _START
-        pause = _Pause(self)
-        while not request.Test():
-            if time.monotonic() > deadline:
-                raise FederationError(
-                    f"not every rank has opened the federation within {_START:g} s; every rank "
-                    f"must run the same script"
-                )
-            pause()
-
-    def agree(self, opened: str) -> None:
-        """Raise an error, at every rank, unless all have opened the same."""
-        digest = int.from_bytes(hashlib.sha256(opened.encode()).digest()[:7], "little")
-        mine, least = np.array([digest, -digest]), np.empty(2, np.int64)
-        self._wait_for_all(
-            self._comm.Iallreduce([mine, MPI.INT64_T], [least, MPI.INT64_T], MPI.MIN)
-        )
-        if least[0] != -least[1]:
-            raise InputError(
-                "the ranks have opened different federations; every rank must run the same "
-                "script, with the same parties in the same order"
-            )
-
-    # Sending.
-
-    def send(self, to: int, tag: int, frame: _Frame) -> list[MPI.Request]:
-        """Begin to send; whoever waits for anything moves it on."""
-        starts = range(0, len(frame.body), _LONGEST) or [0]
-        requests = []
-        for start in starts:
-            more = start != starts[-1]
-            prefix = _PREFIX.pack(frame.kind, more, frame.number, frame.turn)
-            message = prefix + frame.body[start : start + _LONGEST]
-            requests.append(self._comm.Isend([message, MPI.BYTE], to, tag))
-            self._sending.append((requests[-1], message))
-        return requests
-
-    def wait(self, requests: Sequence[MPI.Request], timeout: float) -> None:
-        """Until these are sent; one that nobody takes in is given up after the timeout."""
-        deadline = time.monotonic() + timeout
-        pause = _Pause(self)
-        while self._unsent(requests) and time.monotonic() < deadline:
-            pause()
-
-    def _unsent(self, requests: Sequence[MPI.Request]) -> bool:
-        self._forget_sent()
-        under_way = {id(request) for request, _ in self._sending}
-        return any(id(request) in under_way for request in requests)
-
-    def _forget_sent(self) -> None:
-        self._sending = [item for item in self._sending if not item[0].Test()]
-
-    # Receiving.
-
-    def receive(self, source: int, tag: int) -> _Frame | None:
-        """The next frame from a rank under a tag, if all of it is here."""
-        if self._sending:
-            self._forget_sent()
-        lane = (source, tag)
-        while (buffer := self._message(lane)) is not None:
-            kind, more, number, turn = _PREFIX.unpack_from(buffer)
-            parts = self._parts.setdefault(lane, [])
-            parts.append(bytes(memoryview(buffer)[_PREFIX.size :]))
-            if not more:
-                del self._parts[lane]
-                if kind == _CLOSED:
-                    self._left.add((source, number))
-                    continue
-                return _Frame(kind, number, turn, parts[0] if len(parts) == 1 else b"".join(parts))
-        return None
-
-    def _message(self, lane: tuple[int, int]) -> bytearray | None:
-        transfer = self._receiving.pop(lane, None) or self._match(lane)
-        if transfer is None:
-            return None
-        if transfer.request.Test():
-            return transfer.buffer
-        self._receiving[lane] = transfer
-        return None
-
-    def _match(self, lane: tuple[int, int]) -> _Transfer | None:
-        status = MPI.Status()
-        message = self._comm.Improbe(*lane, status)
-        if message is None:
-            return None
-        buffer = bytearray(status.Get_count(MPI.BYTE))
-        return _Transfer(message.Irecv([buffer, MPI.BYTE]), buffer, time.monotonic())
-
-    @property
-    def is_sending(self) -> bool:
-        """Whether something is on its way from here."""
-        return bool(self._sending)
-
-    @property
-    def is_receiving(self) -> bool:
-        """Whether something is on its way to this rank."""
-        return bool(self._receiving)
-
-    def is_replying(self, source: int, timeout: float) -> bool:
-        """Whether a reply is on its way, and not for longer than the timeout."""
-        transfer = self._receiving.get((source, _TO_COORDINATOR))
-        return transfer is not None and time.monotonic() - transfer.since < timeout
-
-    # Leaving.
-
-    def has_left(self, rank: int, number: int) -> bool:
-        """Whether a rank has closed a federation, or ended."""
-        return not self._left.isdisjoint([(rank, number), (rank, _ALL)])
-
-    def say_goodbye(self, number: int = _ALL) -> None:
-        """To the followers if this rank coordinates, else to the coordinator."""
-        if MPI.Is_finalized():
-            return
-        rank, size = self._comm.rank, self._comm.size
-        tag = _TO_COORDINATOR if rank else _TO_PARTY
-        for other in range(1, size) if rank == 0 else [0]:
-            self.send(other, tag, _Frame(_CLOSED, number, self.turn, b""))
-        self._forget_sent()
-
-
-@cache
-def _post() -> _Post:
-    """The post of this process; its ranks abort together from now on."""
-    post = _Post()
-    if MPI.COMM_WORLD.size > 1:
-        atexit.register(post.say_goodbye)
-        sys.excepthook = partial(_abort, sys.excepthook)
-    return post
-
-
-def _abort(
-    hook: Callable[..., Any],
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    """An uncaught exception ends the job, also where `-m mpi4py` was forgotten: else the other
-    ranks would wait for this one, and it for them in MPI_Finalize.
-    """
-    hook(kind, error, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    time.sleep(0.3)  # an error of a run is every rank's error: let them all say so
-    MPI.COMM_WORLD.Abort(1)
 
 
 def _with_grace(timeout: float) -> float:

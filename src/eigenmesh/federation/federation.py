@@ -60,7 +60,10 @@ class Federation:
     topology : None for a coordinator, else the graph on which `exchange` runs.
     timeout : seconds that a party has for one step; the engine's own default if None.
     on_loss : "raise" stops at the first lost party; "survivors" goes on without it and says so;
-        "reuse" takes its last reply, up to `max_age` rounds old, and asks it again.
+        "reuse" takes its last reply, up to `max_age` rounds old, and asks it again, unless the
+        step is declared not reusable; "skip" goes on without it for this round and asks it again
+        in the next, and says so in `dropped`, until it has missed more than `max_age` rounds in a
+        row. "skip" needs a coordinator.
     """
 
     def __init__(
@@ -77,7 +80,10 @@ class Federation:
             raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
         if timeout is not None and not timeout > 0:
             raise InputError(f"timeout is {timeout}; a positive number of seconds is expected")
+        if on_loss == "skip" and topology is not None:
+            raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
         self.split = split
+        self.align = "strict"  # "inner": the parties' samples are to be matched before each use
         self.timeout = engine.default_timeout if timeout is None else timeout
         self.on_loss = on_loss
         self.max_age = max_age
@@ -90,6 +96,7 @@ class Federation:
         self._courier = Courier(engine, self.timeout)
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
+        self._missed_in_a_row: Counter[str] = Counter()
 
     # Who is there.
 
@@ -139,8 +146,14 @@ class Federation:
     def _run_here(
         self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Run[R]:
+        if self.on_loss == "skip" and not protocol.skips:
+            raise InputError(
+                f"on_loss is 'skip', but the parties of {protocol.name!r} must not miss a round; "
+                f"'survivors' or 'raise' is expected"
+            )
         self._courier.begin_run()
         self._last_reply.clear()
+        self._missed_in_a_row.clear()
         with self.recording() as recording, self._engine.session():
             try:
                 value = protocol.coordinate(self, *args, **kwargs)
@@ -183,16 +196,13 @@ class Federation:
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
     ) -> None:
         """Build a party of this role at every site; only the listed steps may then be asked for."""
-        data = encode(setup)
+        data, kinds = _encoded(setup)
         label = f"{role_name(role)}.enlist"
+        assert data is not None
         for i in self._active():
-            self._enter(label, COORDINATOR, self._names[i], setup, len(data))
-        self._broadcast(
-            "enlist",
-            role=role_name(role),
-            steps=_step_names(role, steps),
-            message=np.frombuffer(data, np.uint8),
-        )
+            self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        names = _step_names(role, steps)
+        self._broadcast("enlist", role=role_name(role), steps=names, message=data)
 
     def _broadcast(self, operation: str, **fields: Any) -> None:
         request = {"op": operation, **fields}
@@ -216,7 +226,10 @@ class Federation:
     ) -> Replies:
         """One round: every party runs `step`. `each` gives each party a message of its own."""
         received: list[tuple[int, Any]] = []
-        self._round_of(step, self._addressed(message, each), lambda i, r: received.append((i, r)))
+        addressed = self._addressed(message, each)
+        self._round_of(step, addressed, lambda i, r: received.append((i, r)))
+        if self.on_loss == "skip" and addressed and not received:
+            raise PartyLost(f"no party answered {step.name!r} in this round")
         self._compare(step, received)
         return Replies(
             tuple(reply for _, reply in received), tuple(self._names[i] for i, _ in received)
@@ -240,6 +253,8 @@ class Federation:
             covered.append(self._names[i])
 
         self._round_of(step, self._addressed(message, each), fold)
+        if not sums:
+            raise PartyLost(f"no party answered {step.name!r} in this round")
         check(sums[0])  # finite summands may have a sum that is not
         return Total(sums[0], tuple(covered))
 
@@ -249,17 +264,14 @@ class Federation:
         self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
-        by_message: dict[int, dict[str, Any]] = {}  # a broadcast is encoded once
-        requests = {}
+        distinct = {id(message): message for message in messages.values()}
+        encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
+        stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
         for i, message in messages.items():
-            if id(message) not in by_message:
-                data = None if message is None else np.frombuffer(encode(message), np.uint8)
-                by_message[id(message)] = {**request, "message": data}
-            requests[i] = by_message[id(message)]
-            if message is not None:
-                size = requests[i]["message"].size
-                self._enter(label, COORDINATOR, self._names[i], message, size)
-        self._wave(requests, step, take)
+            data, kinds = encoded[id(message)]
+            if data is not None:
+                self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        self._wave({i: stamped[id(m)] for i, m in messages.items()}, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
 
@@ -323,9 +335,7 @@ class Federation:
 
     def _exchange_once(self, send: Step, receive: Step) -> bool:
         """Whether the round was complete; if not, it has been undone and a party is out."""
-        graph = self.graph
-        neighbours = {i: sorted(graph.neighbors(i)) for i in self._active()} if graph else {}
-        exchange = Exchange(self._courier, self._names, neighbours)
+        exchange = Exchange(self._courier, self._names, self._neighbours())
         exchange.run(send, receive, self.on_loss, self.max_age)
         self._book(send, exchange)
         if not exchange.failures:
@@ -333,17 +343,27 @@ class Federation:
         for i, error in exchange.failures.items():
             if self.on_loss == "raise" or not isinstance(error, _LOSSES):
                 raise error
+            if self.on_loss == "reuse" and not send.reusable:
+                raise self._explained(error, send)
             self.lost[self._names[i]] = error.reason
         for i, error in exchange.not_undone.items():  # it may be a round ahead: it cannot go on
             self.lost[self._names[i]] = error.reason
         return False
 
+    def _neighbours(self) -> dict[int, list[int]]:
+        """Those of the parties that are in, by number. A subgraph of networkx is slow to walk."""
+        assert self._graph is not None
+        active = set(self._active())
+        adjacent = self._graph.adj
+        return {i: sorted(j for j in adjacent[i] if j in active) for i in sorted(active)}
+
     def _book(self, send: Step, exchange: Exchange) -> None:
         """What has left has left, even if the round was undone."""
+        label, relayed = step_label(send), self._engine.relays
         for i, receipt in exchange.receipts.items():
             for receiver, kinds, size in receipt["sent"]:
                 way = (self._names[i], self._names[receiver])
-                self._books.enter(step_label(send), *way, kinds, size, self._engine.relays)
+                self._books.enter(label, *way, kinds, size, relayed)
             for sender, _reason, replaced in receipt["missed"] if not exchange.failures else ():
                 (self.reused if replaced else self.dropped)[self._names[sender]] += 1
 
@@ -387,13 +407,27 @@ class Federation:
                 return error
             if self.on_loss == "survivors":
                 self.lost[self._names[i]] = error.reason
+            elif self.on_loss == "skip":
+                self._skip(self._names[i], step, error)
             elif not self._reuse(i, step, take):
-                return error
+                return self._explained(error, step)
         else:
-            if self.on_loss == "reuse" and step is not None:
+            self._missed_in_a_row.pop(self._names[i], None)
+            if self.on_loss == "reuse" and step is not None and step.reusable:
                 label = step_label(step)
                 self._last_reply[label, i] = (self._books.rounds, message)
         return None
+
+    def _skip(self, name: str, step: Step | None, error: EigenmeshError) -> None:
+        """Go on without a party; one that was not built, or is silent too often, is out."""
+        self._missed_in_a_row[name] += 1
+        missed = self._missed_in_a_row[name]
+        if step is None:
+            self.lost[name] = error.reason
+        elif missed > self.max_age:
+            self.lost[name] = f"{error.reason}, in {missed} rounds in a row"
+        else:
+            self.dropped[name] += 1
 
     def _reuse(self, i: int, step: Step | None, take: Callable[[int, Any], None]) -> bool:
         """Whether a reply to this step, kept for "reuse", was young enough and could be taken."""
@@ -410,18 +444,29 @@ class Federation:
         self.reused[self._names[i]] += 1
         return True
 
+    def _explained(self, error: EigenmeshError, step: Step | None) -> EigenmeshError:
+        """A loss that "reuse" could have made good, had the step not forbidden it, says so."""
+        if step is None or step.reusable or self.on_loss != "reuse":
+            return error
+        words = f"on_loss is 'reuse', but an older reply must not stand in for one to {step.name!r}"
+        return type(error)(f"{error.reason}; {words}", party=error.party)
+
     def _received(self, i: int, answer: Any, step: Step | None) -> Any:
         if step is None or step.signature.gives is None:
             return None
-        if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8:
+        if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
             raise MessageRefused("its reply holds no message")
-        data = answer.tobytes()
-        message = decode(step.signature.gives, data)
-        self._enter(step_label(step), self._names[i], COORDINATOR, message, len(data))
+        message = decode(step.signature.gives, answer.data)
+        way = (self._names[i], COORDINATOR)
+        self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
         return message
 
-    def _enter(self, step: str, sender: str, receiver: str, message: Message, size: int) -> None:
-        self._books.enter(step, sender, receiver, floats_by_kind(message), size)
+
+def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:
+    """A message as an array of bytes, and what it reveals; nothing for none."""
+    if message is None:
+        return None, {}
+    return np.frombuffer(encode(message), np.uint8), floats_by_kind(message)
 
 
 def _short(value: Any) -> str:

@@ -64,8 +64,9 @@ class Host:
         self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
-        self._snapshot: tuple[int, dict[str, bytes]] = (0, {})
-        self._half_done = b""  # the request of an exchange whose second half is still to come
+        self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
+        # The request of an exchange whose second half is still to come, as it came and as read.
+        self._half_done: tuple[bytes, Tree] | None = None
         self._mailbox = Mailbox(self._view)
         self._operations: dict[str, Callable[[Tree], Tree]] = {
             "require": self._require,
@@ -85,35 +86,50 @@ class Host:
 
     def handle(self, request: bytes) -> bytes:
         """Answer a request of the coordinator."""
-        return self._guarded(request, self._answer)
+        return self._guarded(request, lambda tree: _reply(tree, self._answer(tree)))
 
     def offer(self, request: bytes) -> tuple[bytes, dict[int, bytes] | None]:
-        """First half of an exchange: this party's messages by neighbour, or None if it failed."""
+        """First half of an exchange: this party's messages by neighbour.
+
+        Nobody hears of it until the second half is over, unless it failed: then there is a reply,
+        and None in place of messages.
+        """
         outboxes: list[dict[int, bytes]] = []
-        reply = self._guarded(request, lambda tree: outboxes.append(self._offer(tree, request)))
+
+        def offer(tree: Tree) -> bytes:
+            outboxes.append(self._offer(tree, request))
+            return b""
+
+        reply = self._guarded(request, offer)
         return reply, outboxes[0] if outboxes else None
 
     def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
         """Second half: take the neighbours' messages; the reply is the receipt of both halves."""
-        return self._guarded(request, lambda tree: self._accept(tree, request, inbox))
+        return self._guarded(request, lambda tree: _reply(tree, self._accept(tree, request, inbox)))
 
     # How every request is treated.
 
-    def _guarded(self, request: bytes, answer: Callable[[Tree], Tree]) -> bytes:
+    def _guarded(self, request: bytes, answer: Callable[[Tree], bytes]) -> bytes:
         turn = -1
         if not self._lock.acquire(blocking=False):
             busy = PartyLost("is still at work on an earlier request", party=self.site.name)
             return wire.dumps(error_tree(busy, turn))
         try:
-            tree = read_request(request)
+            tree = self._read(request)
             turn = tree["turn"]
-            return wire.dumps({"turn": turn, "ok": answer(tree)})
+            return answer(tree)
         except EigenmeshError as error:
             return wire.dumps(error_tree(error, turn))
         except (Exception, SystemExit) as error:
             return wire.dumps(error_tree(self._own_words(error), turn))
         finally:
             self._lock.release()
+
+    def _read(self, request: bytes) -> Tree:
+        """A request is read where it arrives; its second half comes with the same bytes."""
+        if self._half_done is not None and self._half_done[0] == request:
+            return self._half_done[1]
+        return read_request(request)
 
     def _own_words(self, error: BaseException) -> EigenmeshError:
         _log.exception("site %s: a step failed", self.site.name)
@@ -145,7 +161,7 @@ class Host:
                 party=self.site.name,
             )
         self._turn = tree["turn"]
-        self._half_done = b""
+        self._half_done = None
 
     # The coordinator's operations.
 
@@ -163,7 +179,7 @@ class Host:
             self._run = tree["run"]
             self._enlisted = {}
             self._mailbox = Mailbox(self._view)
-        self._build(tree["role"], as_bytes(tree, "message"), tree["steps"])
+        self._build(tree["role"], bytes(as_bytes(tree, "message")), tree["steps"])
         return None
 
     def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
@@ -225,23 +241,24 @@ class Host:
         for message in offered.values():
             self._check_type(step, message)
         outbox = self._mailbox.pack(tree, offered)
-        self._half_done = request
+        self._half_done = (request, tree)
         return outbox
 
     def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
-        others = set(range(len(self._view.names))) - {self._view.index}
-        known = all(type(n) is int and n in others for n in numbers)
+        own, n_parties = self._view.index, len(self._view.names)
+        known = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
         if not known or len(set(numbers)) < len(numbers):
             raise MessageRefused("the request lists neighbours that are no other parties, or twice")
         return tuple(numbers)
 
     def _accept(self, tree: Tree, request: bytes, inbox: Mapping[int, bytes]) -> Tree:
-        if request != self._half_done:
+        if self._half_done is None or self._half_done[0] != request:
             raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
-        self._half_done = b""  # a second delivery would be taken twice
-        enlisted, step = self._asked(tree, "receive")
-        messages, missed = self._mailbox.unpack(tree, step, inbox)
-        step.function(enlisted.party, messages)
+        self._half_done = None  # a second delivery would be taken twice
+        _, send = self._asked(tree, "send")
+        enlisted, receive = self._asked(tree, "receive")
+        messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
+        receive.function(enlisted.party, messages)
         self._write_state()
         return {"sent": self._mailbox.sent, "missed": missed}
 
@@ -300,7 +317,7 @@ class Host:
                 "setup": np.frombuffer(e.setup, np.uint8),
                 "steps": list(e.steps),
                 "calls": e.calls,
-                "state": np.frombuffer(e.party.export(), np.uint8),
+                "state": e.party.export(),
             }
             for role, e in self._enlisted.items()
         }
@@ -313,9 +330,7 @@ class Host:
                 "neighbours": self._view.neighbours,
                 "parties": parties,
                 "snapshot_turn": snapshot_turn,
-                "snapshot": {
-                    role: np.frombuffer(state, np.uint8) for role, state in states.items()
-                },
+                "snapshot": states,
             }
         )
 
@@ -325,11 +340,10 @@ class Host:
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
         self._seen_runs = set(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
-        states = {role: as_bytes(tree["snapshot"], role) for role in tree["snapshot"]}
-        self._snapshot = (tree["snapshot_turn"], states)
+        self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         for role, saved in tree["parties"].items():
-            party = self._build(role, as_bytes(saved, "setup"), saved["steps"])
-            party.restore(as_bytes(saved, "state"))
+            party = self._build(role, bytes(as_bytes(saved, "setup")), saved["steps"])
+            party.restore(saved["state"])
             self._enlisted[role].calls.update(saved["calls"])
 
     @property
@@ -359,6 +373,10 @@ class Host:
                 f"({error}); remove the file to start it afresh",
                 party=self.site.name,
             ) from None
+
+
+def _reply(tree: Tree, answer: Tree) -> bytes:
+    return wire.dumps({"turn": tree["turn"], "ok": answer})
 
 
 # What a step must take and give in each place of a request that names one, and the words for it.

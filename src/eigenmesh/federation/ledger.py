@@ -133,6 +133,7 @@ class Books:
     def __init__(self) -> None:
         self.rounds = 0
         self._recordings: list[Recording] = []
+        self._kinds: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}  # equal ones shared
 
     @property
     def idle(self) -> bool:
@@ -177,6 +178,7 @@ class Books:
     ) -> None:
         """Enter one message of `size` bytes."""
         floats = sum(kinds.values())
+        kinds = self._kinds.setdefault(tuple(kinds.items()), kinds)
         for recording in self._recordings:
             place = (recording.ledger.rounds, step, sender, receiver)
             recording.ledger.record(Entry(*place, kinds, floats, size, relayed))

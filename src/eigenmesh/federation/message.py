@@ -15,6 +15,7 @@ that name, it is that field's value. Arrays and numbers must be finite, always.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,23 +118,40 @@ class Field(NamedTuple):
     shape: Shape | None
     checks: tuple[Check, ...]
     same: bool
+    dtype_kinds: str  # of an array; empty for a scalar
 
     @property
     def is_array(self) -> bool:
         """Whether the field holds an array."""
-        return self.type in _DTYPE_KINDS
+        return bool(self.dtype_kinds)
 
 
-_declared: dict[type[Message], tuple[Field, ...]] = {}
+class _Declared(NamedTuple):
+    """What is asked of a message type again and again."""
+
+    fields: tuple[Field, ...]
+    in_check_order: tuple[Field, ...]
+    names: frozenset[str]
+    kinds: tuple[str, ...]
+
+
+_declared: dict[type[Message], _Declared] = {}
+
+
+def _declaration(message_type: type[Message]) -> _Declared:
+    if message_type not in _declared:  # annotations can be resolved only after the module is read
+        hints = get_type_hints(message_type, include_extras=True)
+        names = [f.name for f in dataclasses.fields(cast(Any, message_type))]
+        fields = tuple(_field(n, hints[n], message_type) for n in names)
+        numbers_first = tuple(sorted(fields, key=lambda field: field.is_array))  # may be sizes
+        kinds = sorted({field.kind for field in fields if field.kind})
+        _declared[message_type] = _Declared(fields, numbers_first, frozenset(names), tuple(kinds))
+    return _declared[message_type]
 
 
 def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
     """The declared fields of a message type, in order."""
-    if message_type not in _declared:  # annotations can be resolved only after the module is read
-        hints = get_type_hints(message_type, include_extras=True)
-        names = [f.name for f in dataclasses.fields(cast(Any, message_type))]
-        _declared[message_type] = tuple(_field(n, hints[n], message_type) for n in names)
-    return _declared[message_type]
+    return _declaration(message_type).fields
 
 
 def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
@@ -155,38 +173,39 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     if hint in _DTYPE_KINDS and (kind is None or same):
         rule = "cannot be the same everywhere, send a hash" if same else "say what it reveals"
         raise TypeError(f"{message_type.__name__}.{name} is an array; {rule}")
-    return Field(name, hint, optional, kind, shapes[0] if shapes else None, checks, same)
+    shape = shapes[0] if shapes else None
+    return Field(name, hint, optional, kind, shape, checks, same, _DTYPE_KINDS.get(hint, ""))
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:
     """Every kind that a message of this type reveals."""
-    return frozenset(field.kind for field in fields_of(message_type) if field.kind)
+    return frozenset(_declaration(message_type).kinds)
 
 
 def check(message: Message) -> None:
     """Raise `MessageRefused` unless every field is as the message type declares it."""
-    fields = fields_of(type(message))
-    numbers = {f.name: getattr(message, f.name) for f in fields if f.type is int}
-    sizes = {name: value for name, value in numbers.items() if value is not None}
-    for field in sorted(fields, key=lambda f: f.is_array):  # numbers first: they may be sizes
-        _check_field(field, getattr(message, field.name), sizes, type(message).__name__)
+    owner = type(message)
+    sizes: dict[str, int] = {}
+    for field in _declaration(owner).in_check_order:
+        value = getattr(message, field.name)
+        if value is not None or not field.optional:
+            _check_field(field, value, sizes, f"{owner.__name__}.{field.name}")
 
 
-def _check_field(field: Field, value: Any, sizes: dict[str, int], owner: str) -> None:
-    label = f"{owner}.{field.name}"
-    if value is None and field.optional:
-        return
+def _check_field(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
     if field.is_array:
         _check_array(field, value, sizes, label)
     else:
         _check_scalar(field, value, label)
+        if field.type is int:
+            sizes[field.name] = value
     for condition in field.checks:
         if not condition.holds(value):
             raise MessageRefused(f"{label} {condition.words}")
 
 
 def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in _DTYPE_KINDS[field.type]:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
         found = getattr(value, "dtype", type(value).__name__)
         expected = "floats" if field.type is Floats else "integers"
         raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
@@ -200,10 +219,9 @@ def _check_shape(
     shape: tuple[int, ...], axes: tuple[str | int, ...], sizes: dict[str, int], label: str
 ) -> None:
     """Hold an array's sizes against the declared ones; the first use of a name fixes its size."""
-    fits = len(shape) == len(axes) and all(
-        size == (sizes.setdefault(axis, size) if isinstance(axis, str) else axis)
-        for axis, size in zip(axes, shape, strict=True)
-    )
+    fits = len(shape) == len(axes)
+    for axis, size in zip(axes, shape, strict=False):
+        fits = fits and size == (sizes.setdefault(axis, size) if isinstance(axis, str) else axis)
     if not fits:
         words = ", ".join(f"{a}={sizes[a]}" if a in sizes else str(a) for a in map(str, axes))
         raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
@@ -215,7 +233,7 @@ def _check_scalar(field: Field, value: Any, label: str) -> None:
         raise MessageRefused(
             f"{label} is {type(value).__name__}; {field.type.__name__} is expected"
         )
-    if field.type is float and not np.isfinite(value):
+    if field.type is float and not math.isfinite(value):
         raise MessageRefused(f"{label} is {value}; a finite number is expected")
 
 
@@ -229,9 +247,9 @@ def decode(message_type: type[M], data: bytes | memoryview) -> M:
     """Read a message of the type that the receiver expects; the wire does not get to choose."""
     tree = wire.loads(data)
     fields = fields_of(message_type)
-    expected = [field.name for field in fields]
-    if not isinstance(tree, dict) or sorted(tree) != sorted(expected):
-        raise MessageRefused(f"a {message_type.__name__} has the fields {', '.join(expected)}")
+    if not isinstance(tree, dict) or tree.keys() != _declaration(message_type).names:
+        names = ", ".join(field.name for field in fields)
+        raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
     message = message_type(**{f.name: _as_declared(f, tree[f.name]) for f in fields})
     check(message)
     return message
@@ -244,7 +262,7 @@ def _as_declared(field: Field, value: Any) -> Any:
 
 def floats_by_kind(message: Message) -> Mapping[str, int]:
     """Array elements per kind; kinds that travel only as scalars, integers or hashes count 0."""
-    counts = dict.fromkeys(sorted(kinds_of(type(message))), 0)
+    counts = dict.fromkeys(_declaration(type(message)).kinds, 0)
     for field in fields_of(type(message)):
         value = getattr(message, field.name)
         if field.kind and isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "fc":

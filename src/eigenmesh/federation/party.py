@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints, overload
 
 from eigenmesh.federation import wire
 from eigenmesh.federation.message import Message, kinds_of
@@ -25,12 +25,15 @@ class Step:
     """A method that may be asked for by name; made by `@step`.
 
     ``Role.name`` is the step itself, to hand to a federation; ``party.name`` is the bound method.
+    `reusable` says whether its last reply may stand in for one that is missing.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], reusable: bool = True) -> None:
         self.function = function
+        self.reusable = reusable
         self.name = function.__name__
         self.__doc__ = function.__doc__
+        self._inherited: dict[type[Party], Step] = {}
 
     def __set_name__(self, owner: type[Party], name: str) -> None:
         self.role = owner
@@ -40,9 +43,10 @@ class Step:
             return self.function.__get__(party, owner)
         if owner is self.role:
             return self
-        inherited = Step(self.function)
-        inherited.role = owner
-        return inherited
+        if owner not in self._inherited:
+            self._inherited[owner] = Step(self.function, self.reusable)
+            self._inherited[owner].role = owner
+        return self._inherited[owner]
 
     def __repr__(self) -> str:
         return f"<step {self.role.__name__}.{self.name}>"
@@ -58,7 +62,7 @@ class Step:
         takes, from_each = _message_type(hints[names[0]], self) if names else (None, False)
         return Signature(takes, gives, from_each, to_each)
 
-    @property
+    @functools.cached_property
     def reveals(self) -> frozenset[str]:
         """The kinds that leave a party when this step is answered."""
         gives = self.signature.gives
@@ -77,9 +81,19 @@ def _message_type(hint: Any, step: Step) -> tuple[type[Message] | None, bool]:
     raise TypeError(f"{step!r} is annotated {hint}; a Message or dict[int, Message] is expected")
 
 
-def step(function: Callable[..., Any]) -> Any:
-    """Offer a method of a party to the federation. Its annotations fix what it takes and gives."""
-    return Step(function)
+@overload
+def step(function: Callable[..., Any]) -> Any: ...
+@overload
+def step(*, reusable: bool) -> Callable[[Callable[..., Any]], Any]: ...
+def step(function: Callable[..., Any] | None = None, *, reusable: bool = True) -> Any:
+    """Offer a method of a party to the federation. Its annotations fix what it takes and gives.
+
+    ``@step(reusable=False)`` marks a step whose reply belongs to its round alone: with
+    ``on_loss="reuse"`` an older reply never stands in for it, and the loss of the party is raised.
+    """
+    if function is None:
+        return functools.partial(Step, reusable=reusable)
+    return Step(function, reusable)
 
 
 class Party:
@@ -108,25 +122,23 @@ class Party:
         """From here on only declared state may change."""
         super().__setattr__("_sealed", True)
 
-    def export(self) -> bytes:
-        """The declared state in wire form."""
-        return wire.dumps({name: getattr(self, name) for name in self.state})
+    def export(self) -> dict[str, Any]:
+        """A copy of the declared state; raises TypeError if something in it could not travel."""
+        return {name: wire.copied(getattr(self, name)) for name in self.state}
 
-    def restore(self, exported: bytes) -> None:
-        """Set the declared state from what `export` gave. Arrays come back writable."""
-        for name, value in wire.loads(exported).items():
-            setattr(self, name, _writable(value))
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _writable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_writable(item) for item in value]
-    return value.copy() if hasattr(value, "copy") else value
+    def restore(self, exported: Mapping[str, Any]) -> None:
+        """Set the declared state from a copy of what `export` gave. Its arrays can be written."""
+        for name, value in exported.items():
+            setattr(self, name, wire.copied(value))
 
 
-def steps_of(role: type[Party]) -> dict[str, Step]:
+_steps: dict[type[Party], dict[str, Step]] = {}
+
+
+def steps_of(role: type[Party]) -> Mapping[str, Step]:
     """The steps that a role offers, by name."""
-    static = {name: inspect.getattr_static(role, name) for name in dir(role)}
-    return {name: getattr(role, name) for name, found in static.items() if isinstance(found, Step)}
+    if role not in _steps:  # looked for once: every party of a large federation asks
+        static = {name: inspect.getattr_static(role, name) for name in dir(role)}
+        found = [name for name, value in static.items() if isinstance(value, Step)]
+        _steps[role] = {name: getattr(role, name) for name in found}
+    return _steps[role]

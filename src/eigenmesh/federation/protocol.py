@@ -19,11 +19,16 @@ _protocols: dict[str, Protocol[Any]] = {}
 
 @dataclass(frozen=True)
 class Protocol(Generic[R]):
-    """A paper's method: its roles and the coordinator's side as a function of a federation."""
+    """A paper's method: its roles and the coordinator's side as a function of a federation.
+
+    `skips` says whether its answer stays right when a party misses a round and takes part in the
+    next; without it, `on_loss="skip"` is refused.
+    """
 
     name: str
     roles: tuple[type[Party], ...]
     coordinate: Callable[..., R]
+    skips: bool = False
 
     @property
     def number(self) -> int:
@@ -32,7 +37,7 @@ class Protocol(Generic[R]):
 
 
 def protocol(
-    name: str, *, roles: tuple[type[Party], ...]
+    name: str, *, roles: tuple[type[Party], ...], skips: bool = False
 ) -> Callable[[Callable[..., R]], Protocol[R]]:
     """Register a protocol. Hosts know the roles of registered protocols, and no others."""
 
@@ -40,7 +45,7 @@ def protocol(
         if name in _protocols:
             raise TypeError(f"a protocol {name!r} is registered already")
         _require_own_names(roles)
-        registered = Protocol(name, roles, coordinate)
+        registered = Protocol(name, roles, coordinate, skips)
         _protocols[name] = registered
         return registered
 

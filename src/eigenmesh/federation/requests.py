@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed
 from eigenmesh.federation import wire
 
 Tree = wire.Tree
-ON_LOSS = ("raise", "survivors", "reuse")
+ON_LOSS = ("raise", "survivors", "reuse", "skip")
 
 _REQUEST_FIELDS = {
     "op": str,
@@ -29,7 +28,7 @@ _REQUEST_FIELDS = {
     "undo": int,
     "message": np.ndarray,
 }
-_NEEDED = {
+_FIELDS = {
     "require": {"role", "steps"},
     "enlist": {"role", "steps", "message"},
     "step": {"role", "step"},
@@ -37,6 +36,8 @@ _NEEDED = {
     "rollback": {"undo"},
     "dismiss": set(),
 }
+_NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}
+_ALLOWED = {op: needed | ({"message"} if op == "step" else set()) for op, needed in _NEEDED.items()}
 
 
 def read_request(request: bytes) -> Tree:
@@ -44,9 +45,8 @@ def read_request(request: bytes) -> Tree:
     tree = wire.loads(request)
     if not isinstance(tree, dict) or str(tree.get("op")) not in _NEEDED:
         raise MessageRefused("the request names no known operation")
-    needed: set[str] = _NEEDED[tree["op"]] | {"op", "run", "turn"}
-    allowed = needed | ({"message"} if tree["op"] == "step" else set())
-    if not needed <= tree.keys() <= allowed:
+    allowed = _ALLOWED[tree["op"]]
+    if not _NEEDED[tree["op"]] <= tree.keys() <= allowed:
         raise MessageRefused(
             f"a request to {tree['op']} has the fields {', '.join(sorted(allowed))}"
         )
@@ -58,17 +58,12 @@ def read_request(request: bytes) -> Tree:
     return tree
 
 
-def equals(found: Any, expected: int | str) -> bool:
-    """Equal and of one type: an array from the wire would compare element by element."""
-    return type(found) is type(expected) and bool(found == expected)
-
-
-def as_bytes(tree: Tree, key: str) -> bytes:
-    """Bytes that travelled as an array of uint8."""
+def as_bytes(tree: Tree, key: str) -> memoryview:
+    """Bytes that travelled as an array of uint8, where they lie."""
     value = tree.get(key)
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
         raise MessageRefused(f"field {key!r} does not hold a message")
-    return value.tobytes()
+    return value.data
 
 
 def error_tree(error: EigenmeshError, turn: int) -> Tree:

@@ -22,7 +22,8 @@ class Site:
     `identifies` gives a digest of the sample ids in their order, empty where there are none.
     `store` keeps private results between runs (training columns, scores); nothing in the
     federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
-    state of a running party, so that a restarted site can go on.
+    state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
+    site's samples with those of others, who may have them in another order, or not at all.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Site:
     identifies: Callable[[], str] = str
     store: dict[str, dict[str, Any]] = field(default_factory=dict)
     state_dir: Path | None = None
+    matcher: Any = None
     _data: Data = field(default=None, repr=False)
 
     @property
@@ -64,6 +66,15 @@ class SiteView:
     def sample_ids_hash(self) -> str:
         """Digest of the site's sample ids, in order; empty where there are none."""
         return self._site.identifies()
+
+    @property
+    def matcher(self) -> Any:
+        """What matches the site's samples with others', or None."""
+        return self._site.matcher
+
+    def reopen(self) -> None:
+        """Open the data anew at their next use: other samples have been chosen."""
+        self._site._data = None
 
     def keep(self, key: str, share: Mapping[str, Any]) -> None:
         """Put a private result into the site's store, for a later run at this site."""

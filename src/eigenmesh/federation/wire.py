@@ -16,7 +16,8 @@ import json
 import math
 import struct
 import zlib
-from typing import Any, NoReturn
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -36,6 +37,7 @@ _DTYPES = {
 }
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MAX_INT = 2**63
+_REMEMBERED, _MEMORABLE = 512, 1024  # headers whose reading is remembered, and their longest
 
 
 def dumps(tree: Tree) -> bytes:
@@ -46,27 +48,26 @@ def dumps(tree: Tree) -> bytes:
     """
     arrays: list[np.ndarray[Any, Any]] = []
     root = _without_arrays(tree, arrays)
-    listing = [[a.dtype.str, list(a.shape)] for a in arrays]
+    listing = [[a.dtype.str, a.shape] for a in arrays]
     header = _ENCODER.encode({"root": root, "arrays": listing}).encode()
-    chunks = [header]
+    chunks: list[Any] = [header]
     position = _PREFIX.size + len(header)
     for array in arrays:
-        padding = -position % _ALIGN
-        chunks += [bytes(padding), array.tobytes()]
-        position += padding + array.nbytes
-    body = b"".join(chunks)
-    return _PREFIX.pack(MAGIC, zlib.crc32(body), len(header)) + body
+        chunks += [_ZEROS[-position % _ALIGN], array]
+        position += -position % _ALIGN + array.nbytes
+    checksum = 0
+    for chunk in chunks:
+        checksum = zlib.crc32(chunk, checksum)
+    return b"".join([_PREFIX.pack(MAGIC, checksum, len(header)), *chunks])
 
 
 def loads(data: bytes | memoryview) -> Tree:
     """Decode a tree; arrays are read-only views of `data`. Raises `MessageRefused`."""
-    header, body_start = _read_header(data)
-    arrays = _read_arrays(data, header["arrays"], body_start)
-    used: list[int] = []
-    tree = _with_arrays(header["root"], arrays, used)
-    if sorted(used) != list(range(len(arrays))):
-        _refuse("its buffers and its header do not match")
-    return tree
+    text = _checked_header(data)
+    plan = _remembered_plan(text) if len(text) <= _MEMORABLE else _plan(text)
+    if plan.end != len(data):
+        _refuse(f"it has {len(data)} bytes where its header speaks of {plan.end}")
+    return _filled(plan.root, [_buffer(data, place) for place in plan.places])
 
 
 def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int = 0) -> Tree:
@@ -79,10 +80,11 @@ def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int =
         arrays.append(_portable(node))
         return {"$": len(arrays) - 1}
     if isinstance(node, dict):
-        for key in node:
-            if not isinstance(key, str) or key == "$":
-                raise TypeError("keys of a tree are strings other than '$'")
-        return {key: _without_arrays(value, arrays, depth + 1) for key, value in node.items()}
+        _check_keys(node)
+        return {
+            key: value if type(value) in _PLAIN else _without_arrays(value, arrays, depth + 1)
+            for key, value in node.items()
+        }
     if isinstance(node, list | tuple):
         return [_without_arrays(value, arrays, depth + 1) for value in node]
     if isinstance(node, np.generic):
@@ -92,15 +94,58 @@ def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int =
     raise TypeError(f"{type(node).__name__} cannot travel; use arrays, numbers and strings")
 
 
+def _check_keys(node: dict[Any, Tree]) -> None:
+    for key in node:
+        if not isinstance(key, str) or key == "$":
+            raise TypeError("keys of a tree are strings other than '$'")
+
+
 def _portable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Little-endian, contiguous, of a dtype that the form knows."""
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    if little.dtype.str not in _DTYPES or little.ndim > _MAX_NDIM:
+    if array.dtype.str not in _DTYPES:
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.str not in _DTYPES or array.ndim > _MAX_NDIM:
         raise TypeError(f"an array of dtype {array.dtype} and {array.ndim} axes cannot travel")
-    return np.ascontiguousarray(little).reshape(little.shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def _read_header(data: bytes | memoryview) -> tuple[dict[str, Any], int]:
+def copied(node: Tree) -> Tree:
+    """A tree with arrays of its own; refuses what cannot travel, as `dumps` does."""
+    if type(node) in _PLAIN:
+        return node
+    if isinstance(node, np.ndarray):
+        return _portable(node).copy()
+    if isinstance(node, dict):
+        _check_keys(node)
+        return {key: copied(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [copied(value) for value in node]
+    return _without_arrays(node, [])
+
+
+# Reading. What a header says is worked out once for all messages that have the very same one, as
+# those of a broadcast do, and those of successive rounds.
+
+
+class _Place(NamedTuple):
+    """Where the buffer of an array is."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    is_empty: bool
+
+
+class _Plan(NamedTuple):
+    """A header that is in order: the JSON skeleton, the arrays, and the length of the message."""
+
+    root: Tree
+    places: tuple[_Place, ...]
+    end: int
+
+
+def _checked_header(data: bytes | memoryview) -> bytes:
+    """The text of the header of a message whose checksum is right."""
     if len(data) < _PREFIX.size:
         _refuse(f"it has {len(data)} bytes, fewer than a header needs")
     magic, checksum, length = _PREFIX.unpack_from(data)
@@ -111,10 +156,32 @@ def _read_header(data: bytes | memoryview) -> tuple[dict[str, Any], int]:
     body = memoryview(data)[_PREFIX.size :]
     if zlib.crc32(body) != checksum:
         _refuse("its checksum is wrong; it was damaged on the way")
-    header = _strict_json(bytes(body[:length]))
+    return bytes(body[:length])
+
+
+def _plan(text: bytes) -> _Plan:
+    """What the header says; refuses one that is not in order."""
+    header = _strict_json(text)
     if not (isinstance(header, dict) and header.keys() == {"root", "arrays"}):
         _refuse("its header lacks 'root' or 'arrays'")
-    return header, _PREFIX.size + length
+    if not isinstance(header["arrays"], list):
+        _refuse("its list of arrays is malformed")
+    places = []
+    end = _PREFIX.size + len(text)
+    for item in header["arrays"]:
+        dtype, shape = _checked_listing(item)
+        end += -end % _ALIGN
+        count = math.prod(shape)
+        places.append(_Place(dtype, shape, end, not count))
+        end += count * dtype.itemsize
+    used: list[int] = []
+    _check_tree(header["root"], len(places), used)
+    if sorted(used) != list(range(len(places))):
+        _refuse("its buffers and its header do not match")
+    return _Plan(header["root"], tuple(places), end)
+
+
+_remembered_plan = lru_cache(_REMEMBERED)(_plan)
 
 
 def _strict_json(text: bytes) -> Any:
@@ -133,31 +200,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_arrays(data: bytes | memoryview, listing: Any, position: int) -> list[Any]:
-    if not isinstance(listing, list):
-        _refuse("its list of arrays is malformed")
-    arrays = []
-    for item in listing:
-        dtype, shape = _checked_listing(item)
-        position += -position % _ALIGN
-        count = math.prod(shape)
-        if count * dtype.itemsize > len(data) - position:
-            _refuse("an array is longer than the message")
-        arrays.append(_buffer(data, dtype, count, position).reshape(shape))
-        position += count * dtype.itemsize
-    if position != len(data):
-        _refuse(f"it has {len(data) - position} bytes too many")
-    return arrays
-
-
-def _buffer(data: Any, dtype: np.dtype[Any], count: int, offset: int) -> np.ndarray[Any, Any]:
-    if not count:  # numpy refuses an offset at the very end
-        return np.empty(0, dtype)
-    array = np.frombuffer(data, dtype, count, offset)
-    array.flags.writeable = False
-    return array
-
-
 def _checked_listing(item: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
     match item:
         case [str(name), list(shape)] if name in _DTYPES and len(shape) <= _MAX_NDIM:
@@ -171,34 +213,52 @@ def _fits(shape: list[int]) -> bool:
     return math.prod(size or 1 for size in shape) < 2**40
 
 
-def _with_arrays(node: Tree, arrays: list[Any], used: list[int], depth: int = 0) -> Tree:
+def _check_tree(node: Tree, n_arrays: int, used: list[int], depth: int = 0) -> None:
+    """Refuse what `dumps` would not have written; note the arrays that are referred to."""
     if depth > _MAX_DEPTH:
         _refuse(f"it has more than {_MAX_DEPTH} levels")
-    if isinstance(node, dict):
-        if "$" in node:
-            return arrays[_array_number(node, arrays, used)]
-        return {key: _with_arrays(value, arrays, used, depth + 1) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_with_arrays(value, arrays, used, depth + 1) for value in node]
-    if type(node) is int and not -_MAX_INT <= node < _MAX_INT:
+    if isinstance(node, dict) and "$" in node:
+        number = node["$"]
+        if len(node) != 1 or type(number) is not int or not 0 <= number < n_arrays:
+            _refuse("it refers to an array that is not there")
+        used.append(number)
+    elif isinstance(node, dict | list):
+        for value in node.values() if isinstance(node, dict) else node:
+            _check_tree(value, n_arrays, used, depth + 1)
+    elif type(node) is int and not -_MAX_INT <= node < _MAX_INT:
         _refuse("an integer exceeds 64 bits")
-    if type(node) is float and not math.isfinite(node):
+    elif type(node) is float and not math.isfinite(node):
         _refuse("a number is not finite")
+
+
+def _buffer(data: Any, place: _Place) -> np.ndarray[Any, Any]:
+    dtype, shape, offset, is_empty = place
+    if is_empty:  # numpy refuses an offset at the very end
+        return np.empty(shape, dtype)
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, data, offset)
+    array.flags.writeable = False
+    return array
+
+
+def _filled(node: Tree, arrays: list[Any]) -> Tree:
+    """The tree of a checked skeleton, in containers of its own."""
+    if type(node) is dict:
+        if "$" in node:
+            return arrays[node["$"]]
+        return {
+            key: value if type(value) in _PLAIN else _filled(value, arrays)
+            for key, value in node.items()
+        }
+    if type(node) is list:
+        return [_filled(value, arrays) for value in node]
     return node
-
-
-def _array_number(node: dict[str, Any], arrays: list[Any], used: list[int]) -> int:
-    number = node["$"]
-    if len(node) != 1 or type(number) is not int or not 0 <= number < len(arrays):
-        _refuse("it refers to an array that is not there")
-    used.append(number)
-    return number
 
 
 def _refuse(reason: str) -> NoReturn:
     raise MessageRefused(f"the message is malformed: {reason}")
 
 
+_ZEROS = [bytes(n) for n in range(_ALIGN)]
 # Built once: json.dumps and json.loads would make them anew for every message.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder(

@@ -16,7 +16,7 @@ from tests.engines.contract import NAMES, Surveyor, SurveySetup, by_step, run, s
 from threadpoolctl import threadpool_info
 
 import eigenmesh as em
-from eigenmesh.engines import mpi
+from eigenmesh.engines import _mpi_post, mpi
 from eigenmesh.errors import FederationError, InputError, PartitionError, PartyLost
 from eigenmesh.federation.message import Floats, Message, Shape
 from eigenmesh.federation.party import Party, step
@@ -294,7 +294,7 @@ def speech(parties: Any, n: int) -> Any:
 
 @pytest.mark.parametrize(("n", "longest"), [(0, 1 << 30), (200_000, 1 << 30), (3_000, 999)])
 def test_messages_of_any_length_arrive_whole(monkeypatch, n, longest):
-    monkeypatch.setattr(mpi, "_LONGEST", longest)
+    monkeypatch.setattr(_mpi_post, "_LONGEST", longest)
     with em.federation(some_rows(), topology="ring", **on_mpi) as fed:
         told, heard = fed.run(speech, n).value
     for i in range(len(NAMES)):
@@ -304,7 +304,7 @@ def test_messages_of_any_length_arrive_whole(monkeypatch, n, longest):
 
 
 def test_envelope_of_an_earlier_turn_is_dropped_and_one_of_a_later_turn_waits():
-    frames = [mpi._Frame(mpi._ENVELOPE, 0, turn, b"") for turn in (3, 4, 6)]
+    frames = [_mpi_post.Frame(_mpi_post.ENVELOPE, 0, turn, b"") for turn in (3, 4, 6)]
 
     class Post:
         def receive(self, source, tag):
