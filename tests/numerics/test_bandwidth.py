@@ -12,6 +12,7 @@ from eigenmesh.numerics.bandwidth import (
     Moments,
     entry_moments,
     gamma_default,
+    gamma_for_manhattan,
     gamma_mean_distance,
     gamma_median,
     gamma_scale,
@@ -68,6 +69,18 @@ def test_median_of_a_sample_is_near_that_of_all_pairs():
     X = sample(n=400)
     d2 = pair_squared_distances(X, *sample_pairs(400, 20_000, np.random.default_rng(0)))
     assert gamma_median(d2) == pytest.approx(gamma_median(pdist(X, "sqeuclidean")), rel=0.03)
+
+
+def test_a_rule_for_l1_distances_does_not_depend_on_the_unit_of_measure():
+    X = sample()
+    d = X.shape[1]
+    gammas = []
+    for factor in (1.0, 100.0):
+        moments = moments_of(factor * X)
+        gammas.append(gamma_for_manhattan(gamma_mean_distance(500, moments.deviation), d) * factor)
+    assert gammas[0] == pytest.approx(gammas[1], rel=1e-12)
+    mean_l1 = pdist(X, "cityblock").mean()
+    assert 0.5 < gammas[0] * mean_l1 <= 1.0
 
 
 @pytest.mark.parametrize(

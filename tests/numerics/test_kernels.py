@@ -19,8 +19,16 @@ KERNELS = [
     Kernel("poly", gamma=0.01, degree=20, coef0=1.0),
     Kernel("rbf", gamma=0.3),
     Kernel("sigmoid", gamma=0.1, coef0=-0.4),
+    Kernel("laplacian", gamma=0.3),
+    Kernel("cosine"),
+    Kernel("arc-cosine", degree=0),
+    Kernel("arc-cosine", degree=1),
+    Kernel("arc-cosine", degree=2),
 ]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.name}-{k.degree}")
+additive_kernel = pytest.mark.parametrize(
+    "kernel", [k for k in KERNELS if k.of != "cosine"], ids=lambda k: f"{k.name}-{k.degree}"
+)
 
 
 def sample(n, d, dtype=np.float64, seed=0):
@@ -33,12 +41,29 @@ def sparse_sample(n, d, seed=0, dtype=np.float64):
 
 
 def reference(kernel, X, Y):
-    parameters = {} if kernel.name == "linear" else {"gamma": kernel.gamma}
+    """By scikit-learn; by Cho and Saul's formulas, which it has not."""
+    if kernel.name == "arc-cosine":
+        return arc_cosine(X, Y, kernel.degree)
+    parameters = {"gamma": kernel.gamma} if kernel.uses_gamma else {}
     if kernel.name in ("poly", "sigmoid"):
         parameters["coef0"] = kernel.coef0
     if kernel.name == "poly":
         parameters["degree"] = kernel.degree
     return pairwise_kernels(X, Y, metric=kernel.name, **parameters)
+
+
+def arc_cosine(X, Y, order):
+    """The angle by Kahan's formula, which keeps its digits where arccos loses half of them."""
+    X_norms, Y_norms = np.linalg.norm(X, axis=1), np.linalg.norm(Y, axis=1)
+    U, V = (X / X_norms[:, None])[:, None], Y / Y_norms[:, None]
+    angle = 2 * np.arctan2(np.linalg.norm(U - V, axis=2), np.linalg.norm(U + V, axis=2))
+    lengths, cosine = np.outer(X_norms, Y_norms), np.cos(angle)
+    J = {
+        0: np.pi - angle,
+        1: np.sin(angle) + (np.pi - angle) * cosine,
+        2: 3 * np.sin(angle) * cosine + (np.pi - angle) * (1 + 2 * cosine**2),
+    }[order]
+    return lengths**order * J / np.pi
 
 
 def relative_error(K, K_ref):
@@ -183,7 +208,7 @@ def test_block_and_arguments_write_into_the_given_buffer(kernel):
     assert np.isnan(wide[:, 15:]).all()
 
 
-@every_kernel
+@additive_kernel
 def test_values_from_summed_arguments_equal_the_pooled_kernel(kernel):
     X, Y = sample(30, 9), sample(20, 9, seed=1)
     parts = [slice(0, 2), slice(2, 3), slice(3, 9)]
@@ -193,7 +218,7 @@ def test_values_from_summed_arguments_equal_the_pooled_kernel(kernel):
 
 @every_kernel
 def test_from_arguments_is_in_place_only_when_told(kernel):
-    arguments = np.abs(sample(5, 4))
+    arguments = np.minimum(np.abs(sample(5, 4)), 1.0)  # a cosine is none beyond 1
     before = arguments.copy()
     values = kernel.from_arguments(arguments)
     np.testing.assert_array_equal(arguments, before)
@@ -235,14 +260,56 @@ def test_no_rows_give_an_empty_block():
 def test_a_kernel_says_what_it_is_a_function_of():
     assert {kernel.name: kernel.of for kernel in KERNELS} == {
         "linear": "inner", "poly": "inner", "sigmoid": "inner", "rbf": "distance",
+        "laplacian": "manhattan", "cosine": "cosine", "arc-cosine": "cosine",
     }  # fmt: skip
     assert [kernel.uses_gamma for kernel in (Kernel("linear"), Kernel("rbf", 1.0))] == [False, True]
 
 
+@pytest.mark.parametrize("name", ["rbf", "laplacian"])
 @pytest.mark.parametrize("gamma", [None, 0, -1.0, np.inf, np.nan, "scale", True])
-def test_rbf_refuses_a_gamma_that_is_no_positive_number(gamma):
+def test_a_kernel_of_distances_refuses_a_gamma_that_is_no_positive_number(gamma, name):
     with pytest.raises(InputError, match=r"gamma is .*positive finite number.*1 / n_features"):
-        Kernel("rbf", gamma=gamma)
+        Kernel(name, gamma=gamma)
+
+
+@pytest.mark.parametrize("degree", [3, -1, 0.5, None])
+def test_arc_cosine_has_three_orders(degree):
+    with pytest.raises(InputError, match=r"degree is .*orders 0, 1 and 2.*degree=1"):
+        Kernel("arc-cosine", degree=degree)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_arc_cosine_is_the_mean_of_products_of_half_rectified_projections(order):
+    """Its definition, by sampling: 2 E[(w·x)₊ⁿ (w·y)₊ⁿ] over Gaussian w."""
+    X = sample(4, 3)
+    projected = X @ np.random.default_rng(1).standard_normal((3, 400_000))
+    rectified = np.where(projected > 0, projected**order, 0.0)
+    sampled = 2 * rectified @ rectified.T / projected.shape[1]
+    assert relative_error(Kernel("arc-cosine", degree=order).matrix(X), sampled) < 0.02
+
+
+def test_rows_of_zeros_have_no_direction():
+    X = np.vstack([np.zeros(3), sample(3, 3)])
+    for make in (np.asarray, sp.csr_array):
+        K = Kernel("cosine").matrix(make(X))
+        assert relative_error(K, pairwise_kernels(X, metric="cosine")) < 1e-14
+        assert K[0, 0] == 0
+        assert not Kernel("arc-cosine", degree=1).matrix(make(X))[0].any()
+        half = Kernel("arc-cosine", degree=0).matrix(make(X))[0]  # a step function is 1/2 at 0
+        np.testing.assert_allclose(half, 0.5, rtol=1e-15)
+
+
+def test_duplicates_in_direction_have_no_angle():
+    X = np.repeat(sample(30, 50), 2, axis=0) * np.tile([1.0, 3.0], 30)[:, None]
+    K = Kernel("arc-cosine", degree=0).matrix(X, X.copy())
+    assert np.abs(np.diagonal(K, 1)[::2] - 1).max() < 1e-15
+
+
+def test_sparse_rows_are_not_rearranged_by_the_laplacian():
+    X = sp.csr_array((np.ones(3), [2, 0, 2], [0, 3]), shape=(1, 3))  # unsorted, one entry twice
+    K = Kernel("laplacian", gamma=1.0).matrix(X, sp.csr_array(np.zeros((1, 3))))
+    assert K[0, 0] == pytest.approx(np.exp(-3))
+    assert X.indices.tolist() == [2, 0, 2]
 
 
 def test_poly_and_sigmoid_take_a_negative_gamma_but_no_zero():

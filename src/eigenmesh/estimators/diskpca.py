@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import (
-    checked_gamma,
-    find_gamma,
-    missing_gap,
-    one_of,
-    whole_number,
+from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.kernel_gamma import (
+    agreed_fields,
+    forecast_gamma,
+    kernel_gamma,
+    psd_kernel,
 )
 from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.ledger import Ledger
-from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
-from eigenmesh.protocols.bandwidth import forecast_rounds
-from eigenmesh.protocols.diskpca import (
-    LANDMARKS,
-    DisKPCAResult,
-    LandmarkSetup,
-    RowHolder,
-    diskpca,
-    forecast,
-    steps_for,
+from eigenmesh.federation.party import Step
+from eigenmesh.federation.protocol import Protocol
+from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.protocols.diskpca import LANDMARKS, DisKPCAResult, RowHolder, diskpca, steps_for
+from eigenmesh.protocols.diskpca_forecast import forecast
+from eigenmesh.protocols.diskpca_sketched import (
+    SketchingRowHolder,
+    SketchSetup,
+    diskpca_sketched,
+    sketched_steps_for,
 )
+from eigenmesh.protocols.row_messages import KernelSetup
 
-KERNELS = ("linear", "poly", "rbf")
+_RANK_UNASKED = 10  # of the leverage, where all components are wanted
+
+
+class Form(NamedTuple):
+    """Who is asked for what, by which protocol."""
+
+    role: type[RowHolder]
+    steps: list[Step]
+    protocol: Protocol[DisKPCAResult]
 
 
 class DisKPCA(RowEstimator):
@@ -44,27 +53,37 @@ class DisKPCA(RowEstimator):
 
     Parameters
     ----------
-    n_components : components wanted.
-    kernel : "linear", "poly", (gamma x·y + coef0)^degree, or "rbf", exp(−gamma ‖x−y‖²).
+    n_components : components wanted; None for all that the landmarks determine.
+    kernel : "linear"; "poly", (gamma x·y + coef0)^degree; "rbf", exp(−gamma ‖x−y‖²); "laplacian",
+        exp(−gamma ‖x−y‖₁); "cosine"; or "arc-cosine", whose order is `degree`: 0, 1 (that of ReLU
+        features) or 2.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     n_landmarks : distinct landmarks in all; the number of rows or more means every row.
     landmarks : "diskpca" draws half by leverage score and half by distance to the span of these,
         right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 8 blocks, each by distance
         to the span of those before, at twice 8 rounds; "centroids" takes means of clusters of at
         least 5 rows of a party, best for "rbf" on real data, and no row leaves.
-    embedding_dim : dimensions in which leverage is measured; 2·n_components if None.
+    embedding_dim : dimensions in which leverage is measured; 2·n_components if None, or 20.
     center : centre in feature space, exactly.
+    exact : True sums Gram matrices over the parties; False is the paper's own form, with sketches
+        in their place: it sends more and errs more, and is there for comparison.
+    sketch_size : of exact=False, columns of a sketch for each of what it sketches.
     random_state : seed of all draws.
 
     Attributes
     ----------
     eigenvalues_ : of the (centred) kernel matrix of all rows, inside the landmarks' span.
-    total_variance_, residual_, explained_variance_ratio_ : the variance in feature space; upper
-        bounds if centred, exact otherwise.
+    total_variance_, residual_, explained_variance_ratio_ : the variance in feature space. If
+        centred, total and residual are upper bounds and the ratio a lower one, since the mean is
+        known only inside the landmarks' span; exact otherwise.
+    residual_slack_ : total_variance_ and residual_ are at most this much too large; 0 if exact.
+    landmark_residual_ : squared distance of all rows to the landmarks' span, the trace that they
+        leave of the uncentred kernel matrix.
     landmarks_ : the landmarks, (q, n_features).
-    leverage_skew_ : largest leverage score / mean, None where it was not measured. Above about 20
-        "diskpca" beats "uniform" by far.
-    report_ : what it cost, and what left each party.
+    leverage_skew_ : largest leverage score with respect to rank n_components / mean, as measured in
+        the embedding; None where it was not measured. Above about 20 "diskpca" beats "uniform" by
+        far.
+    report_ : what it cost, and what left each party; its notes say what is exact and what is not.
 
     Examples
     --------
@@ -83,6 +102,8 @@ class DisKPCA(RowEstimator):
         "explained_variance_ratio_",
         "total_variance_",
         "residual_",
+        "residual_slack_",
+        "landmark_residual_",
         "gamma_",
         "leverage_skew_",
         "model_",
@@ -90,7 +111,7 @@ class DisKPCA(RowEstimator):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = 2,
         *,
         kernel: str = "linear",
         gamma: float | str | None = None,
@@ -100,6 +121,8 @@ class DisKPCA(RowEstimator):
         landmarks: str = "diskpca",
         embedding_dim: int | None = None,
         center: bool = True,
+        exact: bool = True,
+        sketch_size: int = 4,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -111,6 +134,8 @@ class DisKPCA(RowEstimator):
         self.landmarks = landmarks
         self.embedding_dim = embedding_dim
         self.center = center
+        self.exact = exact
+        self.sketch_size = sketch_size
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -118,50 +143,53 @@ class DisKPCA(RowEstimator):
 
         Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
         """
-        k = whole_number(self.n_components, "n_components")
-        q = whole_number(self.n_landmarks, "n_landmarks")
-        choice = one_of(self.landmarks, "landmarks", LANDMARKS)
+        k, q, form = self._wanted(), whole_number(self.n_landmarks, "n_landmarks"), self._form()
+        self._agreed(1.0)  # wrong parameters are told before anybody is asked
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            fed.require(RowHolder, steps_for(choice))
-            linear = one_of(self.kernel, "kernel", KERNELS) == "linear"
-            seed = seed_of(self.random_state)
-            gamma = None if linear else find_gamma(fed, self.gamma, seed)
-            agreed = self._agreed(k, gamma)
-            outcome = fed.run(diskpca, agreed, k, q, choice, bool(self.center)).value
+            fed.require(form.role, form.steps)
+            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+            agreed, center = self._agreed(gamma), bool(self.center)
+            outcome = fed.run(form.protocol, agreed, k, q, self.landmarks, center).value
         self._adopt(outcome, gamma)
-        notes = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
+        caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         self.report_ = RunReport.of(
             recording,
             fed,
             stop_reason=outcome.stop_reason,
             baseline_floats=outcome.baseline_floats,
-            notes=notes,
+            notes=(*caveats, *self._facts()),
         )
-        for note in notes:
-            warnings.warn(note, EigenmeshWarning, stacklevel=2)
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
-    def _agreed(self, k: int, gamma: float | None) -> LandmarkSetup:
-        width = 2 * k if self.embedding_dim is None else self.embedding_dim
-        return LandmarkSetup(
-            kernel=one_of(self.kernel, "kernel", KERNELS),
-            gamma=gamma,
-            degree=float(self.degree),
-            coef0=float(self.coef0),
-            embedding_dim=whole_number(width, "embedding_dim"),
-            seed=seed_of(self.random_state),
+    def _wanted(self) -> int | None:
+        return (
+            None if self.n_components is None else whole_number(self.n_components, "n_components")
         )
+
+    def _form(self) -> Form:
+        choice = one_of(self.landmarks, "landmarks", LANDMARKS)
+        if self.exact:
+            return Form(RowHolder, steps_for(choice), diskpca)
+        return Form(SketchingRowHolder, sketched_steps_for(choice), diskpca_sketched)
+
+    def _agreed(self, gamma: float | None) -> KernelSetup:
+        kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
+        rank = self._wanted() or _RANK_UNASKED
+        width = 2 * rank if self.embedding_dim is None else self.embedding_dim
+        agreed = agreed_fields(kernel, rank, width, self.random_state)
+        if self.exact:
+            return KernelSetup(**agreed)
+        return SketchSetup(**agreed, sketch_size=whole_number(self.sketch_size, "sketch_size"))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit to dense rows will have."""
-        rule = None if self.kernel == "linear" else checked_gamma(self.gamma)
-        k = whole_number(self.n_components, "n_components")
-        setup = self._agreed(k, 1.0)
-        ledger = forecast(names, shapes, setup, self.n_landmarks, self.landmarks)
-        if self.kernel != "linear" and not isinstance(rule, float):
-            ledger.entries += bandwidth_forecast(rule, "rows", names, shapes)
-            ledger.rounds += forecast_rounds(rule, "rows", len(names))
+        q = whole_number(self.n_landmarks, "n_landmarks")
+        choice = one_of(self.landmarks, "landmarks", LANDMARKS)
+        ledger = forecast(names, shapes, self._agreed(1.0), self._wanted(), q, choice)
+        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
@@ -172,9 +200,35 @@ class DisKPCA(RowEstimator):
         self.total_variance_ = model.total
         self.residual_ = model.residual
         self.explained_variance_ratio_ = model.eigenvalues / model.total
+        self.landmark_residual_ = outcome.outside
+        # n‖μ − Pμ‖² ≤ Σ‖φ(a) − Pφ(a)‖²: what of the mean lies outside the landmarks' span.
+        self.residual_slack_ = min(outcome.outside, model.residual) if self.center else 0.0
         self.leverage_skew_ = outcome.leverage_skew
         self.n_features_in_ = int(model.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
+
+    def _facts(self) -> tuple[str, ...]:
+        """What the answer is worth, in words."""
+        shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
+        if not self.center:
+            claim = f"residual {self.residual_:.4g}, exact"
+        else:
+            claim = (
+                f"residual {self.residual_:.4g} is an upper bound, at most "
+                f"{self.residual_slack_:.3g} too large: the mean is known only inside the "
+                f"landmarks' span"
+            )
+        if self.leverage_skew_ is None:
+            return (claim, shown)
+        agreed = self._agreed(self.gamma_)
+        t = agreed.embedding_dim
+        how = (
+            "exact"
+            if self.exact and is_exact(agreed.kernel, self.n_features_in_, t)
+            else f"estimated in {t} dimensions"
+        )
+        skew = f"the largest leverage of rank {agreed.leverage_rank} is {self.leverage_skew_:.1f}"
+        return (claim, shown, f"{skew} times the mean, {how}")
 
     @property
     def landmarks_(self) -> Any:

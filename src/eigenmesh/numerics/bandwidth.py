@@ -91,6 +91,18 @@ def gamma_median(squared_distances: Floats) -> float:
     return 1.0 / (2.0 * median)
 
 
+def gamma_for_manhattan(gamma: float, n_features: int) -> float:
+    """A rule's gamma of squared distances, turned into one of L1 distances: √(gamma / n_features).
+
+    An L1 distance is at most √n_features times the Euclidean one, so exp(−gamma ‖x−y‖₁) is as wide
+    as that of the rule. "scale" becomes 1 / (n_features · standard deviation).
+
+    >>> gamma_for_manhattan(gamma_scale(4, 0.25), 4)
+    0.5
+    """
+    return float(np.sqrt(gamma * gamma_default(n_features)))
+
+
 def _require_spread(value: float, what: str) -> None:
     if not (np.isfinite(value) and value > 0):
         raise InputError(

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
+from eigenmesh.numerics.arguments import unit_rows
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows
 from eigenmesh.numerics.kernels import Kernel
 
@@ -24,8 +25,10 @@ _SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map th
 def embedding(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
     """The embedding of a kernel's feature space into `width` dimensions (or a few more).
 
-    TensorSketch then Gaussian for "poly" (Pham and Pagh, 2013), orthogonal random features for
-    "rbf" (Yu et al., 2016), a Gaussian map for "linear".
+    TensorSketch then Gaussian for "poly" (Pham and Pagh, 2013); orthogonal random features for
+    "rbf" (Yu et al., 2016), Cauchy ones for "laplacian" (Rahimi and Recht, 2007); orthogonal
+    rectified features for "arc-cosine" (Cho and Saul, 2009); a Gaussian map for "linear", and for
+    "cosine" after scaling. Where the columns are no more than `width`, these two are exact.
 
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> E = embedding(Kernel("rbf", 0.1), 4, 2000, seed=0)(X)
@@ -39,11 +42,36 @@ def embedding(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embeddin
     return _EMBEDDINGS[kernel.name](kernel, n_columns, width, np.random.default_rng(seed))
 
 
+def embedded_width(kernel: str, n_columns: int, width: int) -> int:
+    """The dimensions that `embedding` really gives.
+
+    >>> embedded_width("linear", 8, 20), embedded_width("rbf", 8, 19), embedded_width("poly", 8, 9)
+    (8, 20, 9)
+    """
+    if kernel in _EXACT_IF_NARROW:
+        return min(n_columns, width)
+    return 2 * _pairs(width) if kernel in ("rbf", "laplacian") else width
+
+
+def is_exact(kernel: str, n_columns: int, width: int) -> bool:
+    """Whether inner products of embedded rows are the kernel's values themselves.
+
+    >>> is_exact("cosine", 8, 20), is_exact("rbf", 8, 20)
+    (True, False)
+    """
+    return kernel in _EXACT_IF_NARROW and n_columns <= width
+
+
 def _linear(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     if d <= width:
         return lambda X: _dense(as_rows(X, np.float64))
     G = rng.standard_normal((d, width)) / np.sqrt(width)
     return lambda X: np.asarray(as_rows(X, np.float64) @ G)
+
+
+def _cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    linear = _linear(kernel, d, width, rng)
+    return lambda X: linear(unit_rows(as_rows(X, np.float64)))
 
 
 def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
@@ -76,12 +104,35 @@ def _count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
 
 
 def _rbf(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
-    pairs = max(1, (width + 1) // 2)  # a cosine and a sine each
-    omega = np.sqrt(2 * float(kernel.gamma or 0)) * _orthogonal_gaussian(d, pairs, rng)
+    G = _orthogonal_gaussian(d, _pairs(width), rng)
+    return _fourier(np.sqrt(2 * float(kernel.gamma or 0)) * G)
 
+
+def _laplacian(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    return _fourier(float(kernel.gamma or 0) * rng.standard_cauchy((d, _pairs(width))))
+
+
+def _pairs(width: int) -> int:
+    return max(1, (width + 1) // 2)  # a cosine and a sine each
+
+
+def _fourier(omega: Doubles) -> Embedding:
     def features(X: Rows) -> Doubles:
         angles = np.asarray(as_rows(X, np.float64) @ omega)
-        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(pairs))
+        scale = np.sqrt(omega.shape[1])
+        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / scale)
+
+    return features
+
+
+def _arc_cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    W, order = _orthogonal_gaussian(d, width, rng), int(kernel.degree)
+
+    def features(X: Rows) -> Doubles:
+        projected = np.asarray(as_rows(X, np.float64) @ W)
+        # A row of zeros is on neither side: the step function's mean, 1/2, is the kernel's too.
+        rectified = np.heaviside(projected, 0.5) * projected**order
+        return np.asarray(rectified * np.sqrt(2 / width))
 
     return features
 
@@ -91,8 +142,10 @@ def _orthogonal_gaussian(d: int, m: int, rng: np.random.Generator) -> Doubles:
     groups = []
     for start in range(0, m, d):
         size = min(d, m - start)
-        Q, _ = np.linalg.qr(rng.standard_normal((d, size)))
-        groups.append(Q * np.sqrt(rng.chisquare(d, size)))
+        Q, R = np.linalg.qr(rng.standard_normal((d, size)))
+        # LAPACK favours one sign; without it the directions are uniform (Mezzadri, 2007).
+        lengths = np.sqrt(rng.chisquare(d, size))
+        groups.append(Q * np.sign(np.diagonal(R)) * lengths)
     return np.hstack(groups)
 
 
@@ -100,7 +153,11 @@ def _dense(X: Any) -> Doubles:
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
+_EXACT_IF_NARROW = ("linear", "cosine")
 _EMBEDDINGS: dict[str, Callable[[Kernel, int, int, np.random.Generator], Embedding]] = {
+    "arc-cosine": _arc_cosine,
+    "cosine": _cosine,
+    "laplacian": _laplacian,
     "linear": _linear,
     "poly": _poly,
     "rbf": _rbf,

@@ -1,35 +1,32 @@
 """Kernels as scikit-learn means them, computed in blocks into preallocated buffers.
 
-A kernel is a function of an *argument*, the inner product or the squared distance of two rows.
-Arguments are what parties sum when the columns are split, so both halves are public.
+A kernel is a function of an *argument* of two rows: their inner product, squared distance,
+L1 distance, or the cosine of their angle. All but the cosine are what parties sum when the columns
+are split, so both halves are public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from eigenmesh.errors import InputError
+from eigenmesh.numerics.arguments import FILL, Argument, make_symmetric, matched, norms_of
 from eigenmesh.numerics.arrays import (
     BLOCK_ROWS,
     Floats,
     Rows,
     as_rows,
     blocks,
-    is_sparse,
-    raw_rows,
     require_out,
     squared_norms,
     working_dtype,
 )
 
-Argument: TypeAlias = Literal["inner", "distance"]
-
 _MAX_MULTIPLIED_DEGREE = 16
-_MIRROR_ROWS = 128
+_ARC_COSINE_ORDERS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,11 @@ class Kernel:
             object.__setattr__(self, "gamma", _checked_gamma(self))
         if self.name == "poly" and not (_is_finite_number(self.degree) and self.degree > 0):
             raise InputError(f"degree is {self.degree!r}, expected a positive number such as 3")
+        if self.name == "arc-cosine" and self.degree not in _ARC_COSINE_ORDERS:
+            raise InputError(
+                f"degree is {self.degree!r}; the arc-cosine kernel has orders 0, 1 and 2, expected "
+                "one of these: pass degree=1 for that of ReLU features"
+            )
         if not _is_finite_number(self.coef0):
             raise InputError(f"coef0 is {self.coef0!r}, expected a finite number such as 1.0")
 
@@ -63,11 +65,17 @@ class Kernel:
 
     @property
     def of(self) -> Argument:
-        """What the kernel is a function of: "inner" products or squared "distance"s."""
+        """What the kernel is a function of.
+
+        "inner" products, squared "distance"s, "manhattan" (L1) distances, or the "cosine" of the
+        angle.
+        """
         return KERNELS[self.name].of
 
     def from_arguments(self, arguments: Floats, out: Floats | None = None) -> Floats:
-        """Kernel values from inner products or squared distances; `out` may be `arguments`.
+        """Kernel values from arguments; `out` may be `arguments`.
+
+        Those of "arc-cosine" are of unit rows: what the rows' lengths add, only `block` knows.
 
         >>> Kernel("poly", gamma=1.0, degree=2).from_arguments(np.array([1.0, 2.0]))
         array([4., 9.])
@@ -80,20 +88,28 @@ class Kernel:
         return values
 
     def arguments(self, X: Rows, Y: Rows, out: Floats | None = None) -> Floats:
-        """Inner products or squared distances of the rows of X with those of Y.
+        """Inner products, distances or cosines of the rows of X with those of Y.
 
         >>> Kernel("rbf", gamma=1.0).arguments(np.array([[0.0], [3.0]]), np.array([[1.0]]))
         array([[1.],
                [4.]])
         """
         same = X is Y
-        X, Y = _matched(X, Y)
+        X, Y = matched(X, Y)
         values = require_out(out, (X.shape[0], Y.shape[0]), X.dtype)
-        fill = _fill_inner_products if self.of == "inner" else _fill_distances
-        fill(X, Y, values)
+        FILL[self.of](X, Y, values)
         if same:
-            _make_symmetric(values, zero_diagonal=self.of == "distance")
+            make_symmetric(values)
+            if self.of != "inner":
+                np.fill_diagonal(values, self._own_arguments(X))
         return values
+
+    def _own_arguments(self, X: Rows) -> Floats:
+        """The argument of every row with itself, exactly."""
+        if self.of in ("distance", "manhattan"):
+            return np.zeros(X.shape[0], X.dtype)
+        norms = squared_norms(X)
+        return norms if self.of == "inner" else (norms > 0).astype(X.dtype)
 
     def block(self, X: Rows, Y: Rows, out: Floats | None = None) -> Floats:
         """Kernel values of the rows of X with those of Y, in `out` if given.
@@ -102,7 +118,16 @@ class Kernel:
         array([[11.]])
         """
         values = self.arguments(X, Y, out)
-        return self.from_arguments(values, out=values)
+        self.from_arguments(values, out=values)
+        if (power := self._norm_power) > 0:
+            lengths = norms_of(X, values.dtype)[:, None] * norms_of(Y, values.dtype)
+            values *= lengths**power
+        return values
+
+    @property
+    def _norm_power(self) -> int:
+        """k(sx, y) = s^power k(x, y), where the arguments do not see lengths."""
+        return int(self.degree) if self.name == "arc-cosine" else 0
 
     def matrix(self, X: Rows, Y: Rows | None = None, block_rows: int = BLOCK_ROWS) -> Floats:
         """The whole kernel matrix, exactly symmetric when Y is None.
@@ -113,7 +138,7 @@ class Kernel:
         """
         if Y is None or Y is X:
             return self._symmetric_matrix(as_rows(X), block_rows)
-        X, Y = _matched(X, Y)
+        X, Y = matched(X, Y)
         K = np.empty((X.shape[0], Y.shape[0]), X.dtype)
         for rows in blocks(X.shape[0], block_rows):
             self.block(X[rows], Y, out=K[rows])
@@ -137,70 +162,11 @@ class Kernel:
         array([1., 1., 1.])
         """
         X = as_rows(X)
-        norms = squared_norms(X) if self.of == "inner" else np.zeros(X.shape[0], X.dtype)
-        return self.from_arguments(norms, out=norms)
-
-
-def _fill_distances(X: Rows, Y: Rows, out: Floats) -> None:
-    if is_sparse(X) or is_sparse(Y):
-        _fill_sparse_distances(X, Y, out)
-    else:
-        _fill_dense_distances(X, Y, out)
-    np.maximum(out, 0, out=out)
-
-
-def _fill_dense_distances(X: Floats, Y: Floats, out: Floats) -> None:
-    # ‖x‖² − 2xᵀy + ‖y‖² cancels digits far from the origin; distances do not feel a common shift.
-    shift = Y.mean(axis=0, dtype=np.float64).astype(X.dtype) if len(Y) else 0
-    left, right = _with_two_more_columns(X, shift), _with_two_more_columns(Y, shift)
-    left[:, -2], left[:, -1] = squared_norms(left[:, :-2]), 1
-    right[:, -2], right[:, -1] = 1, squared_norms(right[:, :-2])
-    right[:, :-2] *= -2
-    # One product adds the norms too and saves passes over the block.
-    np.matmul(left, right.T, out=out)
-
-
-def _with_two_more_columns(X: Floats, shift: Floats | int) -> Floats:
-    wide = np.empty((X.shape[0], X.shape[1] + 2), X.dtype)
-    np.subtract(X, shift, out=wide[:, :-2])
-    return wide
-
-
-def _fill_sparse_distances(X: Rows, Y: Rows, out: Floats) -> None:
-    # No shift: it would fill the zeros.
-    _fill_inner_products(X, Y, out)
-    out *= -2
-    out += squared_norms(X)[:, None]
-    out += squared_norms(Y)
-
-
-def _fill_inner_products(X: Rows, Y: Rows, out: Floats) -> None:
-    if not (is_sparse(X) or is_sparse(Y)):
-        np.matmul(X, Y.T, out=out)
-        return
-    product = X @ Y.T if is_sparse(X) else (Y @ X.T).T
-    out[...] = product.toarray() if is_sparse(product) else product
-
-
-def _make_symmetric(K: Floats, zero_diagonal: bool) -> None:
-    """Copy the upper triangle onto the lower, in small squares that stay in cache."""
-    for rows in blocks(len(K), _MIRROR_ROWS):
-        after, square = slice(rows.stop, None), K[rows, rows]
-        K[after, rows] = K[rows, after].T
-        np.copyto(square, square.T, where=np.tri(len(square), k=-1, dtype=bool))
-    if zero_diagonal:
-        np.fill_diagonal(K, 0)
-
-
-def _matched(X: Rows, Y: Rows) -> tuple[Rows, Rows]:
-    """Both as rows of one dtype and one width."""
-    X, Y = raw_rows(X), raw_rows(Y)
-    if X.shape[1] != Y.shape[1]:
-        raise InputError(
-            f"X has {X.shape[1]} columns, Y has {Y.shape[1]}; pass rows of the same features"
-        )
-    dtype = working_dtype(X, Y)
-    return as_rows(X, dtype), as_rows(Y, dtype)
+        own = self._own_arguments(X)
+        values = self.from_arguments(own, out=own)
+        if self._norm_power > 0:
+            values *= squared_norms(X) ** self._norm_power
+        return values
 
 
 # --- The table of kernels: a new kernel is one function and one line here. ---
@@ -219,9 +185,36 @@ def _apply_linear(kernel: Kernel, values: Floats) -> None:
     pass
 
 
-def _apply_rbf(kernel: Kernel, values: Floats) -> None:
+def _apply_exponential(kernel: Kernel, values: Floats) -> None:
     values *= -_gamma(kernel)
     np.exp(values, out=values)
+
+
+def _apply_arc_cosine(kernel: Kernel, values: Floats) -> None:
+    """Cho and Saul (2009): J_n(θ) / π from cos θ, order n by `degree`."""
+    rows = np.atleast_1d(values)
+    for part in blocks(len(rows)):
+        cosine = rows[part]
+        theta = np.arccos(cosine)
+        if kernel.degree == 0:
+            np.subtract(np.pi, theta, out=cosine)
+        else:
+            _arc_cosine_higher(int(kernel.degree), cosine, theta)
+    values /= np.pi
+
+
+def _arc_cosine_higher(order: int, cosine: Floats, theta: Floats) -> None:
+    sine = np.sin(theta)
+    if order == 1:
+        cosine *= np.pi - theta
+        cosine += sine
+        return
+    bend = 3 * sine * cosine
+    np.square(cosine, out=cosine)
+    cosine *= 2
+    cosine += 1
+    cosine *= np.pi - theta
+    cosine += bend
 
 
 def _apply_sigmoid(kernel: Kernel, values: Floats) -> None:
@@ -266,9 +259,12 @@ def _gamma(kernel: Kernel) -> float:
 
 
 KERNELS: dict[str, Form] = {
+    "arc-cosine": Form("cosine", False, _apply_arc_cosine),
+    "cosine": Form("cosine", False, _apply_linear),
+    "laplacian": Form("manhattan", True, _apply_exponential),
     "linear": Form("inner", False, _apply_linear),
     "poly": Form("inner", True, _apply_poly),
-    "rbf": Form("distance", True, _apply_rbf),
+    "rbf": Form("distance", True, _apply_exponential),
     "sigmoid": Form("inner", True, _apply_sigmoid),
 }
 
@@ -280,7 +276,7 @@ def _is_finite_number(value: object) -> bool:
 
 
 def _checked_gamma(kernel: Kernel) -> float:
-    gamma, distance = kernel.gamma, kernel.of == "distance"
+    gamma, distance = kernel.gamma, kernel.of != "inner"
     if gamma is not None and _is_finite_number(gamma) and (gamma > 0 if distance else gamma != 0):
         return float(gamma)
     expected = "a positive finite number" if distance else "a finite number other than 0"

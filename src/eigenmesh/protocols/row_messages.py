@@ -1,4 +1,4 @@
-"""Rows on their way: dense rows as they are, sparse rows sparse."""
+"""What protocols over row partitions send each other: kernels, rows, sizes, Gram matrices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,51 @@ import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.federation.message import Floats, Integers, Message, NonNegative, Reveals, Shape
-from eigenmesh.numerics.arrays import Rows, is_sparse
+from eigenmesh.federation.message import (
+    Floats,
+    Integers,
+    Message,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.federation.results import Replies
+from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
+from eigenmesh.numerics.kernels import Kernel
+
+
+class KernelSetup(Message, reveals=None):
+    """Kernel, rank of the leverage, width of the embedding and seed, the same for all."""
+
+    kernel: str
+    gamma: float | None
+    degree: float
+    coef0: float
+    leverage_rank: Annotated[int, Positive]
+    embedding_dim: Annotated[int, Positive]
+    seed: int
+
+
+def kernel_of(setup: KernelSetup) -> Kernel:
+    """The kernel that the parties agreed on."""
+    return Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+
+
+class RowCount(Message, reveals="counts"):
+    """How much a party holds; `n_values` are the numbers that shipping its rows would take."""
+
+    n_rows: Annotated[int, Positive]
+    n_columns: Annotated[int, SameEverywhere]
+    n_values: Annotated[int, NonNegative]
+
+
+def count(rows: Rows) -> RowCount:
+    """The size of some rows."""
+    n_values = rows.nnz if is_sparse(rows) else rows.size
+    n_rows, n_columns = map(int, rows.shape)
+    return RowCount(n_rows=n_rows, n_columns=n_columns, n_values=int(n_values))
 
 
 class RowBlock(Message, reveals="rows"):
@@ -55,3 +98,41 @@ def stack(parts: Sequence[Rows]) -> Rows:
     if any(is_sparse(part) for part in parts):
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
     return np.vstack([np.asarray(part) for part in parts])
+
+
+class UpperGram(Message, reveals="gram"):
+    """A symmetric matrix, by its upper triangle."""
+
+    upper: Annotated[Floats, Shape("t(t+1)/2")]
+
+
+class GramSums(Message, reveals="gram"):
+    """Gram matrix and sum of some rows' features, how many they are, and Σ k(x, x)."""
+
+    upper: Annotated[Floats, Shape("q(q+1)/2")]
+    sums: Annotated[Floats, Shape("q")]
+    n_rows: Annotated[int, Reveals("counts")]
+    trace: Annotated[float, Reveals("moments")]
+
+
+def upper(matrix: Doubles) -> Doubles:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def full(triangle: Floats) -> Doubles:
+    """The symmetric matrix of an upper triangle.
+
+    >>> full(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    size = int((np.sqrt(8 * len(triangle) + 1) - 1) / 2)
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = triangle
+    return matrix + np.triu(matrix, 1).T
+
+
+def by_party(replies: Replies) -> dict[str, Any]:
+    """Replies by name: parties may be lost on the way."""
+    return dict(zip(replies.parties, replies, strict=True))

@@ -1,0 +1,85 @@
+"""Kernels that estimators over rows take, and their gamma: none, given, or by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger, forecast_entry
+from eigenmesh.numerics.bandwidth import gamma_for_manhattan
+from eigenmesh.numerics.kernels import KERNELS, Kernel
+from eigenmesh.protocols.bandwidth import forecast, forecast_rounds
+from eigenmesh.protocols.survey import SurveyedSite, survey
+
+PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
+
+
+def kernel_gamma(fed: Federation, kernel: str, gamma: Any, seed: int) -> float | None:
+    """The gamma of a kernel, None where it takes none.
+
+    The rules measure Euclidean distances; for the laplacian kernel, whose distances are L1, what
+    they find is converted by `gamma_for_manhattan`, which takes one more round, for the width.
+    """
+    if not KERNELS[kernel].uses_gamma:
+        return None
+    found = find_gamma(fed, gamma, seed)
+    if not _converted(kernel, gamma):
+        return found
+    width = fed.run(survey).value[0].n_columns
+    return gamma_for_manhattan(found, width)
+
+
+def forecast_gamma(
+    ledger: Ledger,
+    kernel: str,
+    gamma: Any,
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, int]],
+) -> None:
+    """Add what finding gamma will cost."""
+    rule = checked_gamma(gamma)
+    if not KERNELS[kernel].uses_gamma or isinstance(rule, float):
+        return
+    ledger.entries += forecast(rule, "rows", names, shapes)
+    ledger.rounds += forecast_rounds(rule, "rows", len(names))
+    if _converted(kernel, gamma):
+        ledger.entries += [forecast_entry(SurveyedSite.count_rows, name, 0) for name in names]
+        ledger.rounds += 1
+
+
+def _converted(kernel: str, gamma: Any) -> bool:
+    return kernel == "laplacian" and isinstance(gamma, str)
+
+
+def psd_kernel(name: Any, gamma: float | None, degree: Any, coef0: Any) -> Kernel:
+    """A kernel with a feature space, or an error that says what is wrong with it."""
+    if name == "sigmoid":
+        raise InputError(
+            f"kernel is 'sigmoid', which is not positive semi-definite: its values are no inner "
+            f"products, so that distances and residuals would mean nothing; one of "
+            f"{', '.join(map(repr, PSD_KERNELS))} is expected"
+        )
+    kernel = Kernel(one_of(name, "kernel", PSD_KERNELS), gamma, degree, coef0)
+    if name == "poly" and (kernel.degree != int(kernel.degree) or kernel.coef0 < 0):
+        raise InputError(
+            f"degree is {degree} and coef0 {coef0}; a whole degree and no negative coef0 are "
+            f"expected: other polynomial kernels are not positive semi-definite"
+        )
+    return kernel
+
+
+def agreed_fields(kernel: Kernel, rank: int, width: Any, random_state: Any) -> dict[str, Any]:
+    """The fields of a KernelSetup."""
+    return {
+        "kernel": kernel.name,
+        "gamma": kernel.gamma,
+        "degree": float(kernel.degree),
+        "coef0": float(kernel.coef0),
+        "leverage_rank": rank,
+        "embedding_dim": whole_number(width, "embedding_dim"),
+        "seed": seed_of(random_state),
+    }

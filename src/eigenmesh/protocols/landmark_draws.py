@@ -1,0 +1,62 @@
+"""Landmarks on their way: how many each party draws, and to whom they are new."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.message import Message, NonNegative, Reveals
+from eigenmesh.federation.party import Step
+from eigenmesh.numerics.allocation import allocate
+from eigenmesh.numerics.arrays import Rows
+from eigenmesh.protocols.row_messages import RowBlock, by_party, pack, stack, unpack
+
+
+class Draw(Message, reveals=None):
+    """How many rows a party is to draw."""
+
+    n_rows: Annotated[int, NonNegative]
+
+
+class NewLandmarks(RowBlock, reveals="rows"):
+    """Landmarks of the other parties; `before` of them come before the receiver's own."""
+
+    before: Annotated[int, Reveals("counts"), NonNegative]
+
+
+def masses_of(replies: Mapping[str, Any], known: Collection[str]) -> dict[str, float]:
+    """By party, the mass that it said; a party that missed an earlier round stays out."""
+    return {name: reply.mass for name, reply in replies.items() if name in known}
+
+
+def draw_from(
+    rows: Federation,
+    draw: Step,
+    masses: Mapping[str, float],
+    left: Mapping[str, int],
+    count: int,
+    rng: np.random.Generator,
+) -> dict[str, Rows]:
+    """Rows from the parties in proportion to their masses, at most as many as each has left."""
+    counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
+    asked = {name: Draw(n_rows=k) for name, k in zip(masses, counts, strict=True)}
+    return {name: unpack(r) for name, r in by_party(rows.ask(draw, each=asked)).items()}
+
+
+def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
+    """To each party what the others drew; it holds its own."""
+    drawn = stack(list(fresh.values()))
+    all_of_them = NewLandmarks(**pack(drawn), before=0)  # one for all who drew none: they are many
+    messages, before = {}, 0
+    for name, own in fresh.items():
+        after = before + own.shape[0]
+        if after == before:
+            messages[name] = all_of_them
+        else:
+            others = stack([drawn[:before], drawn[after:]])
+            messages[name] = NewLandmarks(**pack(others), before=before)
+        before = after
+    return messages

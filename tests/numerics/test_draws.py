@@ -1,0 +1,41 @@
+"""Weighted draws without replacement: distinct, complete, and by the right chances."""
+
+import numpy as np
+import pytest
+
+from eigenmesh.numerics.draws import draw_distinct
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 99, 100, 500])
+def test_distinct_sorted_and_never_of_weight_zero(count):
+    rng = np.random.default_rng(0)
+    weights = np.where(np.arange(200) % 2, rng.pareto(0.5, 200), 0.0)
+    before = weights.copy()
+    drawn = draw_distinct(weights, count, np.random.default_rng(count))
+    assert len(drawn) == min(count, 100)
+    assert np.all(np.diff(drawn) > 0)
+    assert np.all(drawn % 2 == 1)
+    np.testing.assert_array_equal(weights, before)
+
+
+def test_chances_are_those_of_one_draw_after_another():
+    weights = np.array([5.0, 3.0, 1.0, 1.0])
+    total, n = weights.sum(), 20_000
+    # P(i is among two draws) = p_i + Σ_j p_j p_i / (1 − p_j).
+    p = weights / total
+    expected = [p[i] + sum(p[j] * p[i] / (1 - p[j]) for j in range(4) if j != i) for i in range(4)]
+    rng = np.random.default_rng(0)
+    seen = np.zeros(4)
+    for _ in range(n):
+        seen[draw_distinct(weights, 2, rng)] += 1
+    np.testing.assert_allclose(seen / n, expected, atol=4 * np.sqrt(0.25 / n))
+
+
+def test_weights_that_vanish_beside_others_are_still_drawn_when_wanted():
+    weights = np.array([1e300, 1e-300, 1e300, 1.0, 0.0])
+    drawn = draw_distinct(weights, 3, np.random.default_rng(0))
+    assert {0, 2} < set(drawn.tolist())
+
+
+def test_nothing_to_draw():
+    assert draw_distinct(np.zeros(3), 2, np.random.default_rng(0)).tolist() == []
