@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import eigenmesh as em
+from eigenmesh import progress_bar
 from eigenmesh.reports import terminal
 from eigenmesh.reports.documents import as_json, write_scores
 
@@ -49,7 +50,7 @@ def test_bugs_are_not_dressed_up_as_errors():
 
 @pytest.mark.parametrize("delay", [0.0, 0.1])
 def test_a_bar_that_may_have_started_is_always_stopped(delay, monkeypatch, capsys):
-    monkeypatch.setattr(terminal, "_PATIENCE", 0.05)
+    monkeypatch.setattr(progress_bar, "PATIENCE", 0.05)
     monkeypatch.setenv("FORCE_COLOR", "1")
     with terminal.progress("working", total=2) as advance:
         advance()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.progress_bar import delayed_bar, rows_shown
 from eigenmesh.reports.documents import as_json
-
-# Work that ends before this many seconds needs no bar.
-_PATIENCE = 2.0
 
 
 def errors() -> Console:
@@ -72,17 +68,13 @@ def warnings_said_once() -> Iterator[None]:
 
 @contextmanager
 def progress(words: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-    """A bar on stderr for work that takes long; gives the call that moves it on by one."""
-    console = errors()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(words, total=total)
-    timer = threading.Timer(_PATIENCE, bar.start)
-    timer.daemon = True
-    timer.start()
-    try:
+    """A bar on stderr for work that takes long; gives the call that moves it on by one.
+
+    Without a total it follows the passes over rows, and says how many rows a second.
+    """
+    if total is None:
+        with rows_shown(words):
+            yield lambda: None
+        return
+    with delayed_bar(words, total) as (bar, task):
         yield lambda: bar.advance(task)
-    finally:
-        timer.cancel()
-        timer.join()  # a bar that started a moment ago must be there to be stopped
-        bar.stop()
