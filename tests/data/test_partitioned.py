@@ -231,7 +231,7 @@ def test_data_frames_with_columns_in_another_order_are_refused():
         ({"columns": pd.DataFrame({"a": [1]})}, "em.split"),
         ({"rows": "a.npy"}, "list with one entry a party"),
         ({"rows": {"north": [[1]]}}, "is a dict"),
-        ({"rows": [[[1]]], "align": "inner"}, "only 'strict'.*same order"),
+        ({"rows": [[[1]]], "align": "inner"}, "rows are different samples"),
         ({"rows": [[[1]]], "names": "a"}, "list of 1 names"),
         ({"rows": [[[1]]], "names": ["a", "b"]}, "list of 1 names"),
         ({"rows": [[[1]]], "names": [""]}, "non-empty"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -11,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
+from eigenmesh.data.matching import SampleMatcher
+from eigenmesh.data.matching import id_secret as make_secret
 from eigenmesh.data.readers import TABLE_SUFFIXES, peek_shape, read_table
 from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids
 from eigenmesh.data.table import (
@@ -24,6 +27,7 @@ from eigenmesh.data.table import (
     refuse,
 )
 from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.numerics.matching import common_rows
 
 if TYPE_CHECKING:
     from eigenmesh.federation.policy import Policy
@@ -46,7 +50,12 @@ class Partitioned:
     policies : one Policy for all parties, or one (or None) a party
     sample_ids : one sequence of whole numbers or strings a party; in a column split the
         index of DataFrames and the id column of files serve if none are given
-    align : "strict": every party has the same samples in the same order
+    align : "strict": every party has the same samples in the same order; "inner", for columns:
+        orders may differ and samples may be missing, those whose ids all parties have are used
+    id_secret : of "inner": what the parties key the hashes of their ids with, at least 8 characters
+        that the coordinator does not know; if None the environment variable EIGENMESH_ID_SECRET of
+        each party, or a new one where all parties live in this process
+    allow_missing : take NaN for missing values, for estimators with `fill_missing`
 
     Examples
     --------
@@ -62,6 +71,9 @@ class Partitioned:
     policies: tuple[Policy | None, ...]
     paths: tuple[Path | None, ...]
     order: tuple[NDArray[np.intp], ...] | None  # where `split` took each party's rows from
+    align: str = "strict"
+    _secret: str = ""
+    _allow_missing: bool = False
 
     def __init__(
         self,
@@ -72,12 +84,16 @@ class Partitioned:
         policies: Policy | Sequence[Policy | None] | None = None,
         sample_ids: Sequence[Iterable[Any]] | None = None,
         align: str = "strict",
+        id_secret: str | None = None,
+        allow_missing: bool = False,
     ) -> None:
-        _check_align(align)
         split, sources = _one_split(rows, columns)
-        names = _checked_names(names, len(sources))
+        self.align = _checked_align(align, split)
+        self._secret = make_secret(id_secret) if align == "inner" else ""
+        self._allow_missing = bool(allow_missing)
+        names = checked_names(names, len(sources))
         tables = [
-            None if _is_path(source) else as_table(source, name)
+            None if _is_path(source) else as_table(source, name, self._allow_missing)
             for source, name in zip(sources, names, strict=True)
         ]
         paths = tuple(Path(source) if _is_path(source) else None for source in sources)
@@ -98,7 +114,7 @@ class Partitioned:
     ) -> Self:
         """Parties of tables cut from checked data: their values are not scanned again."""
         self = cls.__new__(cls)
-        names = _checked_names(names, len(tables))
+        names = checked_names(names, len(tables))
         self._assemble(split, tables, (None,) * len(tables), names, policies, sample_ids)
         self.order = None if order is None else tuple(order)
         return self
@@ -113,7 +129,7 @@ class Partitioned:
         sample_ids: Sequence[Iterable[Any]] | None,
     ) -> None:
         self.split, self.names, self.paths, self.order = split, tuple(names), paths, None
-        self.policies = _checked_policies(policies, len(names))
+        self.policies = checked_policies(policies, len(names))
         self._tables = list(tables)
         self._shapes = [self._known_shape(party) for party in range(len(names))]
         self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
@@ -167,6 +183,8 @@ class Partitioned:
     @property
     def n_samples(self) -> int:
         """Number of samples over all parties."""
+        if self.align == "inner":
+            return self.matched().n_samples
         return self._shape(0)[0] if self.split == "columns" else sum(n for n, _ in self.shapes)
 
     @property
@@ -191,6 +209,8 @@ class Partitioned:
                 "take_samples was called on a row split, expected a column split; "
                 "choose rows at each party before Partitioned(rows=...)"
             )
+        if self.align == "inner":
+            return self.matched().take_samples(indices)
         rows = _checked_indices(indices, self.n_samples)
         ids = None if self.sample_ids is None else [own[rows] for own in self.sample_ids]
         tables = [
@@ -199,6 +219,36 @@ class Partitioned:
         ]
         return type(self).from_tables(
             "columns", tables, names=self.names, policies=self.policies, sample_ids=ids
+        )
+
+    def matcher(self, party: int) -> SampleMatcher:
+        """One party's samples, still to be matched with the others'; for align="inner"."""
+        own, ids = partial(self.part, party), partial(self.part_ids, party)
+        return SampleMatcher(own, ids, self._secret)
+
+    def matched(self) -> Partitioned:
+        """The samples whose ids all parties have, in the first party's order, with align="strict".
+
+        For whoever has all parties' data at hand; a federation matches by keyed hashes.
+
+        >>> parts = Partitioned(
+        ...     columns=[[[1.0], [2.0], [3.0]], [[6.0], [4.0]]],
+        ...     sample_ids=[["a", "b", "c"], ["c", "a"]],
+        ...     align="inner",
+        ... )
+        >>> parts.matched().parts[1].tolist()
+        [[4.0], [6.0]]
+        """
+        if self.align == "strict":
+            return self
+        hashes = [self.matcher(party).hashes() for party in range(self.n_parties)]
+        rows = common_rows(hashes)
+        ids = self.sample_ids
+        assert ids is not None, "hashes were made of ids"
+        kept = [own[chosen] for own, chosen in zip(ids, rows, strict=True)]
+        tables = [Table(self.part(i)[chosen]) for i, chosen in enumerate(rows)]
+        return type(self).from_tables(
+            "columns", tables, names=self.names, policies=self.policies, sample_ids=kept
         )
 
     def select(self, names: Sequence[str]) -> Partitioned:
@@ -213,6 +263,8 @@ class Partitioned:
         chosen = [self.names.index(name) for name in names]
         ids = None if self._ids is None else [self._ids[party] for party in chosen]
         selected = type(self).__new__(type(self))
+        selected.align, selected._secret = self.align, self._secret
+        selected._allow_missing = self._allow_missing
         selected._assemble(
             self.split,
             [self._tables[party] for party in chosen],
@@ -232,8 +284,9 @@ class Partitioned:
             for name, shape in zip(self.names[:5], self._shapes[:5], strict=True)
         ]
         parties = "1 party" if self.n_parties == 1 else f"{self.n_parties} parties"
-        # A repr must not open files.
-        size = "" if None in self._shapes else f", {self.n_samples} samples × {self.n_features}"
+        # A repr must not open files, nor match samples.
+        unknown = None in self._shapes or self.align == "inner"
+        size = "" if unknown else f", {self.n_samples} samples × {self.n_features}"
         size += " features" if size else ""
         more = ", …" if self.n_parties > 5 else ""
         return f"Partitioned({self.split}, {parties}{size}: {', '.join(shown)}{more})"
@@ -256,7 +309,8 @@ class Partitioned:
         assert path is not None, "a party has a table or a path"
         with _blaming(name):
             found = read_table(path)
-        return Table(as_matrix(found.X, name), found.sample_ids, found.feature_names)
+        X = as_matrix(found.X, name, self._allow_missing)
+        return Table(X, found.sample_ids, found.feature_names)
 
     def _known_shape(self, party: int) -> Shape | None:
         table, path = self._tables[party], self.paths[party]
@@ -276,7 +330,8 @@ class Partitioned:
     def _check_together(
         self, tables: Sequence[Table | None], shapes: Sequence[Shape | None]
     ) -> None:
-        check_shapes(self.split, self.names, shapes)
+        if self.align == "strict":
+            check_shapes(self.split, self.names, shapes)
         check_tables(self.split, self.names, tables)
         if self._ids is not None:
             check_ids(self.split, self.names, shapes, self._ids)
@@ -319,12 +374,12 @@ def _blaming(party: str) -> Iterator[None]:
         raise PartitionError(f"party {party!r}: {error.reason}", party=party) from None
 
 
-def _check_align(align: str) -> None:
-    if align != "strict":
-        raise InputError(
-            f"align is {align!r}, but only 'strict' is available so far: every party has the same "
-            "samples in the same order; sort and cut the parties' data to their common ids first"
-        )
+def _checked_align(align: str, split: Split) -> str:
+    if align not in ("strict", "inner"):
+        raise InputError(f"align is {align!r}; 'strict' or 'inner' is expected")
+    if align == "inner" and split == "rows":
+        raise InputError("align='inner' matches samples over columns; rows are different samples")
+    return align
 
 
 def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:
@@ -351,7 +406,8 @@ def _one_entry_a_party(split: Split, data: Any) -> list[Any]:
     return list(data)
 
 
-def _checked_names(names: Sequence[str] | None, n_parties: int) -> tuple[str, ...]:
+def checked_names(names: Sequence[str] | None, n_parties: int) -> tuple[str, ...]:
+    """One name a party, all different; "party-0", "party-1", … if none are given."""
     if names is None:
         return tuple(f"party-{party}" for party in range(n_parties))
     if isinstance(names, str) or len(names) != n_parties:
@@ -365,7 +421,8 @@ def _checked_names(names: Sequence[str] | None, n_parties: int) -> tuple[str, ..
     return tuple(str(name) for name in names)
 
 
-def _checked_policies(policies: Any, n_parties: int) -> tuple[Policy | None, ...]:
+def checked_policies(policies: Any, n_parties: int) -> tuple[Policy | None, ...]:
+    """One policy, or none, a party."""
     own = policies if isinstance(policies, list | tuple) else [policies] * n_parties
     if len(own) != n_parties:
         raise InputError(

@@ -31,8 +31,9 @@ def split(
     random_state: Any = None,
     names: Sequence[str] | None = None,
     policies: Policy | Sequence[Policy | None] | None = None,
+    allow_missing: bool = False,
 ) -> Partitioned:
-    """Cut X into parties.
+    """Cut X into parties; `allow_missing` takes NaN in X for missing values.
 
     Rows are dealt out at random, and `order` of the result tells which party got which;
     columns are cut into neighbouring blocks, in order. Sizes are equal, or by law "power"
@@ -47,7 +48,7 @@ def split(
     """
     if by not in ("rows", "columns"):
         raise InputError(f"by is {by!r}, expected 'rows' or 'columns'")
-    table = _whole(X)
+    table = _whole(X, allow_missing)
     n = table.X.shape[0 if by == "rows" else 1]
     sizes = sizes_by_law(n, n_parties, law, exponent, what=by)
     if by == "columns":
@@ -100,13 +101,13 @@ def split_columns(X: Any, widths: Sequence[int]) -> list[Any]:
     return [cut[:, start:stop] for start, stop in pairwise(ends)]
 
 
-def _whole(X: Any) -> Table:
+def _whole(X: Any, allow_missing: bool) -> Table:
     if isinstance(X, Partitioned):
         raise InputError("X is split already, expected one array; use it as it is")
     if isinstance(X, str | Path):
         found = read_table(X)
-        return Table(as_matrix(found.X), found.sample_ids, found.feature_names)
-    table = as_table(X)
+        return Table(as_matrix(found.X, None, allow_missing), found.sample_ids, found.feature_names)
+    table = as_table(X, None, allow_missing)
     ids: Ids | None = frame_index(X) if is_frame(X) else None
     return Table(table.X, ids, table.feature_names)
 

@@ -47,7 +47,7 @@ def paper_linear(
 
 
 def gap_spectrum(beta: float) -> tuple[float, float]:
-    """The leading squares 5000 and 5000/β of paper 000's figure 4; β sets the gap.
+    """The leading squares 5000 and 5000/β of figure 4 in the one-shot paper; β sets the gap.
 
     >>> gap_spectrum(100)
     (5000.0, 50.0)

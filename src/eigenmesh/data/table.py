@@ -44,26 +44,26 @@ def is_frame(data: object) -> bool:
     return hasattr(data, "iloc") and hasattr(data, "columns")
 
 
-def as_table(data: Any, owner: str | None = None) -> Table:
+def as_table(data: Any, owner: str | None = None, allow_missing: bool = False) -> Table:
     """Check `data` and turn it into a Table; valid float arrays are not copied.
 
     >>> as_table([[1, 2], [3, 4]]).X.dtype
     dtype('float64')
     """
     if not is_frame(data):
-        return Table(as_matrix(data, owner))
+        return Table(as_matrix(data, owner, allow_missing))
     names = tuple(data.columns)
     named = bool(names) and all(isinstance(name, str) for name in names)
-    X = as_matrix(_frame_values(data, owner), owner)
+    X = as_matrix(_frame_values(data, owner), owner, allow_missing)
     return Table(X, frame_index(data), names if named else None)
 
 
-def as_matrix(data: Any, owner: str | None = None) -> Matrix:
-    """`data` as a finite, non-empty 2-D float array, memmap or CSR array."""
+def as_matrix(data: Any, owner: str | None = None, allow_missing: bool = False) -> Matrix:
+    """`data` as a finite, non-empty 2-D float array, memmap or CSR array; or with NaN in it."""
     X = _as_csr(data) if is_sparse(data) else _as_dense(data, owner)
     check_two_dimensional(X.shape, owner)
     X = _as_float(X, owner)
-    check_finite(X, owner)
+    check_finite(X, owner, allow_missing)
     return X
 
 
@@ -78,22 +78,27 @@ def check_two_dimensional(shape: tuple[int, ...], owner: str | None = None) -> N
         raise refuse(owner, f"{complaint}; leave an empty party out")
 
 
-def check_finite(X: Matrix, owner: str | None = None) -> None:
-    """Refuse NaN and infinity, naming where the first one is."""
+def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = False) -> None:
+    """Refuse NaN, unless it may be missing values, and infinity, naming where the first one is."""
+    is_bad = np.isinf if allow_missing else _is_not_finite
     if is_sparse(X):
-        if not np.isfinite(X.data).all():
+        if is_bad(X.data).any():
             entries = X.tocoo()
-            at = int(np.flatnonzero(~np.isfinite(entries.data))[0])
+            at = int(np.flatnonzero(is_bad(entries.data))[0])
             raise _not_finite(entries.data[at], int(entries.row[at]), int(entries.col[at]), owner)
         return
     # Blocks follow the memory order: a strided walk through a memmap would read it many times.
     turned = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
     for start, block in _blocks(X.T if turned else X):
-        bad = np.argwhere(~np.isfinite(block))
+        bad = np.argwhere(is_bad(block))
         if len(bad):
             first, second = int(bad[0, 0]) + start, int(bad[0, 1])
             row, column = (second, first) if turned else (first, second)
             raise _not_finite(X[row, column], row, column, owner)
+
+
+def _is_not_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(~np.isfinite(values))
 
 
 def _blocks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -5,35 +5,36 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from eigenmesh.connect import is_dask_collection
-from eigenmesh.data import Partitioned, split_columns
-from eigenmesh.data.table import Table
-from eigenmesh.errors import EigenmeshWarning, InputError, MissingPartyShare
-from eigenmesh.estimators import model_file
-from eigenmesh.estimators.base import FederatedEstimator, one_party, seed_of
+from eigenmesh.errors import EigenmeshWarning, InputError, TooManySamples
+from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, whole_number
+from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
-from eigenmesh.federation.party import Party
-from eigenmesh.federation.policy import Policy
-from eigenmesh.numerics.fusion import DistanceFusion, eigengap, residual, sin_theta_bound
+from eigenmesh.federation.party import Party, Step
+from eigenmesh.numerics.argument_fusion import ArgumentFusion
+from eigenmesh.numerics.fusion import eigengap, sin_theta_bound
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.argument_fusion import (
+    ArgumentHolder,
+    ArgumentSetup,
+    argument_fusion,
+    needed_step,
+)
+from eigenmesh.protocols.argument_fusion import forecast as argument_forecast
 from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
 from eigenmesh.protocols.bandwidth import forecast_rounds
-from eigenmesh.protocols.column_model import ColumnModel, column_scores
-from eigenmesh.protocols.distance_fusion import CoordinateHolder, DistanceSetup, distance_fusion
-from eigenmesh.protocols.distance_fusion import forecast as distance_forecast
+from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ColumnModel
 from eigenmesh.protocols.one_shot_kpca import ColumnHolder, OneShotSetup, one_shot_kpca
 from eigenmesh.protocols.one_shot_kpca import forecast as spectrum_forecast
 
 # Below this median kernel value of two samples the kernel matrix is nearly the identity.
-_NEARLY_IDENTITY = 0.05
+NEARLY_IDENTITY = 0.05
+# Samples that stand for all, where there are too many for a matrix of all pairs.
+N_LANDMARKS = 500
 
 
 class Settings(NamedTuple):
@@ -42,14 +43,32 @@ class Settings(NamedTuple):
     n_components: int
     local_rank: int
     gamma: float | str | None
-    fusion: str  # "sum", "product" or "distance"
+    kernel: str
+    degree: int
+    coef0: float
+    fusion: str  # "sum", "product" or "arguments": inner products or distances
     center: bool
     seed: int
 
     @property
-    def role(self) -> type[Party]:
-        """Who sends what."""
-        return CoordinateHolder if self.fusion == "distance" else ColumnHolder
+    def asked(self) -> tuple[type[Party], Sequence[Step]]:
+        """Who is asked for what."""
+        if self.fusion == "arguments":
+            return ArgumentHolder, [needed_step(self.agreed(""))]
+        return ColumnHolder, [ColumnHolder.local_spectrum]
+
+    def agreed(self, model: str, landmarks: bool = False) -> ArgumentSetup:
+        """What the parties agree on to add up arguments; with landmarks nothing is cut."""
+        return ArgumentSetup(
+            kernel=self.kernel,
+            local_rank=None if landmarks else self.local_rank,
+            n_landmarks=N_LANDMARKS,
+            most_samples=MOST_KERNEL_SAMPLES,
+            standardize=False,
+            fill_missing=None,
+            model=model,
+            seed=self.seed,
+        )
 
     @property
     def needs_gamma_rule(self) -> bool:
@@ -57,7 +76,7 @@ class Settings(NamedTuple):
         return self.fusion != "sum" and not isinstance(self.gamma, float)
 
 
-class OneShotKPCA(FederatedEstimator):
+class OneShotKPCA(ColumnEstimator):
     """Kernel PCA of samples whose columns are held by several parties, from one message each.
 
     Every party sends the top `local_rank` eigenpairs of its own kernel matrix, once; the centre
@@ -68,14 +87,17 @@ class OneShotKPCA(FederatedEstimator):
     Parameters
     ----------
     n_components : components wanted.
-    kernel : "linear" or "rbf", exp(−gamma ‖x−y‖²). With the σ of exp(−‖x−y‖²/2σ²),
-        gamma = 1/(2σ²).
+    kernel : "linear", "rbf", exp(−gamma ‖x−y‖²), or "poly", (gamma x·y + coef0)^degree. With the
+        σ of exp(−‖x−y‖²/2σ²), gamma = 1/(2σ²). Beyond 20,000 samples "rbf" and "poly" work from
+        landmark samples, and say so.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance"; all but a
-        number are found across the parties without pooling. Only for "rbf".
+        number are found across the parties without pooling. Not for "linear".
+    degree, coef0 : of "poly".
     local_rank : eigenpairs that each party sends; n_components + max(5, n_components) if None.
         More of them: less error, more sent.
     fusion : "product" multiplies the parties' kernel matrices, as the paper does; "distance" adds
-        their squared distances, often closer at the same cost. Only for "rbf".
+        their squared distances, often closer at the same cost. For "rbf"; inner products of
+        "poly" are always added.
     center : centre in feature space, exactly.
     random_state : seed of the pairs drawn for gamma="median".
 
@@ -116,6 +138,8 @@ class OneShotKPCA(FederatedEstimator):
         *,
         kernel: str = "linear",
         gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
         local_rank: int | None = None,
         fusion: str = "product",
         center: bool = True,
@@ -124,6 +148,8 @@ class OneShotKPCA(FederatedEstimator):
         self.n_components = n_components
         self.kernel = kernel
         self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
         self.local_rank = local_rank
         self.fusion = fusion
         self.center = center
@@ -140,94 +166,68 @@ class OneShotKPCA(FederatedEstimator):
         source = self._source(X)
         with self._opened(source) as fed, fed.recording() as recording:
             self._require_columns(fed)
+            matched = self._align(fed)
             gamma = self._find_gamma(fed, settings)
             model = _run(fed, settings, gamma)
-            sites = dict(fed.local_sites())
-            self._shares = {
-                name: sites[name].store[model.name] for name in model.parties if name in sites
-            }
-            self._policies = {name: site.policy for name, site in sites.items()}
+            self._keep_shares(fed, model)
         self._adopt(model, gamma)
         caveats = self._caveats(settings, recording.ledger.floats_up)
         self.report_ = RunReport.of(
             recording,
             fed,
             stop_reason=model.stop_reason,
-            baseline_floats=_baseline(model, model.n_samples),
+            baseline_floats=shipping(model, model.n_samples),
             bounds=_bounds(model),
-            notes=(*caveats, *_told_whole(model)),
+            notes=(*matched, *caveats, *_told_whole(model)),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit, and the scores of the fitted samples; equal to `fit(X).transform(X)`.
-
-        With the sum and product fusions the centre knows these scores already, so nothing is sent.
-        """
-        self.fit(X)
-        if self._settings().fusion == "distance":
-            return self.transform(X)
-        return (self.eigenvectors_ * np.sqrt(self.eigenvalues_)).astype(_dtype_of(X), copy=False)
+    def _knows_scores(self) -> bool:
+        return not isinstance(self.model_.fusion, ArgumentFusion)
 
     def _settings(self) -> Settings:
         k = whole_number(self.n_components, "n_components")
         rank = k + max(5, k) if self.local_rank is None else self.local_rank
-        if self.kernel not in ("linear", "rbf"):
+        if self.kernel not in ("linear", "poly", "rbf"):
             raise InputError(
-                f"kernel is {self.kernel!r}; one-shot kernel PCA fuses 'linear' or 'rbf' kernels"
+                f"kernel is {self.kernel!r}; one-shot kernel PCA fuses 'linear', 'poly' or 'rbf' "
+                f"kernels"
             )
         if self.fusion not in ("product", "distance"):
             raise InputError(f"fusion is {self.fusion!r}; 'product' or 'distance' is expected")
         if self.kernel == "linear" and self.fusion == "distance":
             raise InputError("fusion='distance' is for kernel='rbf'; linear kernels simply add up")
-        if self.fusion == "distance" and rank == 1:
+        fusion = {"linear": "sum", "poly": "arguments"}.get(self.kernel, self.fusion)
+        fusion = "arguments" if fusion == "distance" else fusion
+        if fusion == "arguments" and rank == 1:
             raise InputError("local_rank is 1; fusion='distance' sends a coordinate and a residual")
         return Settings(
             n_components=k,
             local_rank=whole_number(rank, "local_rank"),
             gamma=checked_gamma(self.gamma),
-            fusion="sum" if self.kernel == "linear" else self.fusion,
+            kernel=self.kernel,
+            degree=whole_number(self.degree, "degree"),
+            coef0=float(self.coef0),
+            fusion=fusion,
             center=bool(self.center),
             seed=seed_of(self.random_state),
         )
 
-    def _source(self, X: Any) -> Any:
-        if not isinstance(X, Federation | Partitioned) and not is_dask_collection(X):
-            return one_party(self._checked(X, reset=True, min_samples=2))
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
-        return _columns_of(X) if isinstance(X, Partitioned) else X
-
-    def _require_columns(self, fed: Federation) -> None:
-        if fed.split != "columns":
-            raise InputError("this federation's parties hold rows; OneShotKPCA needs columns")
-
     def _find_gamma(self, fed: Federation, settings: Settings) -> float | None:
         """Check what every party allows, then run the gamma rule if one is asked for."""
-        fed.require(settings.role)
+        fed.require(*settings.asked)
         return None if settings.fusion == "sum" else find_gamma(fed, settings.gamma, settings.seed)
-
-    def _adopt(self, model: ColumnModel, gamma: float | None) -> None:
-        components = model.fusion.components
-        self.model_ = model
-        self.gamma_ = gamma
-        self.eigenvalues_ = components.eigenvalues
-        self.eigenvectors_ = components.eigenvectors
-        self.total_variance_ = model.fusion.total
-        self.explained_variance_ratio_ = components.eigenvalues / model.fusion.total
-        self.residual_ = residual(model.fusion)
-        self.n_features_in_ = sum(model.widths)
-        self._last_transform: list[RunReport] = []
 
     def _caveats(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
         model, components = self.model_, self.model_.fusion.components
         typical = model.fusion.typical_value
-        shipping = _baseline(model, model.n_samples)
+        whole = shipping(model, model.n_samples)
         k, rank = settings.n_components, settings.local_rank
         caveats = [
             (
-                typical is not None and typical < _NEARLY_IDENTITY,
+                typical is not None and typical < NEARLY_IDENTITY,
                 f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix "
                 f"is close to the identity, and its components explain little; lower gamma",
             ),
@@ -237,13 +237,13 @@ class OneShotKPCA(FederatedEstimator):
                 f"is nearly its mean, so one more is needed",
             ),
             (
-                floats_up > shipping and len(model.parties) > 1,
-                f"{floats_up:,} floats were sent where shipping every column takes {shipping:,}; "
+                floats_up > whole and len(model.parties) > 1,
+                f"{floats_up:,} floats were sent where shipping every column takes {whole:,}; "
                 f"lower local_rank, give gamma as a number, or pool if you may",
             ),
         ]
         gap = missing_gap(components.eigenvalues, components.next_eigenvalue)
-        return (*gap, *(words for applies, words in caveats if applies))
+        return (*model.notes, *gap, *(words for applies, words in caveats if applies))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit will have."""
@@ -253,125 +253,51 @@ class OneShotKPCA(FederatedEstimator):
             rule: Any = settings.gamma
             ledger.entries += bandwidth_forecast(rule, "columns", names, shapes)
             ledger.rounds += forecast_rounds(rule, "columns", len(names))
-        if settings.fusion == "distance":
-            ledger.entries += distance_forecast(names, shapes, settings.local_rank)
+        too_many = settings.fusion != "sum" and shapes[0][0] > MOST_KERNEL_SAMPLES
+        if settings.fusion == "arguments" or too_many:
+            agreed = settings.agreed("", landmarks=too_many)
+            ledger.entries += argument_forecast(names, shapes, agreed)
         else:
             linear = settings.fusion == "sum"
             ledger.entries += spectrum_forecast(names, shapes, settings.local_rank, linear)
         return ledger
 
-    # New samples.
-
-    def transform(self, X: Any) -> Any:
-        """Scores of samples: one message from each party."""
-        check_is_fitted(self)
-        known = isinstance(X, Federation) or is_dask_collection(X)
-        source = X if known else self._new_samples(X)
-        model = self.model_
-        with self._opened(source) as fed, fed.recording() as recording:
-            self._require_columns(fed)
-            self._bring_along(fed)
-            scores = fed.run(column_scores, model).value
-        self._last_transform[:] = [
-            RunReport.of(
-                recording,
-                fed,
-                stop_reason=model.stop_reason,
-                baseline_floats=_baseline(model, len(scores)),
-            )
-        ]
-        return scores.astype(_dtype_of(X), copy=False)
-
-    def _new_samples(self, X: Any) -> Partitioned:
-        names, widths = self.model_.parties, self.model_.widths
-        if not isinstance(X, Partitioned):
-            blocks = split_columns(self._checked(X, reset=False), widths)
-            return Partitioned.from_tables("columns", [Table(b) for b in blocks], names=names)
-        known = _columns_of(X)
-        missing = [name for name in names if name not in known.names]
-        unknown = [n for n in known.names if n not in names and n not in self.report_.lost]
-        if missing or unknown:
-            raise MissingPartyShare(
-                f"the new samples come from {_listed(known.names)}, the model from "
-                f"{_listed(names)}; parties are matched by name, and "
-                f"{_listed(missing or unknown)} {'is missing' if missing else 'has no share'}",
-                party=(missing or unknown)[0],
-            )
-        return known.select(names)
-
-    def _bring_along(self, fed: Federation) -> None:
-        """In this process the model holds the parties' shares and knows their policies."""
-        for name, site in fed.local_sites().items():
-            if name in self._shares:
-                site.store.setdefault(self.model_.name, self._shares[name])
-            if name in self._policies and site.policy == Policy():
-                site.policy = self._policies[name]
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.eigenvalues_)
-
-    # Shares.
-
-    def _save_shares(self, path: str | Path) -> None:
-        for i, name in enumerate(self.model_.parties):
-            if name not in self._shares:
-                raise MissingPartyShare(f"the share of {name!r} is not in this process", party=name)
-            policy = self._policies[name]
-            tree = {
-                "party": name,
-                "model": self.model_.name,
-                "share": dict(self._shares[name]),
-                "allow": sorted(policy.allow),
-                "calls_per_run": policy.calls_per_run,
-            }
-            model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
-
-    def _load_shares(self, path: str | Path) -> None:
-        self._shares, self._policies = {}, {}
-        for i, name in enumerate(self.model_.parties):
-            share_path = model_file.share_path(path, i)
-            if not share_path.exists():
-                continue
-            tree = model_file.read(share_path, model_file.SHARE)
-            # A share that an earlier model left here is of no use to this one.
-            if (tree.get("party"), tree.get("model")) == (name, self.model_.name):
-                self._shares[name] = tree["share"]
-                self._policies[name] = Policy(tree["allow"], tree["calls_per_run"])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 def _run(fed: Federation, settings: Settings, gamma: float | None) -> ColumnModel:
     name = f"one-shot-{secrets.token_hex(8)}"
-    k, rank, seed = settings.n_components, settings.local_rank, settings.seed
-    if settings.fusion == "distance":
-        agreed = DistanceSetup(local_rank=rank, model=name, seed=seed)
-        return fed.run(distance_fusion, agreed, gamma, k, settings.center).value
-    setup = OneShotSetup(
-        gamma=gamma, local_rank=rank, center=settings.center, model=name, seed=seed
+    k, center = settings.n_components, settings.center
+    kernel = Kernel(settings.kernel, gamma, settings.degree, settings.coef0)
+    if settings.fusion == "sum":
+        return fed.run(one_shot_kpca, _spectra(settings, None, name), k).value
+    try:
+        if settings.fusion == "arguments":
+            agreed = settings.agreed(name)
+            return fed.run(argument_fusion, agreed, kernel, k, center).value
+        return fed.run(one_shot_kpca, _spectra(settings, gamma, name), k).value
+    except TooManySamples:  # only the parties know how many there are
+        landmarks = settings.agreed(name, landmarks=True)
+        fed.require(ArgumentHolder, [needed_step(landmarks)])
+        return fed.run(argument_fusion, landmarks, kernel, k, center).value
+
+
+def _spectra(settings: Settings, gamma: float | None, name: str) -> OneShotSetup:
+    return OneShotSetup(
+        gamma=gamma,
+        local_rank=settings.local_rank,
+        center=settings.center,
+        model=name,
+        seed=settings.seed,
     )
-    return fed.run(one_shot_kpca, setup, k).value
-
-
-def _columns_of(parts: Partitioned) -> Partitioned:
-    if parts.split != "columns":
-        raise InputError(
-            "the parties hold rows; OneShotKPCA is for columns: pass Partitioned(columns=[...]) "
-            "or em.split(X, n_parties, by='columns')"
-        )
-    return parts
 
 
 def _told_whole(model: ColumnModel) -> tuple[str, ...]:
     """Coordinates of full rank are the columns themselves, rotated: say whose."""
-    if not isinstance(model.fusion, DistanceFusion) or all(model.residual_sent):
+    if not isinstance(model.fusion, ArgumentFusion):
         return ()
-    whole = [n for n, cut in zip(model.parties, model.residual_sent, strict=True) if not cut]
+    kept = zip(model.parties, model.widths, model.fusion.kept, strict=True)
+    whole = [name for name, m, s in kept if s == min(m, model.n_samples)]
+    if not whole:
+        return ()
     return (
         f"local_rank leaves nothing out of the columns of {', '.join(map(repr, whole))}: what "
         f"they sent are their columns, centred and rotated",
@@ -384,17 +310,3 @@ def _bounds(model: ColumnModel) -> dict[str, float]:
         "eigengap": eigengap(model.fusion),
         "sin_theta": sin_theta_bound(model.fusion),
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def _baseline(model: ColumnModel, n_samples: int) -> int:
-    return n_samples * sum(model.widths)
-
-
-def _dtype_of(X: Any) -> Any:
-    """Scores come back in the precision of the samples."""
-    dtype = getattr(X.part(0) if isinstance(X, Partitioned) else X, "dtype", None)
-    return np.float32 if dtype in (np.float32, np.float16) else np.float64

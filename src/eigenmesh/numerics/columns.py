@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from eigenmesh.numerics.arrays import (
     is_sparse,
     squared_norms,
 )
-from eigenmesh.numerics.eigen import EPS, left_singular, top_eigenpairs
+from eigenmesh.numerics.eigen import EPS, left_singular, numerical_rank, top_eigenpairs
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.preparation import Preparation
 
 
 class Spectrum(NamedTuple):
@@ -36,6 +37,7 @@ class Loadings:
     mean: Doubles  # (m,)
     loadings: Doubles  # (m, r)
     residual: bool
+    preparation: Preparation | None = None  # of the columns, before all else
 
     @property
     def n_columns(self) -> int:
@@ -44,7 +46,7 @@ class Loadings:
 
     def project(self, X: Rows) -> Doubles:
         """Coordinates (n, r), and the residual norm as a last column where it is kept."""
-        X = as_rows(X, np.float64)
+        X = as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
         S = np.asarray(X @ self.loadings - self.mean @ self.loadings)
         if not self.residual:
             return S
@@ -55,14 +57,43 @@ class Loadings:
             norms[rows] = np.sqrt(squared_norms(missed))
         return np.column_stack([S, norms])
 
+    def restore(self, scores: Floats) -> Doubles:
+        """Columns from joint scores (n, r), in their owner's units."""
+        X = np.asarray(scores @ self.loadings.T + self.mean, dtype=np.float64)
+        return X if self.preparation is None else self.preparation.undo(X)
+
+
+@dataclass(frozen=True)
+class ArgumentShare:
+    """Inner products or distances to columns that the party keeps, of all samples or some."""
+
+    columns: Rows  # (q, m)
+    kernel: str
+    preparation: Preparation | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that it was made from."""
+        return int(self.columns.shape[1])
+
+    def project(self, X: Rows) -> Doubles:
+        """(n, q)."""
+        X = as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
+        return np.asarray(Kernel(self.kernel, gamma=1.0).arguments(X, self.columns), np.float64)
+
 
 @dataclass(frozen=True)
 class KernelShare:
-    """Projections of kernel values with the training columns on the vectors that were sent."""
+    """Projections of kernel values with the training columns on vectors over the samples."""
 
     columns: Rows  # (T, m)
     vectors: Doubles  # (T, r)
-    gamma: float
+    gamma: float | None
+    kernel: str = "rbf"
+    degree: float = 3
+    coef0: float = 1.0
+    offset: Doubles | None = None  # (r,), what centring subtracts
+    preparation: Preparation | None = None
 
     @property
     def n_columns(self) -> int:
@@ -71,15 +102,21 @@ class KernelShare:
 
     def project(self, X: Rows) -> Doubles:
         """k(X, columns) V, (n, r)."""
-        kernel = Kernel("rbf", self.gamma)
+        if self.preparation is not None:
+            X = self.preparation.apply(X)
+        kernel = Kernel(self.kernel, self.gamma, self.degree, self.coef0)
         projections = np.empty((X.shape[0], self.vectors.shape[1]))
         for rows in blocks(X.shape[0]):
             projections[rows] = kernel.block(X[rows], self.columns) @ self.vectors
-        return projections
+        return projections if self.offset is None else projections - self.offset
 
 
-Share = Loadings | KernelShare
-_FORMS: dict[str, Any] = {"loadings": Loadings, "kernel": KernelShare}
+Share = Loadings | KernelShare | ArgumentShare
+_FORMS: dict[str, Any] = {
+    "loadings": Loadings,
+    "kernel": KernelShare,
+    "arguments": ArgumentShare,
+}
 
 
 def share_to_tree(share: Share) -> dict[str, Any]:
@@ -93,6 +130,67 @@ def share_from_tree(tree: Any) -> Share:
     fields = dict(tree)
     share: Share = _FORMS[fields.pop("form")](**fields)
     return share
+
+
+@dataclass(frozen=True)
+class ColumnBlock:
+    """A party's columns, prepared and centred: F − 1·hiddenᵀ; only a sparse F hides its mean."""
+
+    F: Rows  # (n, m)
+    hidden: Doubles  # (m,)
+    mean: Doubles  # (m,), all that was subtracted after the preparation
+    preparation: Preparation | None
+
+    @classmethod
+    def of(cls, X: Rows, centre: bool, preparation: Preparation | None = None) -> Self:
+        """Columns as they enter a linear model."""
+        X = as_rows(X, np.float64) if preparation is None else preparation.apply(X)
+        nothing = np.zeros(X.shape[1])
+        if not centre:
+            return cls(X, nothing, nothing, preparation)
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        if is_sparse(X):
+            return cls(X, mean, mean, preparation)
+        F = X - mean
+        # What centring leaves of a constant column is rounding, not variance.
+        sizes = np.sqrt(np.einsum("ij,ij->j", F, F))
+        F[:, sizes <= 4 * EPS * np.sqrt(len(F)) * np.abs(X).max(axis=0)] = 0.0
+        return cls(F, nothing, mean, preparation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and columns."""
+        n, m = self.F.shape
+        return int(n), int(m)
+
+    @property
+    def total(self) -> float:
+        """Sum of squares."""
+        return _centred_square_sum(self.F, self.hidden)
+
+    def times(self, V: Doubles) -> Doubles:
+        """X V."""
+        return np.asarray(self.F @ V - self.hidden @ V)
+
+    def transposed_times(self, U: Floats) -> Doubles:
+        """Xᵀ U."""
+        return np.asarray(self.F.T @ U - np.outer(self.hidden, U.sum(axis=0)), dtype=np.float64)
+
+    def top_vectors(self, k: int, seed: int) -> Doubles:
+        """Top left singular vectors times singular values, (n, k); zeros where there are fewer."""
+        values, vectors = left_singular(self.F, k, centre=bool(self.hidden.any()), seed=seed)
+        padded = np.zeros((len(vectors), k))
+        padded[:, : len(values)] = vectors * np.sqrt(values)
+        return padded
+
+    def share_of(self, scores: Floats) -> Loadings:
+        """Loadings Xᵀu / √λ for joint scores u √λ, (n, k)."""
+        return Loadings(
+            self.mean,
+            self.transposed_times(scores) / np.einsum("ij,ij->j", scores, scores),
+            residual=False,
+            preparation=self.preparation,
+        )
 
 
 def linear_spectrum(X: Rows, rank: int, centre: bool, seed: int) -> tuple[Spectrum, Loadings]:
@@ -122,20 +220,26 @@ def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[Spectrum,
     return spectrum, KernelShare(X, vectors[:, :r], gamma)
 
 
-def principal_coordinates(X: Rows, width: int, seed: int) -> tuple[Doubles, Loadings]:
+def principal_coordinates(
+    X: Rows, width: int | None, seed: int, centre: bool = True
+) -> tuple[Doubles, Loadings]:
     """At most `width` ≥ 2 columns that keep distances between rows as well as linear maps can.
 
-    If fewer than the rank fit, the last column is the norm of what the others leave out.
+    If fewer than the rank fit, the last column is the norm of what the others leave out. Without a
+    `width` there are as many as the rank, and nothing is left out of these rows. Not centred, they
+    keep inner products instead.
     """
     X = as_rows(X, np.float64)
     full = min(X.shape)
-    residual = width < full
-    r = width - 1 if residual else full
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    _, vectors = left_singular(X, r, centre=True, seed=seed)
+    cut = width is not None and width < full
+    r = width - 1 if width is not None and cut else full
+    mean = np.asarray(X.mean(axis=0)).ravel() if centre else np.zeros(X.shape[1])
+    values, vectors = left_singular(X, r, centre=centre, seed=seed)
+    if width is None:
+        vectors = vectors[:, : max(numerical_rank(values, max(X.shape)), 1)]
     raw = np.asarray(X.T @ vectors) - np.outer(mean, vectors.sum(axis=0))
     basis = _orthonormal_columns(raw)
-    share = Loadings(mean, basis, residual)
+    share = Loadings(mean, basis, cut)
     return share.project(X), share
 
 

@@ -13,18 +13,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from eigenmesh.errors import InputError, MessageRefused, MissingPartyShare, PartitionError
+from eigenmesh.errors import (
+    InputError,
+    MessageRefused,
+    MissingPartyShare,
+    PartitionError,
+    TooManySamples,
+)
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, Reveals, SameEverywhere, Shape
-from eigenmesh.federation.party import Party, step
+from eigenmesh.federation.party import Party, Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
+from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.argument_fusion import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.centring import KernelMeans
 from eigenmesh.numerics.columns import share_from_tree
-from eigenmesh.numerics.fusion import Components, DistanceFusion, Fusion, ProductFusion, SumFusion
+from eigenmesh.numerics.fusion import Components, Fusion, ProductFusion, SumFusion
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.preparation import Preparation
 
-for kind in (SumFusion, ProductFusion, DistanceFusion, Components, KernelMeans):
+_RECORDS: tuple[type, ...] = (SumFusion, ProductFusion, ArgumentFusion, LandmarkFusion)
+for kind in (*_RECORDS, Components, KernelMeans, Kernel, Preparation):
     record(kind)
 
 
@@ -38,16 +49,16 @@ class ColumnModel:
     parties: tuple[str, ...]
     widths: tuple[int, ...]
     sent: tuple[int, ...]
-    residual_sent: tuple[bool, ...]  # whether the last coordinate is a residual norm
     n_samples: int
+    notes: tuple[str, ...] = ()
     stop_reason: str = "every party has sent its one message"
 
 
-# The joint RBF kernel matrix is (T, T) at the centre: 7 GB at this size.
-MOST_RBF_SAMPLES = 30_000
+# Beyond this the joint kernel matrix, (T, T) at the centre, takes over 3 GB: landmarks serve.
+MOST_KERNEL_SAMPLES = 20_000
 
 
-def require_samples(site: SiteView, rbf: bool) -> None:
+def require_samples(site: SiteView, kernel_matrix: bool) -> None:
     """Refuse too few samples, or more than a kernel matrix can hold, before any work is done."""
     n = site.data.shape[0]
     if n < 2:
@@ -55,13 +66,21 @@ def require_samples(site: SiteView, rbf: bool) -> None:
             f"party {site.name!r} has n_samples = {n}; kernel PCA needs at least 2 samples",
             party=site.name,
         )
-    if rbf and n > MOST_RBF_SAMPLES:
-        raise PartitionError(
-            f"party {site.name!r} has {n} samples; the joint RBF kernel matrix would take "
-            f"{8e-9 * n**2:.0f} GB, {MOST_RBF_SAMPLES} samples at most are expected; fit a part "
-            f"of the samples and transform the rest, or use kernel='linear'",
+    if kernel_matrix and n > MOST_KERNEL_SAMPLES:
+        raise TooManySamples(
+            f"party {site.name!r} has {n} samples; the joint kernel matrix would take "
+            f"{8e-9 * n**2:.0f} GB, {MOST_KERNEL_SAMPLES} samples at most are expected; use "
+            f"landmark samples, fit a part of the samples, or use kernel='linear'",
             party=site.name,
         )
+
+
+def ask_everyone(columns: Federation, step: Step, message: Message | None = None) -> Replies:
+    """Replies of every party that is in; who missed a round, and may, is asked again."""
+    while True:
+        replies = columns.ask(step, message)
+        if replies.parties == columns.parties:
+            return replies
 
 
 class ModelName(Message, reveals=None):
@@ -119,13 +138,13 @@ def column_scores(columns: Federation, model: ColumnModel) -> Floats:
             f"new samples came from {', '.join(columns.parties)}"
         )
     columns.enlist(ShareHolder, ModelName(model=model.name))
-    replies = columns.ask(ShareHolder.project_samples)
+    replies = ask_everyone(columns, ShareHolder.project_samples)
     if replies.parties != model.parties:
         lost = sorted(set(model.parties) - set(replies.parties))
         raise MissingPartyShare(f"scores need every party of the model; {', '.join(lost)} is lost")
     coordinates = [reply.coordinates for reply in replies]
     _check_widths(model, coordinates)
-    return _scores(model, coordinates)
+    return model.fusion.scores(coordinates)
 
 
 def _check_widths(model: ColumnModel, coordinates: Sequence[Floats]) -> None:
@@ -136,20 +155,3 @@ def _check_widths(model: ColumnModel, coordinates: Sequence[Floats]) -> None:
                 f"belongs to another model",
                 party=party,
             )
-
-
-def _scores(model: ColumnModel, coordinates: Sequence[Floats]) -> Floats:
-    if not isinstance(model.fusion, DistanceFusion):
-        return model.fusion.scores(coordinates)
-    kept, norms = split_residuals(coordinates, model.residual_sent)
-    return model.fusion.scores(kept, norms)
-
-
-def split_residuals(
-    coordinates: Sequence[Floats], residual_sent: Sequence[bool]
-) -> tuple[list[Floats], list[Floats]]:
-    """Coordinates and residual norms of every party; the norms are 0 where none were needed."""
-    pairs = list(zip(coordinates, residual_sent, strict=True))
-    kept = [C[:, :-1] if residual else C for C, residual in pairs]
-    norms = [C[:, -1] if residual else 0 * C[:, 0] for C, residual in pairs]
-    return kept, norms

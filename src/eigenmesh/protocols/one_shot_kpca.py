@@ -42,7 +42,7 @@ from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.columns import Share, linear_spectrum, rbf_spectrum, share_to_tree
 from eigenmesh.numerics.fusion import ProductFusion, SumFusion
-from eigenmesh.protocols.column_model import ColumnModel, require_samples
+from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
 
 
 class OneShotSetup(Message, reveals=None):
@@ -77,7 +77,7 @@ class ColumnHolder(Party):
 
     def __init__(self, site: SiteView, setup: OneShotSetup) -> None:
         super().__init__(site, setup)
-        require_samples(site, rbf=setup.gamma is not None)
+        require_samples(site, kernel_matrix=setup.gamma is not None)
 
     @step
     def local_spectrum(self) -> LocalSpectrum:
@@ -101,7 +101,7 @@ class ColumnHolder(Party):
 def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: int) -> ColumnModel:
     """Alg. 1, lines 2 and 3: fuse the local spectra, take the leading eigenvectors."""
     columns.enlist(ColumnHolder, setup)
-    spectra = columns.ask(ColumnHolder.local_spectrum)
+    spectra = ask_everyone(columns, ColumnHolder.local_spectrum)
     V = [s.vectors for s in spectra]
     w = [s.values for s in spectra]
     w_next = [s.next_value for s in spectra]
@@ -131,6 +131,5 @@ def _model(fusion: SumFusion | ProductFusion, spectra: Replies, setup: OneShotSe
         parties=spectra.parties,
         widths=tuple(s.n_columns for s in spectra),
         sent=tuple(len(s.values) for s in spectra),
-        residual_sent=(False,) * len(spectra),
         n_samples=spectra[0].n_samples,
     )

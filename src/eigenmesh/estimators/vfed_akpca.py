@@ -1,0 +1,282 @@
+"""Kernel PCA over column partitions, exactly or as the paper of vertical federated PCA has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
+from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
+from eigenmesh.estimators.one_shot import N_LANDMARKS, NEARLY_IDENTITY
+from eigenmesh.estimators.vfed_common import (
+    PAPER_ROUNDS,
+    VARIANTS,
+    concluded,
+    is_number,
+    paper_caveats,
+    power_setup,
+    prepared_as,
+)
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.party import Party, Step
+from eigenmesh.numerics.columns import KernelShare
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.argument_fusion import (
+    KERNELS,
+    ArgumentHolder,
+    ArgumentSetup,
+    argument_fusion,
+    forecast,
+    needed_step,
+)
+from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
+from eigenmesh.protocols.bandwidth import forecast_rounds
+from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ColumnModel
+from eigenmesh.protocols.vfed_paper import PaperResult, PowerHolder, vfed_paper
+from eigenmesh.protocols.vfed_paper import forecast as paper_forecast
+
+
+class VFedAKPCA(ColumnEstimator):
+    """Kernel PCA of samples whose columns are held by several parties, exactly.
+
+    Every party says once how far apart, or how alike, the samples are in its columns; these add up
+    to what the kernel is a function of. The answer is that of kernel PCA on the pooled columns.
+
+    Parameters
+    ----------
+    n_components : components wanted.
+    kernel : "rbf", exp(−gamma ‖x−y‖²), "poly", (gamma x·y + coef0)^degree, "sigmoid",
+        tanh(gamma x·y + coef0), whose components are in order of |λ| since it is indefinite (the
+        paper prints −gamma: pass a negative one), or "laplacian", exp(−gamma ‖x−y‖₁).
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance"; with
+        `standardize` or `fill_missing` a number or None.
+    degree, coef0 : of "poly" and "sigmoid".
+    variant : "exact", or "paper" for the method as its paper has it: the merged top vectors of the
+        parties' own kernel matrices, which approximate no pooled kernel.
+    n_landmarks : samples that stand for all where there are more than 20,000, by default 500; a
+        number makes them serve whenever there are more samples than that.
+    topology : of "paper": None for a coordinator, or a graph as in `VFedPCA`.
+    center : centre in feature space, exactly.
+    standardize, fill_missing : what each owner does to its columns first, as in `VFedPCA`.
+    n_rounds, local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper", as in
+        `VFedPCA`.
+    random_state : seed of landmarks, of the pairs drawn for gamma="median", and of "paper".
+
+    Attributes
+    ----------
+    eigenvalues_, eigenvectors_ : of the (centred) joint kernel matrix.
+    explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; Σ|λ| is
+        the total of "sigmoid".
+    gamma_ : the gamma used.
+    convergence_, history_, node_vectors_ : of "paper", as in `VFedPCA`.
+    report_ : what it cost, and what left each party.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.decomposition import KernelPCA
+    >>> from sklearn.preprocessing import scale
+    >>> X = scale(load_wine().data)
+    >>> kpca = em.VFedAKPCA(2, gamma=0.05).fit(em.split(X, n_parties=3, by="columns"))
+    >>> pooled = KernelPCA(2, kernel="rbf", gamma=0.05).fit(X)
+    >>> bool(abs(kpca.transform(X) - pooled.transform(X)).max() < 1e-10)
+    True
+    """
+
+    _fitted = (
+        "eigenvalues_",
+        "eigenvectors_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "convergence_",
+        "history_",
+        "node_vectors_",
+        "gamma_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: str = "rbf",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        variant: str = "exact",
+        n_landmarks: int | None = None,
+        topology: Any = None,
+        center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
+        n_rounds: int | None = None,
+        local_iterations: int = 10,
+        warm_start: bool = False,
+        weight_scaling: bool = False,
+        merge: str = "weighted",
+        align_signs: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.variant = variant
+        self.n_landmarks = n_landmarks
+        self.topology = topology
+        self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
+        self.n_rounds = n_rounds
+        self.local_iterations = local_iterations
+        self.warm_start = warm_start
+        self.weight_scaling = weight_scaling
+        self.merge = merge
+        self.align_signs = align_signs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
+        """
+        paper = one_of(self.variant, "variant", VARIANTS) == "paper"
+        name, source = self._kernel_name(), self._source(X)
+        with self._opened(source, self.topology) as fed, fed.recording() as recording:
+            self._require_columns(fed)
+            matched = self._align(fed)
+            role, steps = self._asked()
+            fed.require(role, steps)
+            kernel = self._kernel(name, self._find_gamma(fed))
+            found = self._run_paper(fed, kernel) if paper else None
+            model = self._run_exact(fed, kernel) if found is None else found.model
+            self._keep_shares(fed, model)
+        self._adopt(model, kernel.gamma)
+        self.convergence_ = None if found is None else np.asarray(found.convergence)
+        self.history_ = None if found is None else found.history
+        self.node_vectors_ = None if found is None else found.node_vectors
+        caveats = self._caveats(found, recording.ledger.floats_up)
+        reason = model.stop_reason if found is None else found.stop_reason
+        self.report_ = concluded(model, matched, caveats, reason, recording, fed)
+        return self
+
+    def _kernel_name(self) -> str:
+        if self.topology is not None and self.variant == "exact":
+            raise InputError(
+                f"topology is {self.topology!r}; VFedAKPCA(variant='exact') needs a coordinator: "
+                f"pass topology=None, or use VFedPCA"
+            )
+        if self.kernel == "sigmoid" and self.n_landmarks is not None:
+            raise InputError(
+                f"n_landmarks is {self.n_landmarks!r}; the sigmoid kernel is indefinite and has no "
+                f"landmarks: pass None, which takes every pair of at most 20,000 samples"
+            )
+        return one_of(self.kernel, "kernel", KERNELS)
+
+    def _kernel(self, name: str, gamma: float) -> Kernel:
+        return Kernel(name, gamma, whole_number(self.degree, "degree"), float(self.coef0))
+
+    def _checked_gamma(self) -> float | str | None:
+        gamma: Any = self.gamma
+        if self.kernel == "sigmoid" and is_number(gamma) and -np.inf < float(gamma) < 0:
+            return float(gamma)
+        rule = checked_gamma(self.gamma)
+        if isinstance(rule, str) and (self.standardize or self.fill_missing is not None):
+            raise InputError(
+                f"gamma is {rule!r}, a rule for the columns as they are; with standardize or "
+                f"fill_missing a number is expected, or None for 1 / n_features"
+            )
+        return rule
+
+    def _find_gamma(self, fed: Federation) -> float:
+        gamma = self._checked_gamma()
+        if isinstance(gamma, float):
+            return gamma
+        return find_gamma(fed, gamma, seed_of(self.random_state))
+
+    def _asked(self) -> tuple[type[Party], Sequence[Step] | None]:
+        if self.variant == "paper":
+            return PowerHolder, None
+        return ArgumentHolder, [needed_step(self._agreed())]
+
+    def _agreed(self) -> ArgumentSetup:
+        q = N_LANDMARKS if self.n_landmarks is None else self.n_landmarks
+        return ArgumentSetup(
+            kernel=self._kernel_name(),
+            local_rank=None,
+            n_landmarks=whole_number(q, "n_landmarks"),
+            most_samples=MOST_KERNEL_SAMPLES if self.n_landmarks is None else 0,
+            **prepared_as(self),
+        )
+
+    def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel:
+        k = whole_number(self.n_components, "n_components")
+        return fed.run(argument_fusion, self._agreed(), kernel, k, bool(self.center)).value
+
+    def _run_paper(self, fed: Federation, kernel: Kernel) -> PaperResult:
+        k = whole_number(self.n_components, "n_components")
+        return fed.run(vfed_paper, power_setup(self, kernel), k, self._rounds()).value
+
+    def _rounds(self) -> int:
+        return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
+
+    def _caveats(self, found: PaperResult | None, floats_up: int) -> tuple[str, ...]:
+        if found is not None:
+            return paper_caveats(self, self._rounds(), found.node_vectors)
+        model = self.model_
+        whole = shipping(model, model.n_samples)
+        typical = model.fusion.typical_value
+        caveats = [
+            (
+                typical is not None and typical < NEARLY_IDENTITY,
+                f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix "
+                f"is close to the identity, and its components explain little; lower gamma",
+            ),
+            (
+                floats_up > whole and len(model.parties) > 1,
+                f"{floats_up:,} floats were sent where shipping every column takes {whole:,}; "
+                f"give gamma as a number, or pool if you may",
+            ),
+        ]
+        return tuple(words for applies, words in caveats if applies)
+
+    def _knows_scores(self) -> bool:
+        return self.variant != "paper"
+
+    def input_projection(self, party: str | None = None) -> Any:
+        """The paper's Z = VᵀX, (n_components, columns), of one party's columns or of all.
+
+        An average of the samples' rows for every component, in the columns' own units, and no
+        score of a sample. Of variant="paper", whose parties keep columns and vectors.
+        """
+        check_is_fitted(self)
+        names = self.model_.parties if party is None else (party,)
+        shares = [self._share(name) for name in names]
+        if not all(isinstance(share, KernelShare) for share in shares):
+            raise InputError("Z = VᵀX is there with variant='paper'; this model is exact")
+        return np.hstack([np.asarray(share.vectors.T @ share.columns) for share in shares])
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger of a fit: at most this, where columns have a rank below their number."""
+        if self.topology is not None:
+            raise InputError("a plan of a run on a graph is not available; pass topology=None")
+        rule, ledger = self._checked_gamma(), Ledger(rounds=1)
+        if not isinstance(rule, float):
+            ledger.entries += bandwidth_forecast(rule, "columns", names, shapes)
+            ledger.rounds += forecast_rounds(rule, "columns", len(names))
+        if one_of(self.variant, "variant", VARIANTS) == "exact":
+            ledger.entries += forecast(names, shapes, self._agreed())
+            return ledger
+        k, rounds = whole_number(self.n_components, "n_components"), self._rounds()
+        ledger.entries += paper_forecast(names, shapes, k, rounds)
+        ledger.rounds += k * rounds + 1
+        return ledger

@@ -1,0 +1,129 @@
+"""What the estimators of vertical federated PCA share: checks of arguments, and the account of a fit."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.column_estimator import shipping
+from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Recording
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.column_model import ColumnModel
+from eigenmesh.protocols.vfed_paper import MERGES, PowerSetup
+
+VARIANTS = ("exact", "paper")
+PAPER_ROUNDS = 10
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are none."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def positive(value: Any, name: str) -> float:
+    """A positive number, or `InputError`."""
+    if is_number(value) and 0 < float(value) < np.inf:
+        return float(value)
+    raise InputError(f"{name} is {value!r}; a positive number is expected")
+
+
+def share_of_missing(value: Any) -> float | None:
+    """None, or a share from 0 to 1."""
+    if value is None:
+        return None
+    if is_number(value) and 0 <= float(value) <= 1:
+        return float(value)
+    raise InputError(f"fill_missing is {value!r}; None or a share from 0 to 1 is expected")
+
+
+def new_name() -> str:
+    """A name under which the parties of one model keep their shares."""
+    return f"vfed-{secrets.token_hex(8)}"
+
+
+def prepared_as(estimator: Any) -> dict[str, Any]:
+    """The fields that every setup has: what owners do to their columns, a name, a seed."""
+    return {
+        "standardize": bool(estimator.standardize),
+        "fill_missing": share_of_missing(estimator.fill_missing),
+        "model": new_name(),
+        "seed": seed_of(estimator.random_state),
+    }
+
+
+def power_setup(estimator: Any, kernel: Kernel) -> PowerSetup:
+    """What the parties of the paper's variant agree on."""
+    return PowerSetup(
+        kernel=kernel.name,
+        gamma=kernel.gamma,
+        degree=float(kernel.degree),
+        coef0=float(kernel.coef0),
+        center=bool(estimator.center),
+        local_iterations=whole_number(estimator.local_iterations, "local_iterations"),
+        warm_start=bool(estimator.warm_start),
+        weight_scaling=bool(estimator.weight_scaling),
+        merge=one_of(estimator.merge, "merge", MERGES),
+        align_signs=bool(estimator.align_signs),
+        **prepared_as(estimator),
+    )
+
+
+def concluded(
+    model: ColumnModel,
+    notes: tuple[str, ...],
+    caveats: tuple[str, ...],
+    reason: str,
+    recording: Recording,
+    fed: Federation,
+) -> RunReport:
+    """The account of a fit; every caveat, unlike a note, is also a warning."""
+    components = model.fusion.components
+    gap = missing_gap(np.abs(components.eigenvalues), abs(components.next_eigenvalue))
+    left = tuple(
+        f"{party!r} has left: these are the components of the others' columns" for party in fed.lost
+    )
+    warned = (*left, *model.notes, *caveats, *gap)
+    for caveat in warned:
+        warnings.warn(caveat, EigenmeshWarning, stacklevel=3)
+    return RunReport.of(
+        recording,
+        fed,
+        stop_reason=reason,
+        baseline_floats=shipping(model, model.n_samples),
+        notes=(*notes, *warned),
+    )
+
+
+def paper_caveats(estimator: Any, n_rounds: int, nodes: Any) -> tuple[str, ...]:
+    """What the paper's variant must say of itself."""
+    caveats = []
+    if estimator.merge == "isolated":
+        caveats.append(
+            "merge='isolated': every party has vectors of its own, the first one's count"
+        )
+    else:
+        caveats.append(
+            "variant='paper': its update of the columns makes them rank one, so the merged vector "
+            "does not move after the second round and is not the pooled one; variant='exact' is"
+        )
+        if n_rounds > 2:
+            caveats[-1] += f" (rounds 3 to {n_rounds} cost traffic only)"
+    if nodes is not None and len(nodes) > 1:
+        spread = max(_apart(nodes[0], other) for other in nodes[1:])
+        if spread > 1e-6:
+            caveats.append(f"the nodes do not agree: their vectors are up to {spread:.2g} apart")
+    return tuple(caveats)
+
+
+def _apart(U: Any, V: Any) -> float:
+    signs = np.where(np.einsum("ij,ij->j", U, V) < 0, -1.0, 1.0)
+    return float(np.linalg.norm(U - V * signs, axis=0).max())

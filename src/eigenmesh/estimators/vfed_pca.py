@@ -1,0 +1,197 @@
+"""PCA over column partitions, exactly or as its paper has it, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.checks import one_of, whole_number
+from eigenmesh.estimators.column_estimator import LinearColumnEstimator
+from eigenmesh.estimators.vfed_common import (
+    PAPER_ROUNDS,
+    VARIANTS,
+    concluded,
+    paper_caveats,
+    positive,
+    power_setup,
+    prepared_as,
+)
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.vfed_paper import PaperResult, PowerHolder, vfed_paper
+from eigenmesh.protocols.vfed_paper import forecast as paper_forecast
+from eigenmesh.protocols.vfed_pca import VectorHolder, VFedResult, VFedSetup, forecast, vfed_pca
+from eigenmesh.protocols.vfed_peers import PeerHolder, vfed_peers
+
+MOST_ROUNDS = 50  # of the exact variant, which stops by its residuals
+
+
+class VFedPCA(LinearColumnEstimator):
+    """PCA of samples whose columns are held by several parties, exactly.
+
+    A round takes one vector over the samples a component from each party, and one back. The first
+    fuses the parties' own components; every further one multiplies with the Gram matrix of the
+    pooled columns, until the residuals are small. The answer is that of PCA on the pooled columns.
+    Each owner keeps the loadings of its columns; scores are shared.
+
+    Parameters
+    ----------
+    n_components : components wanted.
+    variant : "exact", or "paper" for the method as its paper has it, which stops short of the
+        answer (it freezes after its second round, and warns).
+    n_rounds : at most so many rounds; if None 50, and 10 for the paper's. An answer that has not
+        converged by then says so.
+    tolerance : residual ‖A u − λ u‖ at which to stop, as a share of the largest eigenvalue.
+    topology : None for a coordinator; "ring", "star", "grid", "full", ("lattice", k) or a graph for
+        parties that talk to their neighbours only. Every node then ends with the same answer;
+        with "paper" they do not, unless the graph is full.
+    center : subtract each column's mean, at its owner.
+    standardize : divide each column by its standard deviation as well, at its owner.
+    fill_missing : share of a column's values that may be missing (NaN) and are then filled with the
+        column's mean, at its owner; None for none.
+    local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper": power iterations
+        a round; whether they start from the last merged vector; whether the larger half of the
+        eigenvalues counts for more; "weighted" by eigenvalues, "average" (VFedAvgPCA) or
+        "isolated", each party on its own; whether signs are aligned before merging, without which
+        centred data go wrong.
+    random_state : seed.
+
+    Attributes
+    ----------
+    eigenvalues_, eigenvectors_ : of the Gram matrix of the pooled, centred columns.
+    explained_variance_ratio_, total_variance_, residual_ : sums of squares.
+    components_ : loadings (n_components, n_features), where this process has every party's share;
+        `loadings(party)` for those of one.
+    convergence_ : after every round, a bound of the residuals as a share of the largest eigenvalue;
+        of "paper" how far the merged vector has moved.
+    history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n).
+    node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
+    report_ : what it cost, and what left each party.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_wine
+    >>> parts = em.split(load_wine().data, n_parties=3, by="columns")
+    >>> pca = em.VFedPCA(2, standardize=True).fit(parts)
+    >>> pca.explained_variance_ratio_.round(3)
+    array([0.362, 0.192])
+    >>> pca.transform(parts).shape, pca.inverse_transform(pca.transform(parts)).shape
+    ((178, 2), (178, 13))
+    """
+
+    _fitted = (
+        "eigenvalues_",
+        "eigenvectors_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "convergence_",
+        "history_",
+        "node_vectors_",
+        "gamma_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        variant: str = "exact",
+        n_rounds: int | None = None,
+        tolerance: float = 1e-10,
+        topology: Any = None,
+        center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
+        local_iterations: int = 10,
+        warm_start: bool = False,
+        weight_scaling: bool = False,
+        merge: str = "weighted",
+        align_signs: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.variant = variant
+        self.n_rounds = n_rounds
+        self.tolerance = tolerance
+        self.topology = topology
+        self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
+        self.local_iterations = local_iterations
+        self.warm_start = warm_start
+        self.weight_scaling = weight_scaling
+        self.merge = merge
+        self.align_signs = align_signs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
+        """
+        paper = one_of(self.variant, "variant", VARIANTS) == "paper"
+        source = self._source(X)
+        with self._opened(source, self.topology) as fed, fed.recording() as recording:
+            self._require_columns(fed)
+            matched = self._align(fed)
+            found = self._run_paper(fed) if paper else self._run_exact(fed)
+            self._keep_shares(fed, found.model)
+        self._adopt(found.model, None)
+        self.convergence_ = np.asarray(found.convergence)
+        self.node_vectors_ = found.node_vectors
+        self.history_ = found.history if isinstance(found, PaperResult) else None
+        caveats = self._caveats(found)
+        self.report_ = concluded(found.model, matched, caveats, found.stop_reason, recording, fed)
+        return self
+
+    def _run_exact(self, fed: Federation) -> VFedResult:
+        agreed = self._agreed()
+        tolerance = positive(self.tolerance, "tolerance")
+        if fed.graph is not None:
+            fed.require(PeerHolder)
+            return fed.run(vfed_peers, agreed, self._rounds(), tolerance).value
+        fed.require(VectorHolder)
+        return fed.run(vfed_pca, agreed, self._rounds(), tolerance).value
+
+    def _run_paper(self, fed: Federation) -> PaperResult:
+        agreed = power_setup(self, Kernel("linear"))
+        k = whole_number(self.n_components, "n_components")
+        fed.require(PowerHolder)
+        return fed.run(vfed_paper, agreed, k, self._rounds()).value
+
+    def _agreed(self) -> VFedSetup:
+        k = whole_number(self.n_components, "n_components")
+        return VFedSetup(n_components=k, center=bool(self.center), **prepared_as(self))
+
+    def _rounds(self) -> int:
+        usual = PAPER_ROUNDS if self.variant == "paper" else MOST_ROUNDS
+        return usual if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
+
+    def _caveats(self, found: VFedResult | PaperResult) -> tuple[str, ...]:
+        if isinstance(found, PaperResult):
+            return paper_caveats(self, self._rounds(), found.node_vectors)
+        if found.converged:
+            return ()
+        bound = found.convergence[-1]
+        return (
+            f"not converged: residuals are at most {bound:.1e} of the largest eigenvalue, "
+            f"{self.tolerance:.1e} was asked for; raise n_rounds or tolerance",
+        )
+
+    def _knows_scores(self) -> bool:
+        return self.variant != "paper" and self.convergence_[-1] <= self.tolerance
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger of a fit that uses all its rounds."""
+        if self.topology is not None:
+            raise InputError("a plan of a run on a graph is not available; pass topology=None")
+        k, rounds = whole_number(self.n_components, "n_components"), self._rounds()
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            return Ledger(paper_forecast(names, shapes, k, rounds), rounds=k * rounds + 2)
+        return Ledger(forecast(names, shapes, k, rounds), rounds=rounds + 1)

@@ -1,0 +1,128 @@
+"""Averaging over a graph: weights, the spectrum that sets the pace, and Chebyshev's recurrence.
+
+One mix of values x is x ← Wx, with the Metropolis weights W of the graph (Xiao, Boyd and Lall,
+2005). W is symmetric with unit row sums: the mean stays, all else shrinks by the next largest
+eigenvalue. Chebyshev's polynomials shrink it far faster, at no cost in messages (Arioli and Scott,
+2014); they need to know an interval that holds every eigenvalue of W but the 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.numerics.arrays import Doubles
+
+ACCURACY = 1e-12  # of averages that must be equal everywhere; rounding alone leaves about 1e-15
+_ROUNDING = 1e-12
+
+
+def metropolis_weight(degree: int, other: int) -> float:
+    """The weight of an edge between nodes of these degrees.
+
+    >>> metropolis_weight(3, 1)
+    0.25
+    """
+    return 1.0 / (1 + max(degree, other))
+
+
+def widest_degree(graph: nx.Graph) -> int:
+    """The largest number of neighbours that a node has.
+
+    >>> widest_degree(nx.star_graph(4))
+    4
+    """
+    return max((degree for _, degree in graph.degree), default=0)
+
+
+def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
+    """Mixes with one weight for all edges and no acceleration; twice over, for what gets lost.
+
+    >>> lossy_mixes(nx.complete_graph(4), 1e-6)
+    2
+    """
+    laplacian = nx.laplacian_matrix(graph).toarray().astype(np.float64)
+    values = 1 - np.linalg.eigvalsh(laplacian)[1:] / (1 + widest_degree(graph))
+    slowest = np.abs(values).max(initial=0.0)
+    if slowest < _ROUNDING:
+        return 2
+    return 2 * int(np.ceil(np.log(accuracy) / np.log(slowest)))
+
+
+def metropolis(graph: nx.Graph) -> Doubles:
+    """W (n, n), nodes in sorted order.
+
+    >>> metropolis(nx.path_graph(3)).round(2)
+    array([[0.67, 0.33, 0.  ],
+           [0.33, 0.33, 0.33],
+           [0.  , 0.33, 0.67]])
+    """
+    nodes = sorted(graph)
+    place = {node: i for i, node in enumerate(nodes)}
+    W = np.zeros((len(nodes), len(nodes)))
+    for i, j in graph.edges:
+        weight = metropolis_weight(graph.degree(i), graph.degree(j))
+        W[place[i], place[j]] = W[place[j], place[i]] = weight
+    W[np.diag_indices_from(W)] = 1.0 - W.sum(axis=1)
+    return W
+
+
+class MixingSpectrum(NamedTuple):
+    """An interval with every eigenvalue of W but the 1: its centre, and how fast that makes mixing.
+
+    `radius` is half its length, as a share of the distance from the centre to 1.
+    """
+
+    centre: float
+    radius: float
+
+    @classmethod
+    def of(cls, graph: nx.Graph) -> MixingSpectrum:
+        """Of a connected graph, which is public: whoever runs the schedule may compute it.
+
+        >>> MixingSpectrum.of(nx.complete_graph(5)).radius
+        0.0
+        """
+        others = np.linalg.eigvalsh(metropolis(graph))[:-1]
+        if not others.size:
+            return cls(0.0, 0.0)
+        low, high = float(others[0]), float(others[-1])
+        centre = (low + high) / 2
+        radius = (high - low) / 2 / (1 - centre)
+        return cls(centre, radius if radius > _ROUNDING else 0.0)
+
+    def shrinks_to(self, n_mixes: int) -> float:
+        """What `n_mixes` leave at most of the differences between nodes, as a share.
+
+        >>> MixingSpectrum.of(nx.complete_graph(5)).shrinks_to(1)
+        0.0
+        """
+        if not n_mixes or not self.radius:
+            return 0.0 if n_mixes else 1.0
+        return float(1.0 / np.cosh(n_mixes * np.arccosh(1.0 / self.radius)))
+
+    def mixes(self, accuracy: float = ACCURACY) -> int:
+        """Mixes after which at most a share of `accuracy` is left of the differences.
+
+        >>> MixingSpectrum.of(nx.cycle_graph(20)).mixes(1e-10)
+        76
+        """
+        if not self.radius:
+            return 1
+        return int(np.ceil(np.arccosh(1.0 / accuracy) / np.arccosh(1.0 / self.radius)))
+
+
+def next_omega(omega: float, radius: float) -> float:
+    """Chebyshev's factors, one after the other; 0 stands for none yet.
+
+    x_{m+1} = x_{m−1} + ω_{m+1} (y_m − x_{m−1}), where y_m is x_m mixed once with W shifted by
+    `centre` and scaled back to unit row sums: y = x + (Wx − x) / (1 − centre).
+
+    >>> next_omega(0.0, 0.8), round(next_omega(1.0, 0.8), 4)
+    (1.0, 1.4706)
+    """
+    if not omega:
+        return 1.0
+    return 1.0 / (1.0 - radius**2 * (2.0 if omega == 1.0 else omega) / 4)

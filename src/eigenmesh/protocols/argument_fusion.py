@@ -1,0 +1,346 @@
+"""Kernel PCA over column partitions by adding up what the kernel is a function of.
+
+Squared distances, L1 distances and inner products of samples add over columns exactly. So every
+party says once how far apart (or how alike) the samples are in its own columns; the centre adds,
+applies the kernel, and has the kernel matrix of the pooled columns. Beyond papers 000 and 002: the
+former multiplies kernel matrices of low rank, the latter averages eigenvectors of them.
+
+===================  ============================================================================
+party keeps          its columns X_j (T, m_j); its share: loadings, or the columns of all samples
+                     or of the landmarks
+party reveals        coordinates that keep its distances (or products): at most `local_rank`
+                     numbers a sample, the norm of the rest the last of them; or all of them
+                     (distances, gram), as coordinates or pair by pair, whichever is shorter
+coordinator learns   the samples' distances (or products) in these columns, to that accuracy
+===================  ============================================================================
+
+With all of them the components are exact. With `local_rank`, the parts left out of two samples are
+taken as orthogonal; the error that this can make is bounded sample by sample and reported. For more
+samples than a (T, T) matrix can hold, every party sends the same of all samples with the same few,
+drawn by a shared seed, and components are the best in the span of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.errors import InputError, MessageRefused, PartitionError
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Entry, forecast_entry
+from eigenmesh.federation.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.federation.party import Party, Step, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.results import Replies
+from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.argument_fusion import (
+    ArgumentFusion,
+    LandmarkFusion,
+    Piece,
+    n_pairs,
+    upper_triangle,
+)
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, squared_norms
+from eigenmesh.numerics.columns import (
+    ArgumentShare,
+    Loadings,
+    principal_coordinates,
+    share_to_tree,
+)
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.preparation import Preparation
+from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+
+Places = NDArray[np.int64]
+KERNELS = ("poly", "rbf", "sigmoid", "laplacian")
+_MOST_SEARCHED = 2000
+
+
+class ArgumentSetup(Message, reveals=None):
+    """What the parties agree on; `model` is the name under which they keep their shares.
+
+    A party sends all that there is if `local_rank` is None. Landmarks serve if there are more than
+    `most_samples` samples.
+    """
+
+    kernel: str
+    local_rank: Annotated[int | None, Positive]
+    n_landmarks: Annotated[int, Positive]
+    most_samples: Annotated[int, NonNegative]
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+
+
+class LocalCoordinates(Message, reveals="scores"):
+    """Coordinates of the samples in a party's columns."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty]
+    has_residual: bool  # whether the last coordinate is the norm of what the others leave out
+
+
+class AllDistances(Message, reveals="distances"):
+    """Distances of all samples in a party's columns: from coordinates, by pairs, or to landmarks.
+
+    `norms` are squared, and there only for products with landmarks. New samples will come in
+    `new_width` numbers each.
+    """
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    coordinates: Annotated[Floats | None, Shape("n_samples", "r"), NonEmpty]
+    pairs: Annotated[Floats | None, Shape("pairs")]
+    to_landmarks: Annotated[Floats | None, Shape("n_samples", "q")]
+    norms: Annotated[Floats | None, Shape("n_samples")]
+    new_width: Annotated[int, Reveals("counts")]
+
+
+class AllProducts(AllDistances, reveals="gram"):
+    """Inner products of all samples in a party's columns, in the same forms."""
+
+
+class ArgumentHolder(Party):
+    """Holds some columns of all samples."""
+
+    Setup = ArgumentSetup
+
+    def __init__(self, site: SiteView, setup: ArgumentSetup) -> None:
+        super().__init__(site, setup)
+        # Landmarks span no subspace that an indefinite kernel could be projected on.
+        every_pair = setup.local_rank is not None or setup.kernel == "sigmoid"
+        require_samples(site, kernel_matrix=every_pair)
+        self.preparation: Preparation | None = None
+        if setup.standardize or setup.fill_missing is not None:
+            try:
+                self.preparation = Preparation.of(site.data, setup.standardize, setup.fill_missing)
+            except InputError as error:
+                words = f"party {site.name!r}: {error.reason}"
+                raise PartitionError(words, party=site.name) from None
+
+    @step
+    def local_coordinates(self) -> LocalCoordinates:
+        """The leading coordinates of the own columns; the loadings stay in the site's store."""
+        X, agreed = self._columns(), self.setup
+        centre = Kernel(agreed.kernel, 1.0).of == "distance"
+        coordinates, share = principal_coordinates(X, agreed.local_rank, agreed.seed, centre)
+        has_residual = share.residual
+        if not centre:  # of a product with another sample the residual tells nothing
+            share = Loadings(share.mean, share.loadings, residual=False)
+        self._keep(share)
+        return LocalCoordinates(**self._about(), coordinates=coordinates, has_residual=has_residual)
+
+    @step
+    def all_distances(self) -> AllDistances:
+        """All distances; the loadings or the columns stay in the site's store."""
+        return AllDistances(**self._about(), **self._everything())
+
+    @step
+    def all_products(self) -> AllProducts:
+        """All inner products, likewise."""
+        return AllProducts(**self._about(), **self._everything())
+
+    def _columns(self) -> Rows:
+        X = self.site.data
+        return as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
+
+    def _about(self) -> dict[str, Any]:
+        n, m = self.site.data.shape
+        ids = self.site.sample_ids_hash
+        return {"n_samples": int(n), "n_columns": int(m), "sample_ids": ids}
+
+    def _everything(self) -> dict[str, Any]:
+        """Whichever is shorter, coordinates or arguments, and how new samples will come."""
+        X, kernel, agreed = self._columns(), Kernel(self.setup.kernel, 1.0), self.setup
+        n = X.shape[0]
+        chosen = landmarks_of(agreed, n)
+        limit = n_pairs(kernel, n) / n if chosen is None else len(chosen)
+        empty = dict.fromkeys(("coordinates", "pairs", "to_landmarks", "norms"))
+        found = _exact_coordinates(X, kernel, agreed.seed, limit)
+        if found is not None and found[0].shape[1] < limit:
+            coordinates, share = found
+            self._keep(share)
+            width = coordinates.shape[1] + share.residual
+            return {**empty, "coordinates": coordinates, "new_width": int(width)}
+        Y = X if chosen is None else X[chosen]
+        self._keep(ArgumentShare(Y, agreed.kernel))
+        fields = {**empty, "new_width": int(Y.shape[0])}
+        if chosen is None:
+            return {**fields, "pairs": upper_triangle(kernel, X)}
+        if kernel.of == "inner":
+            fields["norms"] = np.asarray(squared_norms(X), np.float64)
+        return {**fields, "to_landmarks": np.asarray(kernel.arguments(X, Y), np.float64)}
+
+    def _keep(self, share: Loadings | ArgumentShare) -> None:
+        own = type(share)(**{**vars(share), "preparation": self.preparation})
+        self.site.keep(self.setup.model, share_to_tree(own))
+
+
+def _exact_coordinates(
+    X: Rows, kernel: Kernel, seed: int, limit: float
+) -> tuple[Doubles, Loadings] | None:
+    """Coordinates that keep all that the kernel sees; there are none of L1 distances.
+
+    A large matrix of more than `limit` columns is not searched for a lower rank.
+    """
+    too_large = X.shape[1] >= limit and min(X.shape) > _MOST_SEARCHED
+    if kernel.of not in ("inner", "distance") or too_large:
+        return None
+    coordinates, share = principal_coordinates(X, None, seed, centre=kernel.of == "distance")
+    # A new sample may lie outside the span of these; its distances then need what is left.
+    outside = kernel.of == "distance" and coordinates.shape[1] < X.shape[1]
+    return coordinates, Loadings(share.mean, share.loadings, residual=outside)
+
+
+def landmarks_of(setup: ArgumentSetup, n: int) -> Places | None:
+    """The landmark samples, the same at every party; None where every pair counts."""
+    if n <= setup.most_samples or n <= setup.n_landmarks:
+        return None
+    seed = np.random.SeedSequence(setup.seed, spawn_key=(argument_fusion.number,))
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(n, setup.n_landmarks, replace=False))
+
+
+# The coordinator's side.
+
+
+def needed_step(setup: ArgumentSetup) -> Step:
+    """What the parties are asked for; for `fed.require`."""
+    if setup.local_rank is not None:
+        return _a_step(ArgumentHolder.local_coordinates)
+    inner = Kernel(setup.kernel, 1.0).of == "inner"
+    return _a_step(ArgumentHolder.all_products if inner else ArgumentHolder.all_distances)
+
+
+def _a_step(found: Any) -> Step:
+    assert isinstance(found, Step)
+    return found
+
+
+@protocol("argument-fusion", roles=(ArgumentHolder,))
+def argument_fusion(
+    columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+) -> ColumnModel:
+    """Add the parties' arguments, apply the kernel, take the leading eigenvectors."""
+    asked = needed_step(setup)
+    columns.enlist(ArgumentHolder, setup, [asked])
+    replies = ask_everyone(columns, asked)
+    n = replies[0].n_samples
+    chosen = None if setup.local_rank is not None else landmarks_of(setup, n)
+    pieces = [_piece(reply, setup, kernel, chosen, name) for reply, name in _named(replies)]
+    fusion: ArgumentFusion | LandmarkFusion
+    if chosen is None:
+        fusion = ArgumentFusion.fit(pieces, n, kernel, n_components, center)
+    else:
+        norms = _norms(replies, pieces)
+        fusion = LandmarkFusion.fit(pieces, chosen, norms, kernel, n_components, center)
+    return ColumnModel(
+        fusion,
+        name=setup.model,
+        parties=replies.parties,
+        widths=tuple(reply.n_columns for reply in replies),
+        sent=tuple(_new_width(reply, setup, kernel) for reply in replies),
+        n_samples=n,
+        notes=_notes(fusion, replies, chosen),
+    )
+
+
+def _named(replies: Replies) -> list[tuple[Any, str]]:
+    return list(zip(replies, replies.parties, strict=True))
+
+
+def _piece(
+    reply: Any, setup: ArgumentSetup, kernel: Kernel, chosen: Places | None, party: str
+) -> Piece:
+    if setup.local_rank is not None:
+        C = reply.coordinates
+        return Piece(C[:, :-1], C[:, -1]) if reply.has_residual else Piece(C)
+    if reply.coordinates is not None:
+        return Piece(reply.coordinates)
+    expected: tuple[int, ...] = (n_pairs(kernel, reply.n_samples),)
+    found = reply.pairs
+    if chosen is not None:
+        found, expected = reply.to_landmarks, (reply.n_samples, len(chosen))
+    if found is None or found.shape != expected:
+        shape = None if found is None else found.shape
+        words = f"it sent arguments of shape {shape}; {expected} is expected"
+        raise MessageRefused(words, party=party)
+    return Piece(arguments=found)
+
+
+def _norms(replies: Replies, pieces: Sequence[Piece]) -> Doubles:
+    """Squared norms of all samples over all parties, as far as they were sent."""
+    norms = np.zeros(replies[0].n_samples)
+    for reply, piece in zip(replies, pieces, strict=True):
+        if piece.coordinates is not None:
+            norms += squared_norms(piece.coordinates)
+        elif reply.norms is not None:
+            norms += reply.norms
+    return norms
+
+
+def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
+    """Numbers in which a new sample will come."""
+    if setup.local_rank is None:
+        return int(reply.new_width)
+    cut = reply.has_residual and kernel.of == "inner"
+    return int(reply.coordinates.shape[1] - cut)
+
+
+def _notes(
+    fusion: ArgumentFusion | LandmarkFusion, replies: Replies, chosen: Places | None
+) -> tuple[str, ...]:
+    notes = []
+    if isinstance(fusion, LandmarkFusion) and chosen is not None:
+        left = fusion.error_bound / max(fusion.total, np.finfo(float).tiny)
+        notes.append(
+            f"{replies[0].n_samples:,} samples are too many for a matrix of all pairs: components "
+            f"are the best in the span of {len(chosen)} of them, which leaves out at most "
+            f"{left:.2%} of the variance"
+        )
+    negative = int(np.count_nonzero(fusion.components.eigenvalues < 0))
+    if negative:
+        notes.append(
+            f"the {fusion.kernel.name} kernel is indefinite here: components are in order of |λ|, "
+            f"and {negative} of them have a negative eigenvalue"
+        )
+    return tuple(notes)
+
+
+def forecast(
+    names: Sequence[str], shapes: Sequence[tuple[int, int]], setup: ArgumentSetup
+) -> list[Entry]:
+    """The ledger's entries; where nothing is cut, at most these: a rank may be below the shape."""
+    asked = needed_step(setup)
+    return [
+        forecast_entry(asked, name, _floats(setup, n, m))
+        for name, (n, m) in zip(names, shapes, strict=True)
+    ]
+
+
+def _floats(setup: ArgumentSetup, n: int, m: int) -> int:
+    kernel = Kernel(setup.kernel, 1.0)
+    if setup.local_rank is not None:
+        return n * min(setup.local_rank, n, m)
+    inner, q = kernel.of == "inner", setup.n_landmarks
+    landmarks = n > setup.most_samples and n > q
+    directly = n * (q + inner) if landmarks else n_pairs(kernel, n)
+    limit = q if landmarks else directly / n
+    rank = min(m, n if inner else n - 1)
+    return n * rank if kernel.of in ("inner", "distance") and rank < limit else directly

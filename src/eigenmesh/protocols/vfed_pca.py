@@ -1,0 +1,275 @@
+"""PCA over column partitions, exactly: block Lanczos over the parties from a one-shot start.
+
+The setting, and the traffic of a round, are those of Cheung, Jiang, Yu and Lou, "Vertical Federated
+Principal Component Analysis and Its Kernel Extension on Feature-wise Distributed Data" (their own
+method is in `vfed_paper`): every round a vector a component goes up from each party, and one down.
+
+===================  ==========================================================================
+party keeps          its columns X_i (n, m_i); its share: mean and loadings
+party reveals        its k top left singular vectors, scaled; then X_i X_iᵀ Q for the blocks Q
+                     that it is sent; how many samples and columns, a digest of the sample ids
+coordinator learns   these; a party learns Q, and in the end the joint scores
+===================  ==========================================================================
+
+Round 1 fuses the parties' own vectors; every further round multiplies a block with A = Σ_i X_i X_iᵀ
+and takes the best vectors that these products and the parties' own vectors allow for, see
+`numerics.joint_operator`. It stops when a proven bound of the residuals ‖A u − λ u‖ is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Entry, forecast_entry, forecast_message
+from eigenmesh.federation.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.federation.party import Party, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.records import record
+from eigenmesh.federation.results import Replies
+from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.columns import ColumnBlock, share_to_tree
+from eigenmesh.numerics.fusion import Components, SumFusion
+from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
+from eigenmesh.numerics.preparation import Preparation
+from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+
+
+class VFedSetup(Message, reveals=None):
+    """What the parties agree on; `model` is the name under which they keep their shares."""
+
+    n_components: Annotated[int, Positive]
+    center: bool
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+
+
+class LocalStart(Message, reveals="eigenvectors"):
+    """Top left singular vectors of a party's columns, each times its singular value."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    vectors: Annotated[Floats, Shape("n_samples", "k"), NonEmpty]
+    total: Annotated[float, NonNegative]  # sum of squares of the columns
+
+
+class Directions(Message, reveals="eigenvectors"):
+    """A block of directions over the samples."""
+
+    number: int
+    vectors: Annotated[Floats, Shape("n", "b"), NonEmpty]
+
+
+class GramProduct(Message, reveals="gram"):
+    """X_i X_iᵀ times the block of that number."""
+
+    number: int
+    product: Annotated[Floats, Shape("n", "b"), NonEmpty]
+
+
+class JointScores(Message, reveals="scores"):
+    """The samples' scores, unit eigenvectors times the root of their eigenvalues."""
+
+    scores: Annotated[Floats, Shape("n", "k"), NonEmpty]
+
+
+def prepared_block(site: SiteView, setup: Any) -> ColumnBlock:
+    """A site's columns as the setup wants them; an unusable column is an error with its name."""
+    require_samples(site, kernel_matrix=False)
+    try:
+        preparation = None
+        if setup.standardize or setup.fill_missing is not None:
+            preparation = Preparation.of(site.data, setup.standardize, setup.fill_missing)
+        return ColumnBlock.of(site.data, setup.center, preparation)
+    except InputError as error:
+        raise PartitionError(f"party {site.name!r}: {error.reason}", party=site.name) from None
+
+
+class VectorHolder(Party):
+    """Holds some columns of all samples."""
+
+    Setup = VFedSetup
+
+    def __init__(self, site: SiteView, setup: VFedSetup) -> None:
+        super().__init__(site, setup)
+        self.columns = prepared_block(site, setup)
+
+    @step
+    def local_start(self) -> LocalStart:
+        """Round 1. A party of fewer than k columns sends zeros in the place of missing vectors."""
+        n, m = self.columns.shape
+        return LocalStart(
+            n_samples=n,
+            n_columns=m,
+            sample_ids=self.site.sample_ids_hash,
+            vectors=self.columns.top_vectors(self.setup.n_components, self.setup.seed),
+            total=self.columns.total,
+        )
+
+    @step
+    def multiply(self, block: Directions) -> GramProduct:
+        """X_i X_iᵀ Q."""
+        product = self.columns.times(self.columns.transposed_times(block.vectors))
+        return GramProduct(number=block.number, product=product)
+
+    @step(reusable=False)
+    def keep_loadings(self, joint: JointScores) -> None:
+        """The party's loadings, X_iᵀ u / √λ, stay in its store."""
+        share = self.columns.share_of(joint.scores)
+        self.site.keep(self.setup.model, share_to_tree(share))
+
+
+@record
+@dataclass(frozen=True)
+class VFedResult:
+    """The coordinator's model, and the bound of the relative residuals after every round."""
+
+    model: ColumnModel
+    convergence: tuple[float, ...]
+    converged: bool
+    stop_reason: str
+    node_vectors: Doubles | None = None  # (nodes, n, k), where there is no coordinator
+
+
+@protocol("vfed-pca", roles=(VectorHolder,))
+def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
+    """The coordinator's side, in at most `n_rounds` rounds of one vector a component up and down.
+
+    A party that leaves takes its part of A with it: the search is then begun anew, from what the
+    others sent and the best vectors so far.
+    """
+    columns.enlist(VectorHolder, setup)
+    starts = ask_everyone(columns, VectorHolder.local_start)
+    search = _Search(columns, starts, setup, tolerance)
+    while True:
+        pairs = search.run(n_rounds)
+        model = model_of(search.starts, pairs, setup)
+        scores = JointScores(scores=model.fusion.components.scores)
+        ask_everyone(columns, VectorHolder.keep_loadings, scores)
+        if not search.lost():
+            return VFedResult(model, tuple(search.trace), search.converged, search.why())
+
+
+class _Search:
+    """Rounds of products until the residuals are small, over the parties that are there."""
+
+    def __init__(
+        self, columns: Federation, starts: Replies, setup: VFedSetup, tolerance: float
+    ) -> None:
+        self.columns, self.setup, self.tolerance = columns, setup, tolerance
+        self.rounds, self.begun, self.trace = 1, 0, list[float]()
+        self._begin(starts)
+        self.block = self.operator.next_block(self.pairs, setup.seed)
+
+    def _begin(self, starts: Replies) -> None:
+        """From nothing but what these parties sent of their own."""
+        self.starts = starts
+        models = [start.vectors for start in starts]
+        total = float(sum(start.total for start in starts))
+        self.operator = JointOperator.start(models, total, starts[0].n_samples)
+        self._look()
+
+    def _look(self) -> None:
+        self.pairs = self.operator.top(min(self.setup.n_components, len(self.operator.Q)))
+        self.trace.append(self.pairs.residual)
+
+    @property
+    def converged(self) -> bool:
+        return self.pairs.residual <= self.tolerance
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether products have been taken with all that there is."""
+        return not self.block.shape[1]
+
+    def lost(self) -> bool:
+        """Whether a party has left; if so, the search begins anew without it."""
+        here = self.columns.parties
+        known = list(zip(self.starts, self.starts.parties, strict=True))
+        if here == self.starts.parties:
+            return False
+        self.begun, self.block = self.rounds, np.asarray(self.pairs.vectors)
+        remaining = [(start, name) for start, name in known if name in here]
+        self._begin(Replies(*(tuple(part) for part in zip(*remaining, strict=True))))
+        return True
+
+    def run(self, n_rounds: int) -> JointPairs:
+        """Until converged, or out of rounds or of directions."""
+        while not (self.converged or self.exhausted or self.rounds - self.begun >= n_rounds):
+            self._multiply()
+        return self.pairs
+
+    def _multiply(self) -> None:
+        self.rounds += 1
+        n, width = self.block.shape
+        # Zeros in the place of dropped directions: the traffic is known beforehand.
+        padded = np.hstack([self.block, np.zeros((n, self.setup.n_components - width))])
+        asked = Directions(number=self.rounds, vectors=padded)
+        replies = self.columns.ask(VectorHolder.multiply, asked)
+        stale = any(reply.number != self.rounds for reply in replies)
+        if self.lost() or stale or replies.parties != self.starts.parties:
+            return  # a reply is missing, or an older one stood in: the block is asked for again
+        products = [reply.product[:, :width] for reply in replies]
+        self.operator = self.operator.grown(self.block, products)
+        self._look()
+        self.block = self.operator.next_block(self.pairs, self.setup.seed)
+
+    def why(self) -> str:
+        """Why it stopped."""
+        size = f"residuals are at most {self.pairs.residual:.1e} of the largest eigenvalue"
+        if self.converged:
+            return f"{size}, after {self.rounds} rounds"
+        if self.exhausted:
+            return f"no direction is left after {self.rounds} rounds; {size}"
+        return f"{self.rounds} rounds were asked for; {size}"
+
+
+def model_of(starts: Replies, pairs: JointPairs, setup: VFedSetup) -> ColumnModel:
+    """The coordinator's share: scores of new samples are the sums of what parties project."""
+    k, p = setup.n_components, len(starts)
+    values = np.append(pairs.values, pairs.next_value)
+    components = Components.first(values, pairs.vectors, k, "the columns")
+    total = float(sum(start.total for start in starts))
+    fusion = SumFusion(
+        components, (np.eye(k),) * p, total, pairs.residual * components.eigenvalues[0]
+    )
+    return ColumnModel(
+        fusion,
+        name=setup.model,
+        parties=starts.parties,
+        widths=tuple(start.n_columns for start in starts),
+        sent=(k,) * p,
+        n_samples=starts[0].n_samples,
+    )
+
+
+def forecast(
+    names: Sequence[str], shapes: Sequence[tuple[int, int]], k: int, n_rounds: int
+) -> list[Entry]:
+    """The ledger's entries if all rounds are run: k vectors up and k down a round and party."""
+    entries = []
+    for name, (n, _) in zip(names, shapes, strict=True):
+        entries.append(forecast_entry(VectorHolder.local_start, name, n * k))
+        for _ in range(n_rounds - 1):
+            entries.append(forecast_message(VectorHolder.multiply, name, n * k))
+            entries.append(forecast_entry(VectorHolder.multiply, name, n * k))
+        entries.append(forecast_message(VectorHolder.keep_loadings, name, n * k))
+    return entries
