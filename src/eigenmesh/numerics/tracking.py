@@ -1,0 +1,53 @@
+"""Subspace iteration by nodes that only ever average: the steps of DeEPCA at one node.
+
+Ye and Zhang, "DeEPCA: Decentralized Exact PCA with Linear Convergence Rate", JMLR 22, 2021.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
+
+
+def orthonormal_like(S: Doubles, like: Doubles) -> Doubles:
+    """Q of S = QR, each column with the sign that it has in `like`: nodes must not flip apart.
+
+    >>> orthonormal_like(np.array([[-2.0], [0.0]]), np.array([[1.0], [0.0]])).ravel() + 0.0
+    array([1., 0.])
+    """
+    Q, _ = np.linalg.qr(S)
+    signs = np.where(np.einsum("ij,ij->j", Q, like) < 0, -1.0, 1.0)
+    return np.asarray(Q * signs)
+
+
+def leading_directions(E: Doubles, k: int) -> Doubles:
+    """(D, k), orthonormal: the principal directions of centred features E (n, D).
+
+    >>> abs(leading_directions(np.array([[3.0, 0.0], [-3.0, 0.1]]), 1)).round(1).ravel()
+    array([1., 0.])
+    """
+    centred = E - E.mean(axis=0)
+    _, vectors = top_eigenpairs(centred.T @ centred, k)
+    return np.asarray(fix_signs(vectors))
+
+
+def random_directions(width: int, k: int, seed: int) -> Doubles:
+    """(D, k), orthonormal, the same for all who know the seed.
+
+    >>> random_directions(5, 2, seed=0).shape
+    (5, 2)
+    """
+    Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((width, k)))
+    return np.asarray(Q)
+
+
+def principal_rotation(inner: Doubles) -> tuple[Doubles, Doubles]:
+    """Eigenvalues, none below 0, and eigenvectors of VᵀV (s, s), in descending order.
+
+    >>> principal_rotation(np.diag([1.0, 4.0]))[0]
+    array([4., 1.])
+    """
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    return np.maximum(values[::-1], 0.0), np.asarray(fix_signs(vectors[:, ::-1]))
