@@ -1,0 +1,129 @@
+"""Kernel k-means: a million rows against MiniBatchKMeans, many parties, and quality against exact.
+
+Ratios are measured in one run, BLAS at one thread. `--data DIR` adds mushrooms and MNIST.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import medians, show
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.datasets import load_digits
+from sklearn.metrics import normalized_mutual_info_score
+from threadpoolctl import threadpool_limits
+
+import eigenmesh as em
+from eigenmesh.metrics import feature_space_inertia
+from eigenmesh.numerics.kernels import Kernel
+
+
+def million_rows(n: int = 1_000_000, d: int = 28, k: int = 10) -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(k, d)).astype(np.float32)
+    X = centres[rng.integers(k, size=n)] + rng.normal(size=(n, d)).astype(np.float32)
+    model = em.KernelKMeans(k, random_state=0).fit(X)
+    Z = model.transform(X)
+    theirs = MiniBatchKMeans(k, random_state=0)
+    seconds = medians(
+        {"ours": lambda: model.fit(X), "MiniBatchKMeans": lambda: theirs.fit(Z)}, repeats=2
+    )
+    ours = np.square(Z - model.cluster_centers_[model.labels_]).sum()
+    ratio = seconds["ours"] / seconds["MiniBatchKMeans"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    show(
+        f"{n:,} × {d} float32 rows, {k} clusters (asked for: under 3×)",
+        ["", "seconds", "ratio", "inertia in the features"],
+        [
+            ["whole fit of KernelKMeans", f"{seconds['ours']:.1f}", f"{ratio:.2f}", f"{ours:.5g}"],
+            [
+                "MiniBatchKMeans on its features",
+                f"{seconds['MiniBatchKMeans']:.1f}",
+                "1",
+                f"{theirs.inertia_:.5g}",
+            ],
+        ],
+    )
+    print(f"peak memory {peak:.2f} GB, of which the rows take {X.nbytes / 1e9:.2f}")
+
+
+def many_parties() -> None:
+    rng = np.random.default_rng(0)
+    centres = 4 * rng.normal(size=(5, 8))
+    X = centres[rng.integers(5, size=60_000)] + rng.normal(size=(60_000, 8))
+    rows = []
+    for parties in (10, 100, 1000, 10_000):
+        parts = em.split(X, parties, law="power", exponent=0.5, random_state=0)
+        model = em.KernelKMeans(5, random_state=0)
+        started = time.perf_counter()
+        with threadpool_limits(1, user_api="blas"):
+            model.fit(parts)
+        seconds, report = time.perf_counter() - started, model.report_
+        rows.append(
+            [
+                f"{parties:,}",
+                f"{seconds:.1f}",
+                f"{1e3 * seconds / parties:.1f}",
+                f"{report.floats_up / parties:,.0f}",
+                str(report.rounds),
+            ]
+        )
+    columns = ["parties", "seconds", "ms a party", "floats up a party", "rounds"]
+    show("60,000 rows over parties of power-law sizes, in process", columns, rows)
+
+
+def data_sets(folder: Path | None) -> Iterator[tuple[str, Any, Any, int]]:
+    X, y = load_digits(return_X_y=True)
+    yield "digits", X / 16, y, 10
+    if folder is None:
+        return
+    with np.load(folder / "mushrooms.npz", allow_pickle=False) as archive:
+        yield "mushrooms", archive["X"].astype(float), archive["y"], 2
+    with np.load(folder / "mnist.npz", allow_pickle=False) as archive:
+        chosen = np.random.default_rng(0).permutation(60_000)[:5000]
+        yield "MNIST, 5000 rows", archive["X"][chosen] / 255.0, archive["y"][chosen], 10
+
+
+def quality(folder: Path | None) -> None:
+    """Inertia of the labels in feature space, from the whole kernel matrix, against "exact"."""
+    rows = []
+    for name, X, y, k in data_sets(folder):
+        exact = em.KernelKMeans(k, method="exact", n_init=10, random_state=0).fit(X)
+        kernel = Kernel("rbf", exact.gamma_)
+        parts = em.split(X, 5, random_state=0)
+        contestants = {
+            "exact": exact,
+            "default, one array": em.KernelKMeans(k, random_state=0).fit(X),
+            **{
+                f"{method}, 5 parties": em.KernelKMeans(k, method=method, random_state=0).fit(parts)
+                for method in ("auto", "nystrom", "diskpca", "random-features")
+            },
+        }
+        for words, model in contestants.items():
+            labels = model.predict(X)
+            inertia = feature_space_inertia(kernel.matrix(X), labels)
+            nmi = normalized_mutual_info_score(y, labels)
+            up = f"{model.report_.floats_up:,}"
+            ratio = f"{inertia / exact.inertia_:.4f}"
+            rows.append([name, words, ratio, f"{nmi:.3f}", up, str(model.report_.rounds)])
+    columns = ["data", "method", "inertia / exact", "NMI", "floats up", "rounds"]
+    show("Quality, gamma by mean distance (asked for: at most 1.03 by default)", columns, rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--only", choices=("million", "parties", "quality"))
+    chosen = parser.parse_args()
+    if chosen.only in (None, "million"):
+        million_rows()
+    if chosen.only in (None, "quality"):
+        quality(chosen.data)
+    if chosen.only in (None, "parties"):
+        many_parties()

@@ -1,0 +1,199 @@
+"""The ways of `KernelKMeans`: at the parties, or on the whole kernel matrix of one array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.cluster_maps import FeatureMap, model_of_means
+from eigenmesh.estimators.kernel_kmeans_methods import (
+    REFINE,
+    Choice,
+    Wishes,
+    allowed,
+    candidates_for,
+)
+from eigenmesh.estimators.party_values import NONE
+from eigenmesh.federation.federation import Federation
+from eigenmesh.numerics.arrays import Doubles, is_sparse
+from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
+from eigenmesh.numerics.kernel_lloyd import kernel_lloyd
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.kernel_kmeans import (
+    ENOUGH,
+    LABELS,
+    SCORES,
+    KernelKMeansResult,
+    feature_kmeans,
+    kernel_kmeans,
+)
+from eigenmesh.protocols.landmark_scores import ScoreSetup
+from eigenmesh.protocols.survey import survey
+
+EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
+_MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to see them fall
+
+FindKernel = Callable[[Federation, int], Kernel]
+
+
+class Outcome(NamedTuple):
+    """What a fit found."""
+
+    model: Any  # rows to points
+    centres: Doubles
+    n_eigenvectors: int
+    spectrum: Doubles
+    inertia: float
+    slack: float | None
+    n_iter: int
+    gamma: float | None
+    method: str
+    n_columns: int
+    stop_reason: str
+    baseline_floats: int
+    caveats: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+def fit_at_parties(
+    fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights: str
+) -> Outcome:
+    """Landmarks or random features, then distributed k-means."""
+    sizes = fed.run(survey).value
+    shapes = [(size.n_rows, size.n_columns) for size in sizes]
+    choice = allowed(fed, candidates_for(wishes, shapes))
+    kernel = find_kernel(fed, wishes.seed)
+    setup = _setup(wishes, kernel, weights)
+    how = {
+        "method": choice.kmeans,
+        "n_init": wishes.n_init,
+        "max_iter": wishes.max_iter,
+        "tol": wishes.tol,
+        "refine": REFINE if choice.kmeans == "coreset" else 0,
+    }
+    if choice.landmarks == "none":
+        found = fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
+    else:
+        numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
+        options = {"grow": wishes.n_landmarks is None, "seeding": choice.seeding, **how}
+        found = fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
+    return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
+
+
+def _setup(wishes: Wishes, kernel: Kernel, weights: str) -> ScoreSetup:
+    s = wishes.n_eigenvectors
+    return ScoreSetup(
+        kernel=kernel.name,
+        gamma=kernel.gamma,
+        degree=float(kernel.degree),
+        coef0=float(kernel.coef0),
+        leverage_rank=s,
+        embedding_dim=wishes.n_features if wishes.method == "random-features" else 2 * s,
+        seed=wishes.seed,
+        scores=SCORES,
+        weights=weights,
+    )
+
+
+def _concluded(
+    found: KernelKMeansResult,
+    wishes: Wishes,
+    choice: Choice,
+    setup: ScoreSetup,
+    kernel: Kernel,
+    n_columns: int,
+    unweighted: bool,
+) -> Outcome:
+    model: Any = found.model
+    slack = None
+    if model is None:
+        model = FeatureMap(kernel, n_columns, setup.embedding_dim, setup.seed)
+    elif unweighted:
+        # ‖μ − Pμ‖² of a cluster's mean is at most the mean of its rows' ‖φ(x) − Pφ(x)‖².
+        slack = max(min(found.outside, found.inertia), 0.0)
+    return Outcome(
+        model,
+        found.kmeans.centres,
+        wishes.n_eigenvectors,
+        found.spectrum,
+        found.inertia,
+        slack,
+        max(found.kmeans.n_iter, 1),
+        kernel.gamma,
+        str(choice),
+        n_columns,
+        found.stop_reason,
+        found.baseline_floats,
+        (*found.kmeans.notes, *_thin(found)),
+        _facts(found, wishes, slack),
+    )
+
+
+def _thin(found: KernelKMeansResult) -> tuple[str, ...]:
+    """The caveat that there are too few landmarks, if there are."""
+    if found.model is None or found.coverage >= ENOUGH:
+        return ()
+    q = found.model.landmarks.shape[0]
+    held = f"half of the {q} landmarks hold {found.coverage:.0%} of the variance that all hold"
+    return (f"{held}, so that more would change the clusters: raise n_landmarks",)
+
+
+def _facts(found: KernelKMeansResult, wishes: Wishes, slack: float | None) -> tuple[str, ...]:
+    if found.model is None:
+        return (f"inertia {found.inertia:.4g} is that of the random features",)
+    bound = "an upper bound" if slack is None else f"at most {slack:.3g} too large"
+    claim = f"inertia {found.inertia:.4g} is {bound}"
+    rank, asked = len(found.model.eigenvalues), wishes.n_eigenvectors
+    if rank >= asked:
+        return (claim,)
+    return (claim, f"{asked} eigenvectors were asked for, the landmarks determine {rank}")
+
+
+def fit_exact(fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights: str) -> Outcome:
+    """Lloyd's iteration on the whole kernel matrix, where all rows are in one place."""
+    sites = fed.local_sites()
+    if len(fed.parties) > 1 or not sites:
+        raise InputError(
+            f"method is 'exact', which needs all rows in one place, and {len(fed.parties)} parties "
+            f"hold them; pass one array, or method='landmarks' with as many landmarks as may leave"
+        )
+    site = next(iter(sites.values()))
+    X = site.data
+    if X.shape[0] > EXACT_MOST:
+        raise InputError(
+            f"X has {X.shape[0]:,} rows; at most {EXACT_MOST:,} are expected with method 'exact', "
+            f"whose kernel matrix has their square: pass method='landmarks'"
+        )
+    kernel = find_kernel(fed, wishes.seed)
+    K = np.asarray(kernel.matrix(X), dtype=np.float64)
+    w = np.ones(len(K)) if weights == NONE else site.store[weights]["weights"]
+    if len(w) != len(K):
+        raise InputError(f"X has {len(K)} rows and sample_weight {len(w)}; one a row is expected")
+    rng = np.random.default_rng(wishes.seed)
+    found = kernel_lloyd(K, w, wishes.n_clusters, wishes.n_init, wishes.max_iter, rng)
+    model, centres = model_of_means(kernel, X, K, found)
+    site.store[LABELS] = {"labels": found.labels}
+    few = f"{wishes.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
+    return Outcome(
+        model,
+        centres,
+        wishes.n_eigenvectors,
+        _spectrum(K, wishes.n_eigenvectors),
+        found.inertia,
+        0.0,
+        found.n_iter,
+        kernel.gamma,
+        "exact: Lloyd's iteration on the whole kernel matrix, as asked for",
+        X.shape[1],
+        "the best of the restarts is taken",
+        int(X.nnz if is_sparse(X) else X.size),
+        (few,) if len(centres) < wishes.n_clusters else (),
+    )
+
+
+def _spectrum(K: Doubles, n_eigenvectors: int) -> Doubles:
+    values, _ = top_eigenpairs(K, min(len(K), n_eigenvectors + _MORE))
+    return clip_spectrum(values, len(K))

@@ -1,0 +1,211 @@
+"""k-means on weighted points: nearest centres, sums per cluster, and seeding."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from eigenmesh.numerics.arrays import Doubles, Floats, blocks
+
+_BLOCK = 4096
+_SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
+_STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
+
+Labels = NDArray[np.int64]
+
+
+class ClusterSums(NamedTuple):
+    """What points add up to, cluster by cluster; sums over parties are those of all points."""
+
+    sums: Doubles  # (k, dim), Σ w x
+    weights: Doubles  # (k,), Σ w
+    cost: float  # Σ w ‖x − nearest centre‖²
+
+
+class WeightedPoints(NamedTuple):
+    """Points and how much each counts."""
+
+    points: Doubles  # (n, dim)
+    weights: Doubles  # (n,)
+
+
+def nearest(points: Floats, centres: Floats) -> tuple[Labels, Doubles]:
+    """The nearest centre of every point, the first of several, and the squared distance to it.
+
+    >>> nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 1]), array([1., 0.]))
+    """
+    labels, squared = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    origin, opposite, norms = _prepared(centres)
+    for rows in blocks(len(points), _BLOCK):
+        here = points[rows]
+        labels[rows] = np.argmin((here - origin) @ opposite + norms, axis=1)
+        squared[rows] = _squared(here, centres, labels[rows])
+    return labels, squared
+
+
+def _prepared(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
+    """‖x − c‖² − ‖x‖² is (x − o)·(−2(c − o)) + ‖c − o‖²; o, their mean, keeps digits far away."""
+    origin = np.asarray(centres.mean(axis=0), dtype=np.float64)
+    moved = centres - origin
+    return origin, -2.0 * moved.T, np.einsum("ij,ij->i", moved, moved)
+
+
+def _squared(points: Floats, centres: Floats, labels: Labels) -> Doubles:
+    # By differences: equal points have distance 0, not the rounding of a product.
+    difference = points - centres[labels]
+    return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
+
+
+def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
+    """One Lloyd step's sums of the points with each centre.
+
+    >>> cluster_sums(WeightedPoints(np.array([[0.0], [4.0]]), np.ones(2)), np.array([[1.0]])).sums
+    array([[4.]])
+    """
+    k, dim = centres.shape
+    sums, weights, cost = np.zeros((k, dim)), np.zeros(k), 0.0
+    origin, opposite, norms = _prepared(centres)
+    for rows in blocks(len(data.points), _BLOCK):
+        here, own = data.points[rows], data.weights[rows]
+        labels = np.argmin((here - origin) @ opposite + norms, axis=1)
+        members = membership(labels, own, k)
+        sums += members @ here
+        weights += members.sum(axis=1)
+        cost += float(own @ _squared(here, centres, labels))
+    return ClusterSums(sums, weights, cost)
+
+
+def membership(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """(k, n), in column i the weight of point i at the row of its cluster.
+
+    >>> membership(np.array([1, 0]), np.array([2.0, 3.0]), 2)
+    array([[0., 3.],
+           [2., 0.]])
+    """
+    members = np.zeros((len(labels), k))
+    members[np.arange(len(labels)), labels] = weights
+    return members.T
+
+
+def weight_of_each(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """The weight of the points with each of k labels.
+
+    >>> weight_of_each(np.array([2, 0, 2]), np.array([1.0, 5.0, 1.0]), 3)
+    array([5., 0., 2.])
+    """
+    return np.asarray(np.bincount(labels, weights=weights, minlength=k), dtype=np.float64)
+
+
+def distinct(data: WeightedPoints) -> WeightedPoints:
+    """Each different point once, with the weights of its copies; points of no weight are left out.
+
+    >>> distinct(WeightedPoints(np.array([[2.0], [2.0], [1.0]]), np.array([1.0, 2.0, 0.0])))
+    WeightedPoints(points=array([[2.]]), weights=array([3.]))
+    """
+    counted = data.weights > 0
+    points, copies = np.unique(data.points[counted], axis=0, return_inverse=True)
+    weights = weight_of_each(copies.ravel(), data.weights[counted], len(points))
+    return WeightedPoints(points, weights)
+
+
+def weighted_kmeans(
+    data: WeightedPoints, k: int, rng: np.random.Generator, n_best: int = 1
+) -> Doubles:
+    """The `n_best` of many k-means solutions of a small weighted set, best first, (n_best, k, dim).
+
+    They differ as far as different ones were found: what is best for a sample may not be so for
+    all. Fewer different points than k give that many centres.
+
+    >>> points = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 3.0, 1.0]))
+    >>> weighted_kmeans(points, 2, np.random.default_rng(0))[0].ravel().tolist()
+    [0.75, 9.0]
+    """
+    points, weights = distinct(data)
+    if len(points) <= k:
+        return np.repeat(points[None], n_best, axis=0)
+    found = []
+    for seed in rng.integers(2**31, size=_STARTS * n_best):
+        kmeans = KMeans(k, n_init=1, random_state=int(seed))
+        kmeans.fit(points, sample_weight=weights)
+        found.append((float(kmeans.inertia_), kmeans.cluster_centers_))
+    found.sort(key=lambda solution: solution[0])
+    best = [found[0]]
+    for solution in found:
+        if len(best) < n_best and solution[0] > best[-1][0] * (1 + _SAME_COST):
+            best.append(solution)
+    best += found[: n_best - len(best)]
+    return np.stack([_in_order(centres) for _, centres in best])
+
+
+def _in_order(centres: Doubles) -> Doubles:
+    """Centres by their first coordinate, then the next: cluster numbers mean nothing else."""
+    return np.asarray(centres[np.lexsort(centres.T[::-1])])
+
+
+def spread_out(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
+    """At most k of the points, each drawn by its squared distance to those before: k-means++.
+
+    >>> data = WeightedPoints(np.array([[1.0], [1.0], [7.0]]), np.ones(3))
+    >>> sorted(spread_out(data, 5, np.random.default_rng(0)).ravel().tolist())
+    [1.0, 7.0]
+    """
+    chances = data.weights
+    chosen: list[Doubles] = []
+    while len(chosen) < k and chances.any():
+        drawn = draw_far(data.points, chances, 1, rng)
+        squared = nearest(data.points, drawn)[1] * data.weights
+        chances = np.minimum(chances, squared) if chosen else squared
+        chosen.append(drawn)
+    return np.vstack([data.points[:0], *chosen])
+
+
+def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
+    """The centres after some of Lloyd's iterations; one that is nobody's nearest stays.
+
+    scikit-learn's k-means takes milliseconds to begin, too much for ten thousand small parties.
+
+    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.ones(3))
+    >>> lloyd(data, np.array([[0.0], [1.0]]), 10).ravel().tolist()
+    [0.5, 9.0]
+    """
+    for _ in range(max_iter):
+        found = cluster_sums(data, centres)
+        filled = found.weights > 0
+        before, centres = centres, centres.copy()
+        centres[filled] = found.sums[filled] / found.weights[filled, None]
+        if np.array_equal(before, centres):
+            break
+    return centres
+
+
+def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:
+    """At most `count` of the points, without replacement, in proportion to `chances`.
+
+    >>> draw_far(np.array([[1.0], [2.0]]), np.array([0.0, 0.5]), 2, np.random.default_rng(0))
+    array([[2.]])
+    """
+    possible = int(np.count_nonzero(chances))
+    if not min(count, possible):
+        return points[:0]
+    chosen = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
+    return np.asarray(points[np.sort(chosen)])
+
+
+def shares(masses: Doubles, count: int) -> list[int]:
+    """`count` divided in proportion to the masses, largest remainders first.
+
+    >>> shares(np.array([1.0, 0.0, 3.0]), 10)
+    [3, 0, 7]
+    """
+    total = float(masses.sum())
+    if not total > 0:
+        return [0] * len(masses)
+    exact = masses * (count / total)
+    given = np.floor(exact).astype(int)
+    by_remainder = np.argsort(given - exact, kind="stable")
+    given[by_remainder[: max(0, count - int(given.sum()))]] += 1
+    return [int(share) for share in given]

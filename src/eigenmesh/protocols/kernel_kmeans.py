@@ -1,0 +1,194 @@
+"""Kernel k-means over row partitions: landmarks, Gram matrices, then k-means of the scores.
+
+Landmarks and components as in disKPCA (Balcan et al., KDD 2016), not centred; the rows' scores in
+the leading components are clustered where they are (`distributed_kmeans.py`). With every row a
+landmark and as many components as clusters this is the spectral relaxation of kernel k-means
+(Zha et al., NeurIPS 2001).
+
+===================  ============================================================================
+party keeps          its rows, scores and labels
+party reveals        what it reveals in disKPCA and in distributed k-means, and for each cluster
+                     the sum of its rows' kernel values with the landmarks (moments)
+coordinator learns   these
+===================  ============================================================================
+
+The inertia Σ w ‖φ(x) − μ‖², μ the mean of x's cluster, is Σ w k(x, x) − Σ_c W_c ‖μ_c‖². Of a mean
+only the part inside the landmarks' span is known, so what is said is an upper bound; it is exact
+where every row is a landmark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.message import Floats, Message, NonNegative, Reveals, Shape
+from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.records import record
+from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.kmeans import membership, weight_of_each
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.protocols.distributed_kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.protocols.landmark_scores import (
+    Found,
+    ScoreSetup,
+    ScoringRows,
+    find_components,
+    keep_points,
+    keep_scores,
+    scoring_steps,
+)
+from eigenmesh.protocols.leverage_scores import ScoredRows
+from eigenmesh.protocols.point_holder import KMeansSetup
+
+SCORES, LABELS, WEIGHTS = "kernel-kmeans scores", "kernel-kmeans labels", "kernel-kmeans weights"
+ENOUGH = 0.96  # of what all landmarks hold, by half of them
+DOUBLINGS = 3
+_BLOCK = 4096
+
+
+class ClusterAsk(Message, reveals=None):
+    """How many clusters there are."""
+
+    n_clusters: Annotated[int, NonNegative]
+
+
+class KernelSums(Message, reveals="moments"):
+    """Σ w k(x, Y) over the rows of each cluster, their weight, and Σ w k(x, x)."""
+
+    sums: Annotated[Floats, Shape("c", "q")]
+    weights: Annotated[Floats, Reveals("counts"), Shape("c"), NonNegative]
+    trace: Annotated[float, NonNegative]
+
+
+class ClusteredRows(ScoringRows):
+    """Holds rows, and ends with their scores and labels."""
+
+    @step
+    def cluster_moments(self, asked: ClusterAsk) -> KernelSums:
+        """What the rows of each cluster add up to in the landmarks' span."""
+        Y, labels, weights = self.all_landmarks(), self._labels(), self._weights()
+        sums, trace = np.zeros((asked.n_clusters, Y.shape[0])), 0.0
+        for rows in blocks(self.n_rows, _BLOCK):
+            A = self.site.data[rows]
+            members = membership(labels[rows], weights[rows], asked.n_clusters)
+            sums += members @ self.kernel.block(A, Y)
+            trace += float(weights[rows] @ np.asarray(self.kernel.diagonal(A), dtype=np.float64))
+        of_each = weight_of_each(labels, weights, asked.n_clusters)
+        return KernelSums(sums=sums, weights=of_each, trace=max(trace, 0.0))
+
+    def _labels(self) -> Any:
+        kept = self.site.kept(LABELS)
+        assert kept is not None, "clusters are assigned before their moments are asked for"
+        return kept["labels"]
+
+    def _weights(self) -> Doubles:
+        kept = self.site.kept(self.setup.weights)
+        return np.ones(self.n_rows) if kept is None else np.asarray(kept["weights"])
+
+
+class FeatureRows(ScoredRows):
+    """Holds rows, and their random features."""
+
+    Setup = ScoreSetup
+
+    @step
+    def keep_features(self) -> None:
+        """The embedding that the shared seed gives; nothing is said of it."""
+        keep_points(self.site, self.setup, np.vstack(list(self.embedded())))
+
+
+@record
+@dataclass(frozen=True)
+class KernelKMeansResult:
+    """Centres in the components, or in random features, and what the clusters cost."""
+
+    model: LandmarkModel | None  # None with random features
+    spectrum: Doubles  # all eigenvalues that the landmarks determine
+    kmeans: KMeansResult
+    inertia: float
+    outside: float  # squared distance of all rows to the landmarks' span
+    coverage: float  # what half of the landmarks hold of what all do
+    baseline_floats: int
+    stop_reason: str
+
+
+def clustering_steps(landmarks: str) -> list[Step]:
+    """The steps of `ClusteredRows` that a choice of landmarks asks for."""
+    return [*scoring_steps(landmarks, ClusteredRows), ClusteredRows.cluster_moments]
+
+
+@protocol("kernel-kmeans", roles=(ClusteredRows,))
+def kernel_kmeans(
+    rows: Federation,
+    setup: ScoreSetup,
+    n_clusters: int,
+    n_eigenvectors: int,
+    n_landmarks: int,
+    landmarks: str,
+    *,
+    grow: bool = False,
+    seeding: str = "k-means||",
+    **how: Any,
+) -> KernelKMeansResult:
+    """Landmarks, components, k-means, inertia; `how` goes to `distributed_kmeans`.
+
+    With `grow` landmarks are drawn anew, twice as many, until half of them would hold nearly what
+    all do. With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score
+    leaves.
+    """
+    found = _components(rows, setup, n_eigenvectors, n_landmarks, landmarks, grow)
+    model = found.result.model
+    keep_scores(rows, ClusteredRows, model)
+    if seeding == "landmarks":
+        how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
+    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
+    clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
+    asked = ClusterAsk(len(clusters.centres))
+    inertia = _inertia(model, rows.total(ClusteredRows.cluster_moments, asked).sum)
+    known = (found.result.outside, found.coverage, found.result.baseline_floats)
+    return KernelKMeansResult(
+        model, found.spectrum, clusters, inertia, *known, clusters.stop_reason
+    )
+
+
+def _components(
+    rows: Federation, setup: ScoreSetup, s: int, q: int, landmarks: str, grow: bool
+) -> Found:
+    for _ in range(DOUBLINGS + 1):
+        rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))  # anew: without landmarks
+        found = find_components(rows, ClusteredRows, setup, s, q, landmarks, False)
+        enough = found.coverage >= ENOUGH or q >= found.result.model.n_rows
+        if enough or not grow:
+            break
+        q *= 2
+    return found
+
+
+def _inertia(model: LandmarkModel, found: KernelSums) -> float:
+    """Σ w k(x, x) − Σ_c ‖Σ w P φ(x)‖² / W_c, P on the landmarks' span."""
+    B = pseudo_inverse_root(model.kernel.matrix(as_rows(model.landmarks, np.float64)))
+    filled = found.weights > 0
+    means = (found.sums[filled] @ B) / found.weights[filled, None]
+    between = float(found.weights[filled] @ np.einsum("ij,ij->i", means, means))
+    return max(found.trace - between, 0.0)
+
+
+@protocol("feature-kmeans", roles=(FeatureRows,))
+def feature_kmeans(
+    rows: Federation, setup: ScoreSetup, n_clusters: int, **how: Any
+) -> KernelKMeansResult:
+    """One-shot random features, then k-means of them; the inertia is that of the features."""
+    rows.enlist(FeatureRows, setup, [FeatureRows.count_rows, FeatureRows.keep_features])
+    sizes = rows.ask(FeatureRows.count_rows)
+    rows.ask(FeatureRows.keep_features)
+    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
+    clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
+    baseline = sum(size.n_values for size in sizes)
+    values = (clusters.inertia, 0.0, 1.0, baseline, clusters.stop_reason)
+    return KernelKMeansResult(None, np.zeros(0), clusters, *values)

@@ -1,0 +1,186 @@
+"""Components from landmarks, and every row's scores in them, kept where the row is.
+
+Kernel PCA by disKPCA (`diskpca.py`), one more round in which the coordinator sends the components,
+and the scores are in each site's store for whatever comes next: k-means, regression.
+
+===================  ============================================================================
+party keeps          its rows and their scores
+party reveals        what it reveals in disKPCA
+coordinator learns   the same
+===================  ============================================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.message import Floats, Message, Shape
+from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.arrays import Doubles, Rows
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.landmark_coverage import half_coverage
+from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
+from eigenmesh.numerics.span_residual import span_residual
+from eigenmesh.protocols.diskpca import (
+    DisKPCAResult,
+    RowHolder,
+    choose_landmarks,
+    drawing_steps,
+    require_fresh_replies,
+    square,
+)
+from eigenmesh.protocols.leverage_scores import LeverageMass, Whitening
+from eigenmesh.protocols.row_messages import (
+    KernelSetup,
+    RowBlock,
+    by_party,
+    full,
+    kernel_of,
+    stack,
+    unpack,
+)
+
+
+class ScoreSetup(KernelSetup, reveals=None):
+    """Keys of a site's own store: where the rows' weights are, and where the scores shall be."""
+
+    scores: str
+    weights: str
+
+
+class Components(Message, reveals="gram"):
+    """Scores are k(x, Y) `coefficients` − `offset`; the receiver holds Y."""
+
+    coefficients: Annotated[Floats, Shape("q", "k")]
+    offset: Annotated[Floats, Shape("k")]
+    eigenvalues: Annotated[Floats, Shape("k")]
+
+
+class ScoringRows(RowHolder):
+    """Holds rows, and ends with their scores."""
+
+    Setup: ClassVar[type[Message]] = ScoreSetup
+
+    @step
+    def keep_scores(self, found: Components) -> None:
+        """Score the own rows; nothing is said of it."""
+        model = LandmarkModel(
+            self.kernel,
+            self.all_landmarks(),
+            coefficients=np.array(found.coefficients, dtype=np.float64),
+            offset=np.array(found.offset, dtype=np.float64),
+            eigenvalues=np.array(found.eigenvalues, dtype=np.float64),
+            next_eigenvalue=0.0,
+            total=0.0,
+            n_rows=self.n_rows,
+        )
+        keep_points(self.site, self.setup, model.transform(self.site.data))
+
+    @property
+    def n_rows(self) -> int:
+        """The rows of this party."""
+        return int(self.site.data.shape[0])
+
+    def all_landmarks(self) -> Rows:
+        """Those of all parties, in the order that all know."""
+        return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
+
+
+def keep_points(site: SiteView, setup: ScoreSetup, points: Floats) -> None:
+    """Put rows as points into the site's store, with their weights where the site has any."""
+    weighted = site.kept(setup.weights) or {}
+    n, n_weights = len(points), len(weighted.get("weights", points))
+    if n != n_weights:
+        raise InputError(
+            f"party {site.name!r} has {n} rows and {n_weights} weights; one a row is expected",
+            party=site.name,
+        )
+    site.keep(setup.scores, {"points": points, **weighted})
+
+
+def scoring_steps(landmarks: str, role: type[ScoringRows] = ScoringRows) -> list[Step]:
+    """The steps that a choice of landmarks asks for."""
+    return [*drawing_steps(landmarks, role), role.projected_gram, role.keep_scores]
+
+
+@protocol("landmark-scores", roles=(ScoringRows,))
+def landmark_scores(
+    rows: Federation,
+    setup: ScoreSetup,
+    n_components: int,
+    n_landmarks: int,
+    landmarks: str,
+    center: bool,
+) -> DisKPCAResult:
+    """disKPCA, with the scores kept at the sites; fewer components where there are fewer."""
+    rows.enlist(ScoringRows, setup, scoring_steps(landmarks))
+    wanted = (n_components, n_landmarks, landmarks, center)
+    found = find_components(rows, ScoringRows, setup, *wanted)
+    keep_scores(rows, ScoringRows, found.result.model)
+    return found.result
+
+
+class Found(NamedTuple):
+    """The components, and what is known of those that were left out."""
+
+    result: DisKPCAResult
+    spectrum: Doubles  # eigenvalues of all components that the landmarks determine
+    coverage: float  # `half_coverage` of the landmarks, 1 if every row is one
+
+
+def find_components(
+    rows: Federation,
+    role: type[ScoringRows],
+    setup: ScoreSetup,
+    n_components: int,
+    n_landmarks: int,
+    landmarks: str,
+    center: bool,
+) -> Found:
+    """The components of disKPCA, with parties that are enlisted already."""
+    require_fresh_replies(rows)
+
+    def leverage(parties: Federation) -> dict[str, LeverageMass]:
+        gram = full(parties.total(role.embedded_gram).sum.upper)
+        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
+        return by_party(parties.ask(role.leverage_mass, whitening))
+
+    chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage)
+    total = rows.total(role.projected_gram, each=chosen.unseen).sum
+    sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
+    kernel = kernel_of(setup)
+    complete = LandmarkModel.fit(kernel, chosen.Y, sums, None, center)
+    outside = span_residual(kernel, chosen.Y, sums)
+    model = first(complete, n_components)
+    result = DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
+    every = chosen.Y.shape[0] >= sums.n_rows
+    coverage = 1.0 if every else half_coverage(kernel, chosen.Y, sums, n_components)
+    return Found(result, complete.eigenvalues, coverage)
+
+
+def keep_scores(rows: Federation, role: type[ScoringRows], model: LandmarkModel) -> None:
+    """Every party scores its own rows."""
+    found = Components(
+        coefficients=model.coefficients, offset=model.offset, eigenvalues=model.eigenvalues
+    )
+    rows.ask(role.keep_scores, found)
+
+
+def first(model: LandmarkModel, k: int) -> LandmarkModel:
+    """The first k components, or all if there are fewer."""
+    if len(model.eigenvalues) <= k:
+        return model
+    return dataclasses.replace(
+        model,
+        coefficients=np.ascontiguousarray(model.coefficients[:, :k]),
+        offset=model.offset[:k],
+        eigenvalues=model.eigenvalues[:k],
+        next_eigenvalue=float(model.eigenvalues[k]),
+    )

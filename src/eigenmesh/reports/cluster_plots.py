@@ -1,0 +1,103 @@
+"""Pictures of clusters: how many there may be, and where they lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from eigenmesh.errors import InputError
+from eigenmesh.reports.plots import PALETTE
+
+_MOST_DRAWN = 20_000  # points of a scatter; more only blacken it
+
+
+def suggested_clusters(spectrum: ArrayLike, most: int = 20) -> int:
+    """The number of clusters after which the eigenvalues fall the most, λ_k / λ_{k+1}.
+
+    The eigenvalues of an uncentred kernel matrix of k well separated groups are k large ones, then
+    small ones. A suggestion, not a test: look at the picture.
+
+    >>> suggested_clusters([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
+    3
+    """
+    values = _positive(spectrum)[: most + 1]
+    return int(np.argmax(values[:-1] / values[1:])) + 1
+
+
+def eigengap_figure(
+    spectrum: ArrayLike, *, most: int = 20, path: str | Path | None = None
+) -> Figure:
+    """Eigenvalues, and by which factor each falls to the next, saved if a path is given.
+
+    `spectrum` is `spectrum_` of a fitted KernelKMeans; fit it with `n_landmarks` well above `most`.
+
+    >>> figure = eigengap_figure([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
+    >>> figure.axes[1].get_title(loc="left")
+    'largest fall after 3'
+    """
+    values = _positive(spectrum)[: most + 1]
+    found = suggested_clusters(values, most)
+    numbers = np.arange(1, len(values) + 1)
+    figure = Figure(figsize=(10, 4), layout="constrained", facecolor="white")
+    left, right = figure.subplots(1, 2)
+    left.semilogy(numbers, values, "o-", color=PALETTE[0])
+    left.set_title("eigenvalues", loc="left", fontsize=10.5)
+    falls = values[:-1] / values[1:]
+    colours = [PALETTE[6] if n == found else PALETTE[1] for n in numbers[:-1]]
+    right.bar(numbers[:-1], falls, color=colours)
+    right.set_title(f"largest fall after {found}", loc="left", fontsize=10.5)
+    right.set_ylabel("λ_k / λ_{k+1}")
+    for axes in (left, right):
+        axes.set_xlabel("k")
+        axes.spines[["top", "right"]].set_visible(False)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def cluster_figure(
+    scores: ArrayLike, labels: ArrayLike, *, path: str | Path | None = None
+) -> Figure:
+    """Clusters in the first two components, saved if a path is given.
+
+    >>> rng = np.random.default_rng(0)
+    >>> len(cluster_figure(rng.normal(size=(30, 3)), rng.integers(4, size=30)).axes[0].collections)
+    4
+    """
+    Z, own = np.asarray(scores, dtype=np.float64), np.asarray(labels)
+    if Z.ndim != 2 or Z.shape[1] < 2 or own.shape != Z.shape[:1]:
+        raise InputError(
+            f"scores of shape {Z.shape} and labels of shape {own.shape}; two components or more "
+            f"and a label a row are expected"
+        )
+    chosen = np.random.default_rng(0).permutation(len(Z))[:_MOST_DRAWN]
+    figure = Figure(figsize=(6, 5.4), layout="constrained", facecolor="white")
+    axes: Any = figure.subplots()
+    for i, cluster in enumerate(np.unique(own)):
+        members = chosen[own[chosen] == cluster]
+        colour, marker = PALETTE[i % len(PALETTE)], "os^Dv"[i // len(PALETTE) % 5]
+        axes.scatter(*Z[members, :2].T, s=14, alpha=0.8, color=colour, marker=marker, linewidths=0)
+    axes.set_xlabel("component 1")
+    axes.set_ylabel("component 2")
+    axes.spines[["top", "right"]].set_visible(False)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _positive(spectrum: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(spectrum, dtype=np.float64)
+    if values.ndim != 1 or np.any(np.diff(values) > 0):
+        raise InputError("the eigenvalues are not in falling order; pass spectrum_ as it is")
+    # Eigenvalues of rounding size would show falls that mean nothing.
+    large = values[values > 1e-9 * values.max(initial=0.0)]
+    if len(large) < 2:
+        raise InputError(
+            f"{len(large)} eigenvalues are not enough to see a gap; at least 2 are expected: fit "
+            f"with more landmarks"
+        )
+    return large

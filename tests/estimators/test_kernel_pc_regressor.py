@@ -1,0 +1,176 @@
+"""KernelPCRegressor: scikit-learn's pipeline in the exact limit, and no target leaves."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tests.engines.contract import ENGINES
+
+import eigenmesh as em
+from eigenmesh.engines.faulty import Fault
+from eigenmesh.errors import PartyLost, PolicyRefusal
+
+X, Y = load_diabetes(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+TWO = np.column_stack([Y, 1e5 + np.sin(X[:, 0])])
+
+
+def split(n_parties=4, y=Y, rows=X, **options):
+    parts = em.split(rows, n_parties, random_state=0, **options)
+    return parts, [y[own] for own in parts.order]
+
+
+def pooled(k, alpha, rows=X, y=Y, **kernel):
+    pca = KernelPCA(k, eigen_solver="dense", **kernel)
+    return make_pipeline(pca, Ridge(alpha, solver="svd")).fit(rows, y)
+
+
+@pytest.mark.parametrize("y", [Y, TWO], ids=["one target", "two targets"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"kernel": "linear"},
+        {"kernel": "rbf", "gamma": 0.05},
+        {"kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 1.0},
+    ],
+    ids=lambda kernel: kernel["kernel"],
+)
+def test_equals_scikit_learn_when_every_row_is_a_landmark(kernel, y):
+    k = 8
+    parts, targets = split(y=y)
+    model = em.KernelPCRegressor(k, alpha=0.3, n_landmarks=len(X), landmarks="uniform", **kernel)
+    theirs = pooled(k, 0.3, y=y, **kernel)
+    predicted = model.fit(parts, targets).predict(X)
+    np.testing.assert_allclose(predicted, theirs.predict(X), rtol=1e-8)
+    assert model.score(X, y) == pytest.approx(theirs.score(X, y), rel=1e-8)
+    assert model.r_squared_ == pytest.approx(theirs.score(X, y), rel=1e-8)
+    assert predicted.shape == y.shape
+
+
+def test_one_array_is_one_party():
+    model = em.KernelPCRegressor(5, alpha=2.0, kernel="rbf", gamma=0.05, n_landmarks=len(X))
+    theirs = pooled(5, 2.0, kernel="rbf", gamma=0.05)
+    np.testing.assert_allclose(model.fit(X, Y).predict(X[:50]), theirs.predict(X[:50]), rtol=1e-8)
+    assert model.coef_.shape == (5,)
+    assert isinstance(model.intercept_, float)
+
+
+def test_no_penalty_is_least_squares():
+    model = em.KernelPCRegressor(10, alpha=0.0, kernel="linear", n_landmarks=len(X)).fit(X, Y)
+    slope = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), Y, rcond=None)[0]
+    np.testing.assert_allclose(model.predict(X), X @ slope[:-1] + slope[-1], rtol=1e-8)
+
+
+def test_the_error_approaches_that_of_exact_components_as_landmarks_grow():
+    parts, targets = split()
+    exact = pooled(10, 1.0, kernel="rbf", gamma=0.05).predict(X)
+    errors = []
+    for q in (15, 60, 300):
+        model = em.KernelPCRegressor(10, gamma=0.05, n_landmarks=q, landmarks="uniform")
+        errors.append(np.abs(model.fit(parts, targets).predict(X) - exact).mean())
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_floats_equal_the_formula_and_the_plan():
+    s, k, q, d = 4, 6, 30, X.shape[1]
+    parts, targets = split(s)
+    model = em.KernelPCRegressor(k, gamma=0.05, n_landmarks=q, landmarks="uniform", random_state=0)
+    plan, report = em.plan(model, parts), model.fit(parts, targets).report_
+    equations = k * (k + 1) // 2 + k + k + 2
+    assert report.floats_up == q * d + s * (q * (q + 1) // 2 + q + 1 + equations)
+    assert report.floats_down == (s - 1) * q * d + s * (q * k + 2 * k + 1)
+    assert (plan.floats_up, plan.floats_down) == (report.floats_up, report.floats_down)
+    assert plan.rounds == report.rounds
+
+
+def test_only_moments_tell_of_targets():
+    allowed = em.Policy(allow={"centroids", "gram", "moments", "counts"})
+    parts, targets = split(policies=[allowed] * 4)
+    model = em.KernelPCRegressor(6, gamma=0.05, random_state=0).fit(parts, targets)
+    assert set().union(*model.report_.reveals.values()) == allowed.allow
+    no_sums = em.Policy(allow={"centroids", "gram", "counts"})
+    parts, targets = split(policies=[None, no_sums, None, None])
+    with pytest.raises(PolicyRefusal, match="'moments'") as caught:
+        em.KernelPCRegressor(6, gamma=0.05).fit(parts, targets)
+    assert caught.value.party == "party-1"
+
+
+def test_targets_do_not_stay_in_the_store():
+    parts, targets = split()
+    with em.federation(parts) as fed:
+        em.KernelPCRegressor(3, gamma=0.05).fit(fed, targets)
+        for site in fed.local_sites().values():
+            assert not any("targets" in kept for kept in site.store.values())
+
+
+@pytest.mark.parametrize("round_", [1, 3, 6])
+def test_a_lost_party_is_named_or_left_out(round_):
+    parts, targets = split()
+    faults = [Fault("kill", party="party-1", round=round_)]
+    options = {"gamma": 0.05, "n_landmarks": len(X), "landmarks": "uniform", "random_state": 0}
+    with em.federation(parts, faults=faults) as fed:
+        with pytest.raises(PartyLost, match="party-1"):
+            em.KernelPCRegressor(5, **options).fit(fed, targets)
+    with em.federation(parts, faults=faults, on_loss="survivors") as fed:
+        model = em.KernelPCRegressor(5, **options).fit(fed, targets)
+    assert set(model.report_.lost) == {"party-1"}
+    rows = np.vstack([part for i, part in enumerate(parts.parts) if i != 1])
+    y = np.concatenate([own for i, own in enumerate(targets) if i != 1])
+    # The penalised fit of the survivors' targets to their scores, whatever the components.
+    Z = model.transform(rows)
+    expected = Ridge(1.0, solver="svd").fit(Z, y).predict(Z)
+    np.testing.assert_allclose(model.predict(rows), expected, rtol=1e-8)
+
+
+def test_the_same_answer_on_every_engine():
+    parts, targets = split(3, rows=X[:150])
+    found = []
+    for engine in ENGINES:
+        with engine.open(parts) as fed:
+            found.append(em.KernelPCRegressor(4, gamma=0.05).fit(fed, targets).predict(X))
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (None, "requires y"),
+        ([np.ones(221)], "list of 2 arrays"),
+        ([np.ones(221), np.ones(220)], "party-1.*221 rows and 220 targets"),
+        ([np.ones(221), np.full(221, np.nan)], "party-1.*finite"),
+        ([np.ones(221), np.ones((221, 2))], "party-1.*shape"),
+    ],
+)
+def test_targets_that_do_not_fit_are_named(y, words):
+    parts, _ = split(2)
+    with pytest.raises(em.EigenmeshError, match=words):
+        em.KernelPCRegressor(3, gamma=0.05).fit(parts, y)
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": -1.0}, {"n_components": 0}, {"landmarks": "best"}])
+def test_wrong_parameters_say_what_is_expected(wrong):
+    with pytest.raises(em.EigenmeshError, match="expected"):
+        em.KernelPCRegressor(**wrong).fit(X[:50], Y[:50])
+
+
+def test_fewer_components_than_asked_for_are_a_warning():
+    with pytest.warns(em.EigenmeshWarning, match="20 components were asked for"):
+        em.KernelPCRegressor(20, kernel="linear").fit(X, Y)
+
+
+def test_a_saved_model_predicts_the_same(tmp_path):
+    for y in (Y, TWO):
+        model = em.KernelPCRegressor(4, gamma=0.05, random_state=0).fit(X, y)
+        model.save(tmp_path / "model.em")
+        np.testing.assert_array_equal(em.load(tmp_path / "model.em").predict(X), model.predict(X))
+
+
+def test_predictions_of_parties_come_as_a_list():
+    parts, targets = split()
+    model = em.KernelPCRegressor(4, gamma=0.05, random_state=0).fit(parts, targets)
+    for own, order in zip(model.predict(parts), parts.order, strict=True):
+        np.testing.assert_allclose(own, model.predict(X[order]), rtol=1e-10)

@@ -1,0 +1,155 @@
+"""k-means in pieces: against scikit-learn and against the definitions."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_iris
+
+from eigenmesh.numerics.coresets import coreset, local_solution
+from eigenmesh.numerics.kernel_lloyd import kernel_lloyd, mean_basis
+from eigenmesh.numerics.kmeans import (
+    WeightedPoints,
+    cluster_sums,
+    distinct,
+    draw_far,
+    nearest,
+    shares,
+    weighted_kmeans,
+)
+
+
+def some_points(n=9000, dim=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return WeightedPoints(rng.normal(size=(n, dim)), rng.uniform(0, 3, size=n))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_nearest_is_by_the_distance_itself(shift):
+    points, centres = some_points(5000).points + shift, some_points(7, seed=1).points + shift
+    labels, squared = nearest(points, centres)
+    distances = cdist(points, centres, "sqeuclidean")
+    np.testing.assert_array_equal(labels, distances.argmin(axis=1))
+    np.testing.assert_allclose(squared, distances.min(axis=1), rtol=1e-12, atol=1e-12)
+
+
+def test_sums_are_those_of_the_definition():
+    data, centres = some_points(), some_points(6, seed=1).points
+    found = cluster_sums(data, centres)
+    distances = cdist(data.points, centres, "sqeuclidean")
+    for c in range(6):
+        own = distances.argmin(axis=1) == c
+        expected = data.weights[own] @ data.points[own]
+        np.testing.assert_allclose(found.sums[c], expected, atol=1e-10)
+        assert found.weights[c] == pytest.approx(data.weights[own].sum())
+    assert found.cost == pytest.approx(float(data.weights @ distances.min(axis=1)))
+
+
+def test_weighted_kmeans_is_as_good_as_scikit_learn_with_as_many_starts():
+    X = load_iris().data
+    w = np.random.default_rng(0).uniform(0.5, 2, len(X))
+    found = weighted_kmeans(WeightedPoints(X, w), 3, np.random.default_rng(0), n_best=2)
+    best = KMeans(3, n_init=20, random_state=0).fit(X, sample_weight=w).inertia_
+    costs = [float(w @ nearest(X, centres)[1]) for centres in found]
+    assert costs[0] <= best * (1 + 1e-4)
+    assert costs == sorted(costs)
+
+
+def test_fewer_different_points_than_clusters_are_all_centres():
+    data = WeightedPoints(np.array([[1.0], [1.0], [4.0], [7.0]]), np.array([1.0, 1.0, 1.0, 0.0]))
+    centres = weighted_kmeans(data, 3, np.random.default_rng(0), n_best=2)
+    np.testing.assert_array_equal(centres, [[[1.0], [4.0]]] * 2)
+    assert distinct(data).weights.tolist() == [2.0, 1.0]
+
+
+def test_shares_add_up_and_follow_the_masses():
+    masses = np.random.default_rng(0).uniform(size=40) ** 3
+    given = shares(masses, 101)
+    assert sum(given) == 101
+    assert np.abs(np.array(given) - 101 * masses / masses.sum()).max() < 1
+    assert shares(np.zeros(3), 5) == [0, 0, 0]
+
+
+def test_points_without_a_chance_are_never_drawn():
+    points = np.arange(6.0)[:, None]
+    chances = np.array([0, 1.0, 0, 2.0, 0, 0])
+    drawn = draw_far(points, chances, 5, np.random.default_rng(0))
+    assert sorted(drawn.ravel().tolist()) == [1.0, 3.0]
+
+
+# Coresets.
+
+
+def test_a_coreset_weighs_what_the_points_weigh_and_nothing_weighs_less_than_nothing():
+    data = some_points(2000)
+    own = local_solution(data, 5, np.random.default_rng(0))
+    cost = float(data.weights @ nearest(data.points, own)[1])
+    for n_draws in (1, 20, 300):
+        part = coreset(data, own, n_draws, cost / n_draws, np.random.default_rng(1))
+        assert len(part.points) == n_draws + len(own)
+        assert part.weights.min() >= 0
+        assert part.weights.sum() == pytest.approx(data.weights.sum())
+
+
+def test_the_cost_of_any_centres_is_near_that_with_a_coreset():
+    data = some_points(4000, dim=3)
+    own = local_solution(data, 6, np.random.default_rng(0))
+    cost = float(data.weights @ nearest(data.points, own)[1])
+    part = coreset(data, own, 1000, cost / 1000, np.random.default_rng(1))
+    for seed in range(5):
+        centres = np.random.default_rng(seed).normal(size=(6, 3))
+        true = float(data.weights @ nearest(data.points, centres)[1])
+        estimate = float(part.weights @ nearest(part.points, centres)[1])
+        assert estimate == pytest.approx(true, rel=0.08)
+
+
+def test_few_points_are_their_own_coreset():
+    data = some_points(8)
+    part = coreset(data, data.points[:3], 6, 1.0, np.random.default_rng(0))
+    assert part is data
+
+
+# The whole kernel matrix.
+
+
+def rbf(X, gamma):
+    return np.exp(-gamma * cdist(X, X, "sqeuclidean"))
+
+
+def test_linear_kernel_lloyd_is_kmeans():
+    X = load_iris().data
+    found = kernel_lloyd(X @ X.T, np.ones(len(X)), 3, 10, 100, np.random.default_rng(0))
+    assert found.inertia == pytest.approx(KMeans(3, n_init=20, random_state=0).fit(X).inertia_)
+
+
+def test_kernel_lloyd_never_loses_to_the_truth_and_its_inertia_is_true():
+    X, y = load_iris(return_X_y=True)
+    K, w = rbf(X, 0.3), np.random.default_rng(0).uniform(0.5, 2, len(X))
+
+    def inertia(labels):
+        inside = 0.0
+        for c in np.unique(labels):
+            own = labels == c
+            inside += w[own] @ K[np.ix_(own, own)] @ w[own] / w[own].sum()
+        return w @ np.diag(K) - inside
+
+    found = kernel_lloyd(K, w, 3, 5, 100, np.random.default_rng(0))
+    assert found.inertia == pytest.approx(inertia(found.labels))
+    assert found.inertia <= inertia(y)
+
+
+def test_kernel_lloyd_with_copies_only_gives_a_cluster_a_point():
+    X = np.repeat([[0.0], [3.0]], 4, axis=0)
+    found = kernel_lloyd(rbf(X, 1.0), np.ones(8), 5, 3, 10, np.random.default_rng(0))
+    assert found.labels.tolist() == [0] * 4 + [1] * 4
+    assert found.inertia == pytest.approx(0.0, abs=1e-12)
+    assert len(found.members) == 2
+
+
+def test_coordinates_in_the_span_of_the_means_order_the_means_as_feature_space_does():
+    X = load_iris().data
+    K = rbf(X, 0.3)
+    found = kernel_lloyd(K, np.ones(len(X)), 4, 2, 100, np.random.default_rng(0))
+    coefficients, centres = mean_basis(K, found.members)
+    labels, _ = nearest(K @ coefficients, centres)
+    np.testing.assert_array_equal(labels, found.labels)
