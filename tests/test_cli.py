@@ -15,14 +15,16 @@ import pytest
 from scipy.linalg import subspace_angles
 from sklearn.datasets import load_digits, load_wine
 from sklearn.decomposition import KernelPCA
+from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
 
 import eigenmesh as em
 from eigenmesh.cli import app
 
-RBF = ["--kernel", "rbf", "--gamma", "0.05", "--components", "3", "--local-rank", "12"]
+ONE_SHOT = ["--method", "one-shot"]
+RBF = [*ONE_SHOT, "--kernel", "rbf", "--gamma", "0.05", "--components", "3", "--local-rank", "12"]
 SETTINGS = {
-    "linear": ([], {"n_components": 2}),
+    "linear": (ONE_SHOT, {"n_components": 2}),
     "product": (
         RBF,
         {"n_components": 3, "kernel": "rbf", "gamma": 0.05, "local_rank": 12},
@@ -149,7 +151,14 @@ def test_fit_prints_cost_and_disclosure_within_80_columns(tmp_path, files):
 
 @pytest.mark.parametrize("gamma", ["0.05", "scale", "median", "mean-distance", None])
 def test_a_plan_foretells_the_report(gamma, tmp_path, files):
-    options = ["--kernel", "rbf", "--local-rank", "4", *(["--gamma", gamma] if gamma else [])]
+    options = [
+        *ONE_SHOT,
+        "--kernel",
+        "rbf",
+        "--local-rank",
+        "4",
+        *(["--gamma", gamma] if gamma else []),
+    ]
     _, planned = answer("plan", *files, *options)
     _, fitted = answer("fit", *files, "--model", tmp_path / "m.em", *options)
     for name in ("floats_up", "floats_down", "rounds", "by_step", "by_party", "reveals"):
@@ -157,9 +166,9 @@ def test_a_plan_foretells_the_report(gamma, tmp_path, files):
 
 
 def test_a_plan_says_who_would_refuse(files):
-    _, planned = answer("plan", *files, "--allow", "counts", "--allow", "hashes")
+    _, planned = answer("plan", *files, *ONE_SHOT, "--allow", "counts", "--allow", "hashes")
     assert planned["refusals"] == {name: ["eigenvectors"] for name in "abc"}
-    shown = run("plan", *files, "--allow", "counts,hashes").stdout
+    shown = run("plan", *files, *ONE_SHOT, "--allow", "counts,hashes").stdout
     assert "b: eigenvectors may not leave it" in shown
     assert shown.count("REFUSED: eigenvectors") == 3
     assert "nobody" in run("plan", *files).stdout
@@ -187,8 +196,72 @@ def test_sample_ids_stay_with_their_scores(tmp_path, wine):
     result = run("fit", *paths, "--model", tmp_path / "m.em", "--scores", scores)
     assert result.exit_code == 0, result.stderr
     rows = list(csv.reader(scores.open()))
-    assert rows[0] == ["id", "oneshotkpca0", "oneshotkpca1"]
+    assert rows[0] == ["id", "kernelpca0", "kernelpca1"]
     assert [row[0] for row in rows[1:]] == ids
+
+
+# Parties that hold rows.
+
+
+@pytest.fixture
+def row_files(tmp_path, wine):
+    names = ("north.npy", "south.csv", "west.npz")
+    pieces = (wine[:70], wine[70:120], wine[120:])
+    return [write(tmp_path / n, B) for n, B in zip(names, pieces, strict=True)]
+
+
+ROWS = ["--split", "rows", "--kernel", "rbf", "--gamma", "0.05", "--components", "3"]
+
+
+def test_rows_are_scored_where_they_are(tmp_path, row_files, wine):
+    model, scores, again = (tmp_path / name for name in ("m.em", "z.npy", "y.csv"))
+    every = ["--n-landmarks", "178", "--landmarks", "uniform"]
+    result = run("fit", *row_files, "--model", model, "--scores", scores, *ROWS, *every)
+    assert result.exit_code == 0, result.stderr
+    assert "method diskpca: 3 parties hold rows" in result.stdout
+    Z = np.vstack([np.load(tmp_path / f"z.{name}.npy") for name in ("north", "south", "west")])
+    reference = KernelPCA(3, kernel="rbf", gamma=0.05).fit_transform(wine)
+    np.testing.assert_allclose(np.abs(Z), np.abs(reference), atol=1e-8)
+    assert run("transform", model, row_files[1], "--out", again).exit_code == 0
+    np.testing.assert_allclose(np.loadtxt(again, delimiter=",", skiprows=1), Z[70:120], atol=1e-12)
+
+
+def test_a_share_of_variance_chooses_the_components(tmp_path, row_files):
+    command = ["fit", *row_files, "--split", "rows", "--model", tmp_path / "m.em"]
+    code, found = answer(*command, "--components", "0.6", "--n-landmarks", "178")
+    assert code == 0
+    shares = np.cumsum(found["explained_variance_ratio"])
+    assert shares[-1] >= 0.6 > shares[-2]
+
+
+def test_a_plan_of_rows_foretells_the_report(tmp_path, row_files):
+    options = [*ROWS, "--landmarks", "diskpca", "--n-landmarks", "40"]
+    _, planned = answer("plan", *row_files, *options)
+    _, fitted = answer("fit", *row_files, "--model", tmp_path / "m.em", *options)
+    for name in ("floats_up", "floats_down", "rounds", "by_step"):
+        assert planned[name] == fitted["report"][name], name
+
+
+def test_labels_stay_with_their_rows(tmp_path, row_files, wine):
+    labels = tmp_path / "l.npy"
+    command = ["cluster", *row_files, "--clusters", "3", "--labels", labels, "--gamma", "0.05"]
+    code, found = answer(*command)
+    assert code == 0
+    held = [np.load(tmp_path / f"l.{name}.npy").ravel() for name in ("north", "south", "west")]
+    assert [len(own) for own in held] == [70, 50, 58]
+    assert adjusted_rand_score(load_wine().target, np.concatenate(held)) > 0.8
+    assert found["sizes"] == np.bincount(np.concatenate(held)).tolist()
+    assert "3 clusters, rbf kernel" in run(*command).stdout
+
+
+def test_rows_do_not_leave_a_party_that_forbids_it(tmp_path, row_files):
+    allowed = ["--allow", "centroids,gram,moments,counts"]
+    command = ["fit", *row_files, "--model", tmp_path / "m.em", *ROWS, *allowed]
+    code, found = answer(*command)
+    assert code == 0
+    assert all("rows" not in kinds for kinds in found["report"]["reveals"].values())
+    code, refused = answer(*command, "--landmarks", "uniform")
+    assert (code, refused["error"], refused["party"]) == (2, "PolicyRefusal", "north")
 
 
 # Errors and warnings.
@@ -250,9 +323,14 @@ def _demo_into_a_file(tmp_path, files):
 FAILURES = {
     "missing file": (_with_a_missing_file, "PartitionError", "nowhere", "is missing"),
     "NaN": (_with_nan, "PartitionError", "bad", "nan at row 3, column 2"),
-    "policy": (_with("--allow", "counts,hashes"), "PolicyRefusal", "a", "'eigenvectors'"),
+    "policy": (
+        _with(*ONE_SHOT, "--allow", "counts,hashes"),
+        "PolicyRefusal",
+        "a",
+        "'eigenvectors'",
+    ),
     "unknown kind": (_with("--allow", "pixels"), "InputError", None, "'pixels'"),
-    "rows": (_with("--split", "rows"), "InputError", None, "no method for parties that hold rows"),
+    "widths differ": (_with("--split", "rows"), "PartitionError", "c", "columns"),
     "gamma of linear": (_with("--gamma", "1"), "InputError", None, "--kernel rbf"),
     "unknown gamma": (_with("--kernel", "rbf", "--gamma", "x"), "InputError", None, "'median'"),
     "too many components": (_with("--components", "500"), "RankError", None, "500"),
@@ -296,7 +374,7 @@ def test_a_warning_is_said_once_on_stderr(tmp_path, files):
     assert json.loads(machine.stdout)["report"]["notes"]
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "transform", "plan"])
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "cluster", "plan"])
 def test_help_has_an_example(command):
     assert f"Example: eigenmesh {command}" in run(command, "--help").stdout
 
@@ -312,7 +390,7 @@ def test_the_installed_command_works_and_draws_nothing_it_need_not(tmp_path, fil
     command = Path(sys.executable).with_name("eigenmesh")
     if not command.exists():
         pytest.skip("the package is not installed beside this Python")
-    plan = [command, "plan", *files, "--local-rank", "2", "--json"]
+    plan = [command, "plan", *files, *ONE_SHOT, "--local-rank", "2", "--json"]
     # An ASCII terminal must not end a run for want of a letter.
     ascii_only = {"PYTHONIOENCODING": "ascii", "PATH": "", "HOME": str(tmp_path)}
     found = subprocess.run(plan, capture_output=True, text=True, timeout=60, env=ascii_only)

@@ -12,7 +12,10 @@ EXAMPLES = [
     for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
     if not path.name.startswith(ENGINE_EXAMPLES)
 ]
-SAYS = {"three_hospitals.py": ["7,260 floats up", "same scores: True", "'north' refuses"]}
+SAYS = {
+    "kernel_pca_million_rows.py": ["diskpca: 1,000,000 rows", "same components: True"],
+    "three_hospitals.py": ["7,260 floats up", "same scores: True", "'north' refuses"],
+}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

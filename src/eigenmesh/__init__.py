@@ -5,17 +5,44 @@ __version__ = "0.1.0"
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
-from eigenmesh.estimators import DisKPCA, OneShotKPCA, load, plan
+from eigenmesh.estimators import (
+    ADMMKPCA,
+    DPCA,
+    DisKPCA,
+    FedKernelKMeans,
+    GossipKPCA,
+    KernelKMeans,
+    KernelPCA,
+    KernelPCRegressor,
+    OneShotKPCA,
+    SketchingPCA,
+    VFedAKPCA,
+    VFedPCA,
+    leverage_scores,
+    load,
+    plan,
+)
 from eigenmesh.federation.policy import Policy
 
 __all__ = [
+    "ADMMKPCA",
+    "DPCA",
     "DisKPCA",
     "EigenmeshError",
     "EigenmeshWarning",
+    "FedKernelKMeans",
+    "GossipKPCA",
+    "KernelKMeans",
+    "KernelPCA",
+    "KernelPCRegressor",
     "OneShotKPCA",
     "Partitioned",
     "Policy",
+    "SketchingPCA",
+    "VFedAKPCA",
+    "VFedPCA",
     "federation",
+    "leverage_scores",
     "load",
     "plan",
     "split",

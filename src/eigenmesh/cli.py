@@ -1,85 +1,50 @@
-"""The command line: `eigenmesh demo | fit | transform | plan`; each DATA file is one party."""
+"""The command line: `eigenmesh demo | fit | transform | cluster | plan`; a DATA file is a party."""
 
 from __future__ import annotations
 
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 import eigenmesh
+from eigenmesh import cli_options as options
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
-from eigenmesh.estimators import OneShotKPCA, load
+from eigenmesh.estimators import KernelKMeans, KernelPCA, load
 from eigenmesh.estimators import plan as forecast
 from eigenmesh.estimators.model_file import share_path
-from eigenmesh.federation.policy import Policy
 from eigenmesh.reports.documents import (
     SCORE_SUFFIXES,
     account_tree,
     as_json,
     check_output,
+    cluster_tree,
     model_tree,
     write_scores,
 )
-from eigenmesh.reports.tables import components_table, plan_table, report_table, reveals_table
+from eigenmesh.reports.tables import (
+    clusters_table,
+    components_table,
+    plan_table,
+    report_table,
+    reveals_table,
+)
 from eigenmesh.reports.terminal import answering, progress, say
 
 app = typer.Typer(
-    help="Kernel PCA over data that cannot be pooled: each DATA file is one party.",
+    help="Kernel PCA and kernel k-means over data that cannot be pooled: each DATA file is one "
+    "party.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,  # they print local variables, and those may be data
 )
-
-_METHODS = {"one-shot": OneShotKPCA}
-
-# The options that fit and plan share.
-Data: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA"),
-]
-Split: TypeAlias = Annotated[
-    Literal["columns", "rows"],
-    typer.Option(help="What the parties hold: other columns of the same samples, or other rows."),
-]
-Method: TypeAlias = Annotated[Literal["one-shot"], typer.Option(help="How the parties compute.")]
-Components: TypeAlias = Annotated[int, typer.Option(help="Components wanted.")]
-Kernel: TypeAlias = Annotated[Literal["rbf", "linear"], typer.Option(help="The kernel.")]
-Gamma: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="For rbf: a number, scale, median or mean-distance; 1/(number of columns) if left "
-        "out. All but a number are found across the parties without pooling."
-    ),
-]
-LocalRank: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        help="Eigenpairs that each party sends: more cost more and err less. "
-        "Components + max(5, components) if left out."
-    ),
-]
-Fusion: TypeAlias = Annotated[
-    Literal["product", "distance"],
-    typer.Option(help="For rbf: multiply the parties' kernels, or add their squared distances."),
-]
-Names: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="The parties' names, in the order of the files: a,b,c; by default the files'."
-    ),
-]
-Allow: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
-]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -103,7 +68,7 @@ def demo(
         "eigenmesh-demo"
     ),
     parties: Annotated[int, typer.Option(help="Parties over which the columns are split.")] = 4,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Show what federated kernel PCA gives and costs, on digits and on wide data.
 
@@ -130,28 +95,34 @@ def demo(
 
 @app.command()
 def fit(
-    data: Data,
+    data: options.Data,
     model: Annotated[Path, typer.Option(help="Where to save the model.", show_default=False)],
-    split: Split = "columns",
-    method: Method = "one-shot",
-    components: Components = 2,
-    kernel: Kernel = "linear",
-    gamma: Gamma = None,
-    local_rank: LocalRank = None,
-    fusion: Fusion = "product",
-    names: Names = None,
-    allow: Allow = None,
+    split: options.Split = "columns",
+    method: options.Method = "auto",
+    components: options.Components = "2",
+    kernel: options.Kernel = "linear",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    local_rank: options.LocalRank = None,
+    fusion: options.Fusion = "product",
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    allow: options.Allow = None,
     shares: Annotated[
         bool,
         typer.Option(
-            help="Save the parties' shares beside the model; transform needs them. A share is "
-            "private to its party and may hold its training columns."
+            help="For columns: save the parties' shares beside the model; transform needs them. A "
+            "share is private to its party and may hold its training columns."
         ),
     ] = True,
     scores: Annotated[
-        Path | None, typer.Option(help="Save the samples' scores, as .npy or .csv.")
+        Path | None,
+        typer.Option(help="Save the samples' scores, as .npy or .csv; for rows, a file a party."),
     ] = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Fit a model to the parties' files and save it; print what it cost and what left each party.
 
@@ -161,24 +132,31 @@ def fit(
         check_output(model, data)
         if scores:
             check_output(scores, [*data, model], SCORE_SUFFIXES)
-        parts = _parties(data, split, names, allow)
-        kpca = _estimator(method, components, kernel, gamma, local_rank, fusion)
+        parts = options.parties(data, split, names, allow)
+        kpca = KernelPCA(
+            options.components(components),
+            **options.kernel_words(kernel, gamma, degree, coef0),
+            **options.landmark_words(method, landmarks, n_landmarks, seed),
+            local_rank=local_rank,
+            fusion=fusion,
+        )
         with progress("fitting"):
             Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
-        kpca.save(model, parties=shares)
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
-        if scores:
-            _write_scores(scores, Z, kpca, parts)
+        own = own if split == "columns" else []
+        kpca.save(model, parties=bool(own))
+        written = _write_scores(scores, Z, kpca, parts) if scores else []
         if json:
-            files = {"model": model, "shares": own, "scores": scores}
+            files = {"model": model, "shares": own, "scores": written}
             typer.echo(as_json({**files, **model_tree(kpca)}))
             return
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
+        _say(f"method {kpca.method_}")
         if hasattr(kpca, "transform_report_"):
             _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
         keeps = _kept(data, parts)
         _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
-        _print_files(model, *([scores] if scores else []))
+        _print_files(model, *written)
         if own:
             _print_files(*own, what="Private to its party, for transform:")
 
@@ -186,48 +164,117 @@ def fit(
 @app.command()
 def transform(
     model: Annotated[Path, typer.Argument(help="A model that fit saved.", metavar="MODEL")],
-    data: Data,
+    data: options.Data,
     out: Annotated[
-        Path, typer.Option(help="Where to save the scores: .npy or .csv.", show_default=False)
+        Path,
+        typer.Option(
+            help="Where to save the scores: .npy or .csv; for rows, a file a party.",
+            show_default=False,
+        ),
     ],
-    names: Names = None,
-    json: AsJson = False,
+    names: options.Names = None,
+    json: options.AsJson = False,
 ) -> None:
     """Scores of new samples, one file a party.
 
-    The files are matched to the model's parties in order, or by name if names are given.
+    Where parties hold columns, the files are matched to the model's parties in order, or by name
+    if names are given. Rows are scored file by file: nothing is sent.
 
     Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
     with answering(json):
         check_output(out, [*data, model], SCORE_SUFFIXES)
         kpca = load(model)
-        parts = Partitioned(columns=data, names=_names_for(kpca.model_.parties, data, names))
+        holders = _column_holders(kpca)
+        if holders is None:
+            parts = options.parties(data, "rows", names, None)
+        else:
+            parts = Partitioned(columns=data, names=_names_for(holders, data, names))
         with progress("transforming"):
             Z = kpca.transform(parts)
-        _write_scores(out, Z, kpca, parts)
-        report = kpca.transform_report_
+        written = _write_scores(out, Z, kpca, parts)
+        report = kpca.transform_report_ if holders is not None else None
+        n = sum(map(len, Z)) if isinstance(Z, list) else len(Z)
+        k = len(kpca.eigenvalues_)
         if json:
-            shape = {"n_samples": Z.shape[0], "n_components": Z.shape[1]}
-            typer.echo(as_json({"scores": out, **shape, "report": account_tree(report)}))
+            account = None if report is None else account_tree(report)
+            found = {"scores": written, "n_samples": n, "n_components": k, "report": account}
+            typer.echo(as_json(found))
             return
-        _print(report_table(report), reveals_table(report, keeps=_kept(data, parts)))
-        _print_files(out, what=f"Scores of {Z.shape[0]:,} samples, {Z.shape[1]} components:")
+        if report is not None:
+            _print(report_table(report), reveals_table(report, keeps=_kept(data, parts)))
+        _print_files(*written, what=f"Scores of {n:,} samples, {k} components:")
+
+
+@app.command()
+def cluster(
+    data: options.Data,
+    clusters: Annotated[int, typer.Option(help="Clusters wanted.", show_default=False)],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Save the rows' clusters, as .npy or .csv, a file a party."),
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Where to save the model.")] = None,
+    method: options.Method = "auto",
+    kernel: options.Kernel = "rbf",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    allow: options.Allow = None,
+    json: options.AsJson = False,
+) -> None:
+    """Kernel k-means of rows that parties hold; the labels stay with the rows.
+
+    Example: [bold]eigenmesh cluster a.npy b.npy --clusters 3 --labels labels.csv[/bold]
+    """
+    with answering(json):
+        for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
+            if file:
+                check_output(file, data, suffixes)
+        parts = options.parties(data, "rows", names, allow)
+        kmeans = KernelKMeans(
+            clusters,
+            **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
+            **options.landmark_words(method, landmarks, n_landmarks, seed),
+        )
+        with progress("clustering"):
+            kmeans.fit(parts)
+        if model:
+            kmeans.save(model)
+        written = _write_labels(labels, kmeans.labels_, parts) if labels else []
+        if json:
+            typer.echo(as_json({"model": model, "labels": written, **cluster_tree(kmeans)}))
+            return
+        _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
+        _say(f"method {kmeans.method_}")
+        _print(reveals_table(kmeans.report_, keeps=_kept(data, parts)))
+        _print_files(*([model] if model else []), *written)
 
 
 @app.command()
 def plan(
-    data: Data,
-    split: Split = "columns",
-    method: Method = "one-shot",
-    components: Components = 2,
-    kernel: Kernel = "linear",
-    gamma: Gamma = None,
-    local_rank: LocalRank = None,
-    fusion: Fusion = "product",
-    names: Names = None,
-    allow: Allow = None,
-    json: AsJson = False,
+    data: options.Data,
+    split: options.Split = "columns",
+    method: options.Method = "auto",
+    components: options.Components = "2",
+    clusters: Annotated[
+        int | None, typer.Option(help="Forecast a clustering of rows instead of a fit.")
+    ] = None,
+    kernel: options.Kernel = "linear",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    local_rank: options.LocalRank = None,
+    fusion: options.Fusion = "product",
+    names: options.Names = None,
+    allow: options.Allow = None,
+    json: options.AsJson = False,
 ) -> None:
     """Forecast what a fit would cost, what would leave each party and who would refuse.
 
@@ -236,9 +283,18 @@ def plan(
     Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
-        parts = _parties(data, split, names, allow)
-        kpca = _estimator(method, components, kernel, gamma, local_rank, fusion)
-        expected = forecast(kpca, parts)
+        parts = options.parties(data, "rows" if clusters else split, names, allow)
+        told = {
+            **options.kernel_words(kernel, gamma, degree, coef0),
+            **options.landmark_words(method, landmarks, n_landmarks, seed=0),
+        }
+        wanted: Any
+        if clusters:
+            wanted = KernelKMeans(clusters, **_for_clusters(told))
+        else:
+            k = options.components(components)
+            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion)
+        expected = forecast(wanted, parts)
         if json:
             typer.echo(as_json(account_tree(expected)))
             return
@@ -250,49 +306,20 @@ def plan(
 # From the command line to the library.
 
 
-def _parties(
-    data: list[Path], split: str, names: str | None, allow: list[str] | None
-) -> Partitioned:
-    if split == "rows":
-        raise InputError(
-            "--split rows: no method for parties that hold rows is on the command line yet; in "
-            "Python em.DisKPCA is one. one-shot takes --split columns, where each file has other "
-            "columns of the same samples"
-        )
-    kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
-    policy = Policy(allow=kinds) if allow else None
-    return Partitioned(columns=data, names=_listed(names) or _stems(data), policies=policy)
+def _for_clusters(told: dict[str, Any]) -> dict[str, Any]:
+    """Without a gamma, the rule that KernelKMeans takes by default."""
+    return {**told, "gamma": told["gamma"] or "mean-distance"}
 
 
-def _stems(data: list[Path]) -> list[str] | None:
-    """Files name their parties, unless two of them have the same name."""
-    stems = [path.stem for path in data]
-    return stems if len(set(stems)) == len(stems) else None
-
-
-def _estimator(
-    method: str, components: int, kernel: str, gamma: str | None, rank: int | None, fusion: str
-) -> Any:
-    if gamma is not None and kernel == "linear":
-        raise InputError(f"--gamma {gamma} is for --kernel rbf; the linear kernel has no gamma")
-    return _METHODS[method](
-        components, kernel=kernel, gamma=_number_or_rule(gamma), local_rank=rank, fusion=fusion
-    )
-
-
-def _number_or_rule(gamma: str | None) -> float | str | None:
-    try:
-        return None if gamma is None else float(gamma)
-    except ValueError:
-        return gamma  # the estimator knows the rules
-
-
-def _listed(names: str | None) -> list[str] | None:
-    return None if names is None else [name.strip() for name in names.split(",")]
+def _column_holders(model: Any) -> tuple[str, ...] | None:
+    """The parties whose columns a model needs; None if it scores rows on its own."""
+    inner = getattr(model, "estimator_", None)
+    holder = model if inner is None else inner
+    return getattr(getattr(holder, "model_", None), "parties", None)
 
 
 def _names_for(parties: tuple[str, ...], data: list[Path], names: str | None) -> list[str]:
-    given = _listed(names)
+    given = options.listed(names)
     if given is not None:
         return given
     if len(data) != len(parties):
@@ -303,9 +330,34 @@ def _names_for(parties: tuple[str, ...], data: list[Path], names: str | None) ->
     return list(parties)
 
 
-def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> None:
-    ids = None if parts.sample_ids is None else parts.sample_ids[0]
-    write_scores(path, Z, kpca.get_feature_names_out(), ids)
+def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:
+    """One file for all samples; where parties hold rows, one for each party's own."""
+    names = kpca.get_feature_names_out()
+    if not isinstance(Z, list):
+        write_scores(path, Z, names, _ids(parts, 0))
+        return [path]
+    files = _party_files(path, parts)
+    for i, (file, own) in enumerate(zip(files, Z, strict=True)):
+        write_scores(file, own, names, _ids(parts, i))
+    return files
+
+
+def _write_labels(path: Path, labels: list[Any], parts: Partitioned) -> list[Path]:
+    files = _party_files(path, parts)
+    for i, (file, own) in enumerate(zip(files, labels, strict=True)):
+        write_scores(file, np.asarray(own)[:, None], ["cluster"], _ids(parts, i))
+    return files
+
+
+def _party_files(path: Path, parts: Partitioned) -> list[Path]:
+    """scores.csv of party a becomes scores.a.csv; a single party's keeps its name."""
+    if parts.n_parties == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}.{name}{path.suffix}") for name in parts.names]
+
+
+def _ids(parts: Partitioned, party: int) -> Any:
+    return None if parts.sample_ids is None else parts.sample_ids[party]
 
 
 # From the library to the reader.
@@ -317,6 +369,10 @@ def _print(*items: RenderableType) -> None:
         if isinstance(item, Table):
             console.print()
         console.print(item)
+
+
+def _say(words: str) -> None:
+    Console().print(words, style="dim", markup=False, highlight=False)
 
 
 def _print_files(*paths: Path, what: str = "Saved:") -> None:

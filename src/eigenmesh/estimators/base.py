@@ -8,6 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import networkx as nx
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -51,6 +52,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_min_samples=min_samples,
+                ensure_all_finite="allow-nan" if self._takes_missing() else True,
             )
         except ValueError as error:
             first_line = str(error).partition("\n")[0]
@@ -58,6 +60,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             raise InputError(first_line if " contains " in first_line else str(error)) from None
         except TypeError as error:
             raise NotNumbers(str(error)) from None
+
+    def _takes_missing(self) -> bool:
+        """Whether NaN stands for a missing value."""
+        return False
 
     @contextmanager
     def _opened(self, source: Any, topology: Topology | None = None) -> Iterator[Federation]:
@@ -95,12 +101,16 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         only where one person may hold all data.
         """
         check_is_fitted(self)
+        model_file.write(path, model_file.MODEL, self._tree())
+        if parties:
+            self._save_shares(path)
+
+    def _tree(self) -> dict[str, Any]:
+        """What a file holds of the coordinator's share."""
         params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         fitted = {name: _plain(getattr(self, name)) for name in self._saved_names()}
         tree = {"estimator": type(self).__name__, "params": params, "fitted": fitted}
-        model_file.write(path, model_file.MODEL, {**tree, "report": self.report_.to_tree()})
-        if parties:
-            self._save_shares(path)
+        return {**tree, "report": self.report_.to_tree()}
 
     def _saved_names(self) -> list[str]:
         also = ("n_features_in_", "feature_names_in_")
@@ -117,7 +127,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         missing = set(cls._fitted) - set(tree["fitted"])
         if missing:
             raise KeyError(f"{', '.join(sorted(missing))} missing")
-        estimator = cls(**tree["params"])
+        estimator = cls(**{name: _from_plain(value) for name, value in tree["params"].items()})
         for name, value in tree["fitted"].items():
             names = name == "feature_names_in_"
             setattr(estimator, name, np.asarray(value, dtype=object) if names else value)
@@ -138,16 +148,20 @@ def load(path: str | Path) -> Any:
     """
     tree = model_file.read(path, model_file.MODEL)
     name = Path(path).name
-    kind = _ESTIMATORS.get(str(tree.get("estimator")))
-    if kind is None:
+    if str(tree.get("estimator")) not in _ESTIMATORS:
         known = ", ".join(_ESTIMATORS)
         raise ModelFileError(f"{name} holds a {tree.get('estimator')!r}; this version has {known}")
     try:
-        estimator = kind._from_tree(tree)
+        estimator = estimator_from_tree(tree)
         estimator._load_shares(path)
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
+
+
+def estimator_from_tree(tree: dict[str, Any]) -> FederatedEstimator:
+    """The estimator of a tree, without parties' shares."""
+    return _ESTIMATORS[str(tree["estimator"])]._from_tree(tree)
 
 
 def _require_no_words(X: Any) -> None:
@@ -179,4 +193,16 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
         return [str(item) for item in value]
+    if isinstance(value, nx.Graph):  # a topology
+        return {"nodes": list(value.nodes), "edges": [list(edge) for edge in value.edges]}
+    return value
+
+
+def _from_plain(value: Any) -> Any:
+    """The parameter that `_plain` wrote."""
+    if isinstance(value, dict) and set(value) == {"nodes", "edges"}:
+        graph = nx.Graph()
+        graph.add_nodes_from(value["nodes"])
+        graph.add_edges_from(value["edges"])
+        return graph
     return value

@@ -86,6 +86,8 @@ def plan(estimator: Any, source: Any) -> Plan:
     """
     if not hasattr(estimator, "_forecast"):
         raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
+    if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
+        estimator = estimator._planned(source)
     names, shapes, policies = _parties_of(source)
     ledger = estimator._forecast(names, shapes)
     return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies)

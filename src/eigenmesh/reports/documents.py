@@ -30,6 +30,7 @@ def model_tree(kpca: Any) -> dict[str, Any]:
     return {
         "estimator": type(kpca).__name__,
         "params": kpca.get_params(deep=False),
+        "method": kpca.method_,
         "parties": kpca.report_.parties,
         "gamma": kpca.gamma_,
         "eigenvalues": kpca.eigenvalues_,
@@ -37,6 +38,29 @@ def model_tree(kpca: Any) -> dict[str, Any]:
         "report": account_tree(kpca.report_),
         "scores_report": account_tree(kpca.transform_report_) if scored else None,
     }
+
+
+def cluster_tree(kmeans: Any) -> dict[str, Any]:
+    """What a clustering gave and what it cost."""
+    return {
+        "estimator": type(kmeans).__name__,
+        "params": kmeans.get_params(deep=False),
+        "method": kmeans.method_,
+        "parties": kmeans.report_.parties,
+        "gamma": kmeans.gamma_,
+        "sizes": cluster_sizes(kmeans),
+        "inertia": kmeans.inertia_,
+        "inertia_slack": kmeans.inertia_slack_,
+        "eigenvalues": kmeans.eigenvalues_,
+        "report": account_tree(kmeans.report_),
+    }
+
+
+def cluster_sizes(kmeans: Any) -> list[int]:
+    """Rows in each cluster, over all parties."""
+    held = kmeans.labels_ if isinstance(kmeans.labels_, list) else [kmeans.labels_]
+    counts = np.bincount(np.concatenate(held), minlength=len(kmeans.cluster_centers_))
+    return [int(count) for count in counts]
 
 
 def as_json(tree: Any) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.run_report import BOUNDS_IN_WORDS, RunReport
+from eigenmesh.reports.documents import cluster_sizes
 
 Account: TypeAlias = RunReport | Plan
 _Row: TypeAlias = tuple[str, ...]
@@ -20,6 +21,8 @@ _Row: TypeAlias = tuple[str, ...]
 # Beyond this many parties, neighbours that send the same share a row.
 _PARTIES_SHOWN = 8
 _COMPONENTS_SHOWN = 10
+_CLUSTERS_SHOWN = 20
+_WIDE = 64  # so that a title is not folded
 
 LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD}
 
@@ -107,6 +110,30 @@ def components_table(kpca: Any) -> Table:
     if len(kpca.eigenvalues_) > _COMPONENTS_SHOWN:
         table.add_row("…", "…", "…")
     return table
+
+
+def clusters_table(kmeans: Any) -> Table:
+    """The clusters of a fitted estimator by size."""
+    sizes = cluster_sizes(kmeans)
+    title = _counted(len(sizes), "cluster")
+    gamma = "" if kmeans.gamma_ is None else f", gamma {kmeans.gamma_:.4g}"
+    table = Table(title=f"{title}, {kmeans.kernel} kernel{gamma}", min_width=_WIDE, **LOOK)
+    for name in ("cluster", "rows", "share of rows"):
+        table.add_column(name, justify="right")
+    for i, size in enumerate(sizes[:_CLUSTERS_SHOWN]):
+        table.add_row(str(i), f"{size:,}", f"{size / sum(sizes):.1%}")
+    if len(sizes) > _CLUSTERS_SHOWN:
+        table.add_row("…", "…", "…")
+    table.caption = _inertia_in_words(kmeans)
+    return table
+
+
+def _inertia_in_words(kmeans: Any) -> str:
+    slack = kmeans.inertia_slack_
+    if slack is None:
+        return f"inertia {figure(kmeans.inertia_)}"
+    exact = "exact" if not slack else f"at most {figure(slack)} too large"
+    return f"inertia in feature space {figure(kmeans.inertia_)}, {exact}"
 
 
 def figure(value: float) -> str:

@@ -1,0 +1,278 @@
+"""`KernelPCA`, the front door: scikit-learn's KernelPCA for rows of any number, split or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from eigenmesh.connect import is_dask_collection
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.column_estimator import ColumnEstimator
+from eigenmesh.estimators.diskpca import DisKPCA
+from eigenmesh.estimators.kernel_pca_exact import ExactModel
+from eigenmesh.estimators.kernel_pca_methods import LANDMARK_KERNELS, default_landmarks
+from eigenmesh.estimators.kernel_pca_pooled import PooledKernelPCA, components_asked
+from eigenmesh.estimators.kernel_pca_share import explaining
+from eigenmesh.estimators.kernel_pca_ways import METHODS, Way, choose_way, ways_for
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.topology import Topology
+from eigenmesh.protocols.diskpca import LANDMARKS
+
+
+class KernelPCA(PooledKernelPCA):
+    """Kernel PCA with scikit-learn's interface, of an array of any length or of split data.
+
+    A few rows are solved exactly, by scikit-learn's own solver; many stream through landmarks; rows
+    or columns that parties hold stay where they are. `method_` says what was done, and why.
+
+    Parameters
+    ----------
+    n_components : components wanted; a number between 0 and 1 for the fewest that explain so much
+        of the variance; None for all that have any (with landmarks: that these determine).
+    kernel : "linear", "poly", "rbf", "laplacian", "cosine", "arc-cosine"; for one array also
+        "sigmoid", "precomputed" or a function of two rows.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0, kernel_params, alpha, fit_inverse_transform, eigen_solver, tol, max_iter,
+    iterated_power, remove_zero_eig, copy_X, n_jobs : as in scikit-learn's KernelPCA; solvers
+        matter where the whole kernel matrix is solved.
+    random_state : seed of all draws.
+    method : "auto", or by name: "exact" (the whole kernel matrix of one array), "diskpca"
+        (landmarks; rows), "sketching-pca" (an embedding; rows), "vfed-pca", "vfed-akpca",
+        "one-shot" (columns), "gossip", "admm" (rows on a graph).
+    n_landmarks : landmarks in all; None for ten a component, from 100 to 2000.
+    landmarks : "auto", one of DisKPCA's choices, or the landmarks themselves (q, n_features).
+    center : centre in feature space.
+    local_rank, fusion : of OneShotKPCA.
+    topology : of parties without a coordinator; None for one.
+    verbose : show the progress of long work.
+
+    Attributes
+    ----------
+    method_ : the method's name, a colon, and why it was chosen.
+    eigenvalues_ : of the centred kernel matrix.
+    explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; as
+        bounded as the method that was taken says.
+    gamma_, n_features_in_, feature_names_in_, n_samples_seen_ : as everywhere.
+    eigenvectors_, X_fit_ : scikit-learn's, where the whole kernel matrix was solved.
+    dual_coef_, X_transformed_fit_ : scikit-learn's, with fit_inverse_transform.
+    landmarks_ : the landmarks, where there are any.
+    estimator_ : the fitted estimator of a method with parties' shares or nodes, else None.
+    report_ : what it cost, and what left each party.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits().data / 16
+    >>> kpca = em.KernelPCA(3, kernel="rbf", gamma="median", random_state=0)
+    >>> kpca.fit(X).method_
+    'exact: 1,797 rows are few enough for their whole kernel matrix'
+    >>> parts = em.split(X, n_parties=5, random_state=0)
+    >>> kpca.fit(parts).method_
+    'diskpca: 5 parties hold rows; centroids are the best landmarks where every row weighs ...'
+    >>> [Z.shape for Z in kpca.transform(parts)][:2]
+    [(360, 3), (360, 3)]
+    """
+
+    _split = "rows"
+    _fitted = (
+        "eigenvalues_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "gamma_",
+        "method_",
+        "model_",
+        "estimator_",
+        "preimages_",
+        "sums_",
+    )
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        kernel: Any = "linear",
+        gamma: float | str | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool = False,
+        eigen_solver: str = "auto",
+        tol: float = 0,
+        max_iter: int | None = None,
+        iterated_power: int | str = "auto",
+        remove_zero_eig: bool = False,
+        random_state: Any = None,
+        copy_X: bool = True,
+        n_jobs: int | None = None,
+        method: str = "auto",
+        n_landmarks: int | None = None,
+        landmarks: Any = "auto",
+        center: bool = True,
+        local_rank: int | None = None,
+        fusion: str = "product",
+        topology: Topology | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
+        self.eigen_solver = eigen_solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.iterated_power = iterated_power
+        self.remove_zero_eig = remove_zero_eig
+        self.random_state = random_state
+        self.copy_X = copy_X
+        self.n_jobs = n_jobs
+        self.method = method
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.center = center
+        self.local_rank = local_rank
+        self.fusion = fusion
+        self.topology = topology
+        self.verbose = verbose
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to an array, a Partitioned, a Federation, a Dask collection or blocks of rows.
+
+        Blocks are an iterator of arrays, each looked at once.
+        """
+        self._check_parameters()
+        with self._progress_shown():
+            if isinstance(X, Iterator):
+                return self._fit_blocks(X)
+            if _is_split(X):
+                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
+                return self._fit_split(X)
+            return self._fit_pooled(self._checked(X, reset=True, min_samples=2))
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
+        if isinstance(X, Iterator):
+            raise InputError(
+                "blocks from an iterator are gone after fit; pass fresh ones to transform"
+            )
+        self.fit(X)
+        if isinstance(self.model_, ExactModel):
+            return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
+        if isinstance(self.estimator_, ColumnEstimator):
+            return self.estimator_._fitted_scores(X)
+        return self.transform(X)
+
+    def _check_parameters(self) -> None:
+        components_asked(self.n_components)
+        checked_gamma(self.gamma)
+        one_of(self.method, "method", ("auto", *METHODS))
+        if isinstance(self.landmarks, str):
+            one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS))
+        if self.n_landmarks is not None:
+            whole_number(self.n_landmarks, "n_landmarks")
+        known = (*LANDMARK_KERNELS, "sigmoid", "precomputed")
+        if not callable(self.kernel):
+            one_of(self.kernel, "kernel", known)
+        if self.fit_inverse_transform and self.kernel == "precomputed":
+            raise InputError(
+                "kernel is 'precomputed', so there are no rows to go back to; set "
+                "fit_inverse_transform=False, or pass the rows and a kernel by name"
+            )
+
+    # Split data.
+
+    def _fit_split(self, X: Any) -> Self:
+        with self._opened(X, self.topology) as fed:
+            ways = self._ways(fed.split, fed.graph is not None)
+            choice, estimator = choose_way(fed, ways, self._built)
+            estimator.fit(fed)
+        if isinstance(estimator, DisKPCA):
+            self._adopt_landmarks(estimator, str(choice))
+        else:
+            self._adopt_estimator(estimator, str(choice))
+        self.report_ = estimator.report_
+        return self
+
+    def _adopt_landmarks(self, estimator: DisKPCA, words: str) -> None:
+        share, _ = components_asked(self.n_components)
+        model = estimator.model_
+        found = model if share is None else explaining(model, share)
+        self._adopt(found, estimator.gamma_, words)
+        self._adopt_landmark_facts(estimator.landmark_residual_, estimator.leverage_skew_)
+        self._fit_preimages(model.landmarks)
+
+    def _ways(self, split: str, on_graph: bool) -> list[Way]:
+        if self.landmarks_are_given:
+            raise InputError(
+                "landmarks are given as rows, which is for one array or a stream of blocks; for "
+                "split data name a choice such as 'centroids'"
+            )
+        return ways_for(self.method, split, self.kernel, self.landmarks, on_graph)
+
+    def _built(self, way: Way) -> Any:
+        """The estimator of a way, with all of our arguments that it has."""
+        own = self.get_params(deep=False)
+        names = way.estimator._get_param_names()
+        params = {name: own[name] for name in names if name in own}
+        if self.topology is None:  # an open federation may have a graph all the same
+            params.pop("topology", None)
+        share, k = components_asked(self.n_components)
+        q = self.n_landmarks
+        q = default_landmarks(k, self.kernel, None) if q is None else q
+        if "landmarks" in names:
+            params.update(n_landmarks=q, n_components=k)
+            if self.landmarks == "auto":
+                params.update(way.options)
+        elif share is not None or (k is None and not way.all_components):
+            raise InputError(
+                f"n_components is {self.n_components}; {way.name} needs a whole number from 1"
+            )
+        else:
+            params.update(way.options)
+        if "n_features" in names:  # the landmarks of methods on a graph
+            params["n_features"] = q
+        if self.fit_inverse_transform and not hasattr(way.estimator, "inverse_transform"):
+            self._require_rows_of_landmarks(way)
+        return way.estimator(**params)
+
+    def _require_rows_of_landmarks(self, way: Way) -> None:
+        if "landmarks" not in way.options:
+            raise InputError(
+                f"fit_inverse_transform is True; {way.name} keeps no rows to go back to: set it to "
+                f"False, or choose method='diskpca' for rows"
+            )
+
+    # Forecasts.
+
+    def _planned(self, source: Any) -> Any:
+        """The estimator that a fit to `source` will run."""
+        self._check_parameters()
+        if not _is_split(source):
+            return self
+        if is_dask_collection(source):  # opening it would place parties
+            return self._built(self._ways("rows", self.topology is not None)[0])
+        with self._opened(source, self.topology) as fed:
+            ways = self._ways(fed.split, fed.graph is not None)
+            try:
+                return choose_way(fed, ways, self._built)[1]
+            except PolicyRefusal:  # the plan of the first says who refuses what
+                return self._built(ways[0])
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """Rows in one place send nothing."""
+        return Ledger()
+
+
+def _is_split(X: Any) -> bool:
+    return isinstance(X, Federation | Partitioned) or is_dask_collection(X)
