@@ -13,6 +13,7 @@ EXAMPLES = [
     if not path.name.startswith(ENGINE_EXAMPLES)
 ]
 SAYS = {
+    "clusters_and_targets.py": ["index 1.00\n", "'gram', 'moments']", "no target has left"],
     "kernel_pca_million_rows.py": ["diskpca: 1,000,000 rows", "same components: True"],
     "three_hospitals.py": ["7,260 floats up", "same scores: True", "'north' refuses"],
 }

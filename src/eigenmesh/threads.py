@@ -7,13 +7,13 @@ own would fight for the cores, and those of a call just before still spin.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Self
 
-import joblib
 from threadpoolctl import ThreadpoolController
 
 Worker = Callable[[Iterator[int]], None]
@@ -22,8 +22,10 @@ Worker = Callable[[Iterator[int]], None]
 
 @cache
 def cores() -> int:
-    """Cores that this process may use, by its affinity and its container's quota."""
-    return int(joblib.cpu_count())
+    """Cores that this process may use, by its affinity where the system has one."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @cache

@@ -384,6 +384,8 @@ def test_saved_with_every_nodes_model(X, fitted, tmp_path):
         ours, theirs = loaded.node_models_[name], fitted.node_models_[name]
         np.testing.assert_array_equal(ours.local.transform(X), theirs.local.transform(X))
     np.testing.assert_array_equal(loaded.trace_, fitted.trace_)
+    assert loaded.topology == LATTICE
+    assert loaded.reference is None
     fitted.save(tmp_path / "alone.em")
     assert em.load(tmp_path / "alone.em").node_models_ == {}
 
@@ -418,9 +420,20 @@ def test_same_answer_every_time(X, parts):
     np.testing.assert_array_equal(*runs)
 
 
-def test_graph_of_names(X):
+def test_too_many_rows_for_a_node_are_refused(X, monkeypatch):
+    monkeypatch.setattr("eigenmesh.protocols.graph_models.MOST_ROWS", 100)
+    with pytest.raises(InputError, match="knows 120 rows; at most 100"):
+        admm(topology="ring").fit(nodes(X[:160], 4))
+    with pytest.raises(InputError, match="knows 160 rows; at most 100"):
+        em.GossipKPCA(1).fit(X[:160])
+
+
+def test_graph_of_names(X, tmp_path):
     parts = em.Partitioned(rows=np.array_split(X[:80], 4), names=["n", "e", "s", "w"])
     graph = nx.cycle_graph(["n", "e", "s", "w"])
     kpca = admm(topology=graph, n_iterations=2).fit(parts)
     assert kpca.nodes_ == ("n", "e", "s", "w")
     assert build_graph(graph, parts.names).degree(0) == 2
+    kpca.save(tmp_path / "model.em")
+    loaded = em.load(tmp_path / "model.em")
+    assert nx.utils.graphs_equal(loaded.topology, graph)

@@ -52,8 +52,9 @@ def by_digit(n_parties):
     return em.Partitioned(rows=np.array_split(X[order], n_parties))
 
 
-@pytest.mark.parametrize("clustering", ["coreset", "lloyd"])
-@pytest.mark.parametrize("solver", ["nystrom", "gram"])
+@pytest.mark.parametrize(
+    ("solver", "clustering"), [("nystrom", "coreset"), ("nystrom", "lloyd"), ("gram", "coreset")]
+)
 @pytest.mark.parametrize("parts", [em.split(X, 6, random_state=0), by_digit(5)])
 def test_a_fifth_of_all_replies_lost_costs_no_accuracy(parts, solver, clustering):
     options = {"solver": solver, "clustering": clustering, "gamma": "mean-distance"}
@@ -120,15 +121,15 @@ def test_a_third_of_the_parties_leaves_half_way():
     np.testing.assert_allclose(model.eigenvalues_[:4], best(rest)[0][:4], rtol=0.1)
 
 
-@pytest.mark.parametrize("round_", [1, 2, 8, T + 1, T + 2, T + 3, T + 4])
-@pytest.mark.parametrize("solver", ["nystrom", "gram"])
-def test_a_party_lost_at_any_round_is_named_and_the_rest_go_on(solver, round_):
+@pytest.mark.parametrize("round_", [1, 2, 5, 7, 8, 9, 10])
+def test_a_party_lost_at_any_round_is_named_and_the_rest_go_on(round_):
+    """One round counts, five iterate, two conclude, and the rest are k-means."""
     parts = em.split(X[:400], 4, random_state=0)
     faults = [Fault("kill", party="party-1", round=round_)]
     with pytest.raises(PartyLost, match="party-1"):
-        fit(parts, faults, on_loss="raise", solver=solver)
+        fit(parts, faults, on_loss="raise", n_iterations=5)
     for way in ("survivors", "skip"):
-        model, _ = fit(parts, faults, on_loss=way, max_age=2, solver=solver)
+        model, _ = fit(parts, faults, on_loss=way, max_age=2, n_iterations=5)
         assert set(model.report_.lost) == {"party-1"}
         assert len(model.labels_) == 3
 

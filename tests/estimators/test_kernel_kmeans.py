@@ -213,17 +213,28 @@ def test_the_same_answer_on_every_engine(kmeans):
         assert other.report_.by_step == first.report_.by_step
 
 
-def test_weights_reach_every_engine():
+def test_weights_reach_every_engine_and_new_ones_take_the_place_of_old_ones():
     parts = em.split(few_digits(240), 3, random_state=0)
-    weights = [np.random.default_rng(i).uniform(0, 2, n) for i, (n, _) in enumerate(parts.shapes)]
+    first, second = (
+        [np.random.default_rng([seed, n]).uniform(0, 2, n) for n, _ in parts.shapes]
+        for seed in range(2)
+    )
     found = []
     for engine in ENGINES:
         with engine.open(parts) as fed:
-            model = em.KernelKMeans(4, random_state=0).fit(fed, sample_weight=weights)
+            em.KernelKMeans(4, random_state=0).fit(fed, sample_weight=first)
+            model = em.KernelKMeans(4, random_state=0).fit(fed, sample_weight=second)
         found.append(model.inertia_)
-    unweighted = em.KernelKMeans(4, random_state=0).fit(parts)
+    pooled = inertia(
+        np.vstack(parts.parts),
+        np.concatenate(model.predict(parts)),
+        model.gamma_,
+        np.concatenate(second),
+    )
     np.testing.assert_allclose(found, found[0], rtol=1e-9)
-    assert found[0] != pytest.approx(unweighted.inertia_, rel=1e-3)
+    assert found[0] == pytest.approx(pooled, rel=0.05)
+    others = em.KernelKMeans(4, random_state=0).fit(parts, sample_weight=first)
+    assert found[0] != pytest.approx(others.inertia_, rel=1e-3)
 
 
 # 5. Disclosure.

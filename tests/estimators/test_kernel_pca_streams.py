@@ -8,6 +8,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
 
 import eigenmesh as em
+from eigenmesh import progress_bar
 from eigenmesh.estimators import kernel_pca_methods
 from eigenmesh.metrics import aligned_error
 
@@ -298,23 +299,10 @@ def test_a_function_cannot_be_saved(tmp_path):
 # Progress.
 
 
-def test_progress_is_shown_when_asked_for(capsys):
-    kpca = em.KernelPCA(3, **RBF, n_landmarks=40, verbose=True).fit(DIGITS)
-    assert "rows/s" in capsys.readouterr().err
+def test_progress_is_shown_when_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(progress_bar, "PATIENCE", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    kpca = em.KernelPCA(3, **RBF, n_landmarks=40, verbose=True).fit(np.tile(DIGITS, (10, 1)))
+    assert "kernel PCA" in capsys.readouterr().err
     kpca.set_params(verbose=False).fit(DIGITS)
     assert capsys.readouterr().err == ""
-
-
-# What is claimed.
-
-
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
-def test_the_claimed_residual_bounds_the_true_one(kernel, center):
-    X = DIGITS[:500]
-    kpca = em.KernelPCA(4, **KERNELS[kernel], n_landmarks=40, center=center, random_state=0).fit(X)
-    exact = em.KernelPCA(4, **KERNELS[kernel], center=center, method="exact").fit(X)
-    true = exact.total_variance_ - np.square(kpca.transform(X)).sum()
-    slack = 1e-9 * exact.total_variance_
-    assert true - slack <= kpca.residual_ <= true + kpca.residual_slack_ + slack
-    assert kpca.eigenvalues_.sum() <= exact.eigenvalues_.sum() + slack

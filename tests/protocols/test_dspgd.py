@@ -80,9 +80,9 @@ def test_equals_the_recursion_on_the_whole_matrix(solver, rank, rule):
     parts = em.split(X, 4, law="power", random_state=0)
     rows = np.vstack(parts.parts)
     goal, agreed = Goal(6, 8, rank), setup(step_rule=rule)
-    _, H, _ = run(parts, goal, 6, solver, agreed)
+    _, H, _ = run(parts, goal, 4, solver, agreed)
     H = np.vstack(H)
-    expected = central(rows, goal, 6, agreed)
+    expected = central(rows, goal, 4, agreed)
     scale = np.abs(expected).max()
     # The floor of Lanczos is its own stop tolerance; the exact solver has none.
     limit = 1e-10 if solver == "gram" else 2e-5

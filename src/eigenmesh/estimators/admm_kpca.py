@@ -68,7 +68,8 @@ class ADMMKPCA(GraphEstimator):
     center : centre in feature space, with respect to all rows.
     n_centroids : means of at least 5 rows that each node gives to all, to find the centre.
     reference : pooled rows, for research: their components are computed at one place and every
-        iteration is compared with them. They are sent to all nodes, and counted as sent.
+        iteration is compared with them. They are sent to all nodes, and counted as sent; a saved
+        model is without them.
     random_state : seed of all draws.
 
     Attributes
@@ -249,9 +250,9 @@ class ADMMKPCA(GraphEstimator):
         forecast_gamma(known.ledger, self.kernel, self.gamma, names, shapes)
         forecast_neighbourhood(known, self._prepare(NO_GRAPH, kernel, origin))
         watched = self.tolerance is not None
-        reference = None if self.reference is None else np.asarray(self.reference)
+        compared = None if self.reference is None else int(np.shape(self.reference)[0])
         setup = self._iterate(NO_GRAPH, 0)
-        forecast_admm(known, setup, int(self.n_iterations), watched, reference)
+        forecast_admm(known, setup, int(self.n_iterations), watched, compared)
         return known.ledger
 
     # What they found.

@@ -10,6 +10,7 @@ import numpy as np
 from eigenmesh.data import Partitioned
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.column_estimator import LinearColumnEstimator
+from eigenmesh.estimators.graph_estimator import plain_topology, with_graph
 from eigenmesh.estimators.vfed_common import concluded, positive, prepared_as
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
@@ -136,6 +137,15 @@ class DPCA(LinearColumnEstimator):
             f"not converged: residuals are up to {self.relative_residual_:.1e} of the largest "
             f"eigenvalue, {most:.1e} was asked for; raise n_iterations or n_inner",
         )
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree()
+        kept = {"topology": plain_topology(self.topology)}
+        return {**tree, "params": {**tree["params"], **kept}}
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        return super()._from_tree(with_graph(tree))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import networkx as nx
 import numpy as np
@@ -85,6 +85,19 @@ class GraphEstimator(RowEstimator):
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
+    # Files.
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree()
+        kept = {"topology": plain_topology(self.topology)}
+        if "reference" in tree["params"]:
+            kept["reference"] = None  # pooled rows have no place in a model
+        return {**tree, "params": {**tree["params"], **kept}}
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        return super()._from_tree(with_graph(tree))
+
     def _save_shares(self, path: str | Path) -> None:
         for i, name in enumerate(self.nodes_):
             if name in self.node_models_:
@@ -98,6 +111,24 @@ class GraphEstimator(RowEstimator):
             if share.exists():
                 tree = model_file.read(share, model_file.SHARE)
                 self.node_models_[tree["node"]] = tree["model"]
+
+
+def plain_topology(topology: Any) -> Any:
+    """A topology as it goes into a file: a networkx graph by its nodes and edges."""
+    if not isinstance(topology, nx.Graph):
+        return topology
+    return {"nodes": list(topology.nodes), "edges": [list(edge) for edge in topology.edges]}
+
+
+def with_graph(tree: dict[str, Any]) -> dict[str, Any]:
+    """A saved estimator's tree, with the graph that `plain_topology` took apart."""
+    topology = tree["params"]["topology"]
+    if not isinstance(topology, dict):
+        return tree
+    graph = nx.Graph()
+    graph.add_nodes_from(topology["nodes"])
+    graph.add_edges_from(topology["edges"])
+    return {**tree, "params": {**tree["params"], "topology": graph}}
 
 
 def unplaced_model(kernel: Kernel, facts: Any) -> LandmarkModel:

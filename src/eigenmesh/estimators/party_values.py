@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +15,7 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Doubles
 
 NONE = ""  # the key of values that there are not
+_FITS = itertools.count()
 
 
 def is_plain(X: Any) -> bool:
@@ -39,10 +40,13 @@ def at_sites(
     own = _one_a_party(values, fed.parties, name)
     if not (signed or any(v is None or np.asarray(v).any() for v in own)):
         raise InputError(f"{name} is 0 everywhere; it must contain at least one non-zero number")
-    key = f"{name} {uuid.uuid4().hex}"
+    # A new key each time: what a site at a worker keeps is not overwritten. By number, not by
+    # chance: all processes of a job fit the same things in the same order, and must agree on it.
+    key = f"{name} of fit {next(_FITS)}"
     for party, entry in zip(fed.parties, own, strict=True):
         if party in sites:
-            sites[party].store.setdefault(key, {field: _numbers(entry, name, party, signed)})
+            share = {field: _numbers(entry, name, party, signed)}
+            sites[party].store.setdefault(key, share)
     try:
         yield key
     finally:

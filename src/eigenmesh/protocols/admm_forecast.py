@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from eigenmesh.protocols.admm_kpca import AdmmPeer
+from eigenmesh.numerics.consensus import MixingSpectrum
+from eigenmesh.protocols.admm_kpca import VARIANCE_ACCURACY, AdmmPeer
 from eigenmesh.protocols.admm_messages import AUTO, AdmmSetup
 from eigenmesh.protocols.admm_neighbourhood import NeighbourhoodSetup, RowNeighbour, by_row_mean
 from eigenmesh.protocols.graph_forecast import GraphForecast
@@ -41,14 +40,18 @@ def _forecast_landmarks(known: GraphForecast, setup: NeighbourhoodSetup) -> None
 
 
 def forecast_admm(
-    known: GraphForecast, setup: AdmmSetup, n_iterations: int, watched: bool, reference: Any
+    known: GraphForecast,
+    setup: AdmmSetup,
+    n_iterations: int,
+    watched: bool,
+    n_reference: int | None,
 ) -> None:
-    """`admm_kpca`, if it does not stop early."""
+    """`admm_kpca`, if it does not stop early; `n_reference` rows are compared with, if any."""
     k, peer = setup.n_components, AdmmPeer
     zeros = [0] * len(known.names)
-    if reference is not None:
+    if n_reference is not None:
         known.asked()
-        known.broadcast(peer.take_reference, reference.shape[0] * (known.width + k))
+        known.broadcast(peer.take_reference, n_reference * (known.width + k))
         known.told(peer.tell_similarity, zeros)
     if setup.penalty == AUTO:
         known.to_neighbours(peer.offer_peak, 1, known.diameter)
@@ -59,14 +62,15 @@ def forecast_admm(
         known.told(peer.offer_alignment, totals, known.diameter)
     for _ in range(n_iterations):
         _forecast_iteration(known, k)
-        if reference is not None:
+        if n_reference is not None:
             known.told(peer.tell_similarity, zeros)
         if watched:
             known.asked()
             known.to_neighbours(peer.offer_peak, 1, known.diameter)
             known.told(peer.tell_change, zeros)
     known.asked()
-    known.to_neighbours(peer.offer_mixture, k * k + 4, known.mixes)
+    mixes = MixingSpectrum.of(known.graph).mixes(VARIANCE_ACCURACY)
+    known.to_neighbours(peer.offer_mixture, k * k + 4, mixes)
     known.told(peer.finish, [k] * len(known.names))
 
 

@@ -60,14 +60,21 @@ from eigenmesh.protocols.admm_messages import (
     Similarity,
 )
 from eigenmesh.protocols.admm_neighbourhood import STORE
-from eigenmesh.protocols.consensus import MixingParty, average, largest, rounds_across
-from eigenmesh.protocols.graph_models import KEPT
+from eigenmesh.protocols.consensus import (
+    MixingParty,
+    average,
+    largest,
+    mixes_for,
+    rounds_across,
+)
+from eigenmesh.protocols.graph_models import KEPT, require_few
 from eigenmesh.protocols.row_messages import unpack
 
 for kind in (LandmarkModel, Kernel):
     record(kind)
 
 CORRECTIONS = 3  # of a z-step; more change little
+VARIANCE_ACCURACY = 1e-8  # the nodes' components differ by more than that
 
 
 class AdmmPeer(MixingParty):
@@ -85,6 +92,7 @@ class AdmmPeer(MixingParty):
         kept = site.kept(STORE)
         if kept is None or kept["origin"] is None:
             raise StepRefused("the neighbours' rows have not been exchanged", party=site.name)
+        require_few(sum(rows.shape[0] for rows in kept["rows"].values()), site.name)
         self.near = Neighbourhood(kept["origin"], kept["rows"], site.index)
         k = setup.n_components
         local, (pooled, self.gap) = self.near.local_start(k), self.near.pooled_start(k)
@@ -340,7 +348,7 @@ def admm_kpca(
             reason = f"no component moved by more than {tolerance:g} in iteration {done + 1}"
             break
     peers.ask(AdmmPeer.begin_variances)
-    average(peers, AdmmPeer)
+    average(peers, AdmmPeer, mixes_for(peers, VARIANCE_ACCURACY))
     outcomes = peers.ask(AdmmPeer.finish, NodeCount(n_nodes=len(peers.parties)))
     _require_aligned(outcomes)
     return AdmmResult(outcomes[0], tuple(similarities), outcomes.parties, reason)

@@ -47,7 +47,7 @@ from eigenmesh.numerics.tracking import (
     random_directions,
 )
 from eigenmesh.protocols.consensus import MixingSetup, average, largest, mixes_for
-from eigenmesh.protocols.graph_models import KEPT
+from eigenmesh.protocols.graph_models import KEPT, require_few
 from eigenmesh.protocols.row_messages import RowCount, count
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
 
@@ -124,6 +124,7 @@ class GossipNode(CentroidNode):
     def landmarks(self) -> Rows:
         """What the features are kernel values with."""
         if self.setup.features == "rows":
+            require_few(self.site.data.shape[0], self.site.name)
             return as_rows(self.site.data, np.float64)
         if not self.known:
             raise InputError(

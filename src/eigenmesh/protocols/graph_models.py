@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.errors import MissingPartyShare
+from eigenmesh.errors import MissingPartyShare, TooManySamples
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, Reveals, Shape
 from eigenmesh.federation.party import Party, Step, step
@@ -24,6 +24,18 @@ from eigenmesh.federation.protocol import protocol
 from eigenmesh.protocols.row_messages import RowBlock, pack, unpack
 
 KEPT = "the model of this node of a graph"
+MOST_ROWS = 20_000  # whose kernel matrix, over 3 GB, a node may form
+
+
+def require_few(n_rows: int, node: str) -> None:
+    """Refuse rows whose kernel matrix does not fit a node."""
+    if n_rows > MOST_ROWS:
+        raise TooManySamples(
+            f"node {node!r} knows {n_rows} rows; at most {MOST_ROWS} are expected, since their "
+            f"kernel matrix takes {8e-9 * n_rows**2:.0f} GB: use GossipKPCA over more nodes, or "
+            f"DisKPCA",
+            party=node,
+        )
 
 
 class ModelSetup(Message, reveals=None):

@@ -49,10 +49,10 @@ from eigenmesh.protocols.row_messages import (
 
 
 class ScoreSetup(KernelSetup, reveals=None):
-    """Keys of a site's own store: where the rows' weights are, and where the scores shall be."""
+    """Keys of a site's own store: where the scores shall be, and the rows' weights are, if any."""
 
     scores: str
-    weights: str
+    weights: str  # empty if every row counts the same
 
 
 class Components(Message, reveals="gram"):
@@ -95,14 +95,17 @@ class ScoringRows(RowHolder):
 
 def keep_points(site: SiteView, setup: ScoreSetup, points: Floats) -> None:
     """Put rows as points into the site's store, with their weights where the site has any."""
-    weighted = site.kept(setup.weights) or {}
-    n, n_weights = len(points), len(weighted.get("weights", points))
+    if not setup.weights:
+        site.keep(setup.scores, {"points": points})
+        return
+    weights = (site.kept(setup.weights) or {}).get("weights", ())
+    n, n_weights = len(points), len(weights)
     if n != n_weights:
         raise InputError(
             f"party {site.name!r} has {n} rows and {n_weights} weights; one a row is expected",
             party=site.name,
         )
-    site.keep(setup.scores, {"points": points, **weighted})
+    site.keep(setup.scores, {"points": points, "weights": weights})
 
 
 def scoring_steps(landmarks: str, role: type[ScoringRows] = ScoringRows) -> list[Step]:

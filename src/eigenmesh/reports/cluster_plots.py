@@ -94,7 +94,7 @@ def _positive(spectrum: ArrayLike) -> NDArray[np.float64]:
     if values.ndim != 1 or np.any(np.diff(values) > 0):
         raise InputError("the eigenvalues are not in falling order; pass spectrum_ as it is")
     # Eigenvalues of rounding size would show falls that mean nothing.
-    large = values[values > 1e-9 * values.max(initial=0.0)]
+    large: NDArray[np.float64] = values[values > 1e-9 * values.max(initial=0.0)]
     if len(large) < 2:
         raise InputError(
             f"{len(large)} eigenvalues are not enough to see a gap; at least 2 are expected: fit "
