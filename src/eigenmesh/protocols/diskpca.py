@@ -180,7 +180,7 @@ def drawing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
     return [role.count_rows, draw, *further.get(landmarks, [])]
 
 
-@protocol("diskpca", roles=(RowHolder,))
+@protocol("diskpca", roles=(RowHolder,), skips=True)
 def diskpca(
     rows: Federation,
     setup: KernelSetup,

@@ -156,7 +156,7 @@ def sketched_steps_for(landmarks: str) -> list[Step]:
     return [*asked, *sketch, role.sketched_coordinates, role.captured]
 
 
-@protocol("diskpca-sketched", roles=(SketchingRowHolder,))
+@protocol("diskpca-sketched", roles=(SketchingRowHolder,), skips=True)
 def diskpca_sketched(
     rows: Federation,
     setup: SketchSetup,
