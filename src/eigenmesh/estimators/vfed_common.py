@@ -1,4 +1,4 @@
-"""What the estimators of vertical federated PCA share: checks of arguments, the account of a fit."""
+"""What the estimators of vertical federated PCA share: checks of arguments, account of a fit."""
 
 from __future__ import annotations
 
