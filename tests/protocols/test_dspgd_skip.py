@@ -114,10 +114,10 @@ def test_a_graph_cannot_skip():
 
 
 def test_a_protocol_must_say_that_its_parties_may_miss_rounds():
-    """A landmark that one party has missed would leave sums that do not belong together."""
+    """Rounds whose sums cover different rows would not belong together."""
     with em.federation(some_rows(), on_loss="skip") as fed:
-        with pytest.raises(InputError, match="'diskpca' must not miss a round"):
-            em.DisKPCA(2, n_landmarks=4).fit(fed)
+        with pytest.raises(InputError, match="'sketching-pca' must not miss a round"):
+            em.SketchingPCA(2).fit(fed)
 
 
 # Waiting for everybody.
