@@ -62,7 +62,7 @@ def best_of_thread(contestants: dict[str, Callable[[], object]], repeats: int) -
 def main(repeats: int) -> None:
     rows = []
     for (d, q), bar in BARS.items():
-        n = 4096 * (128 if d < 100 else 16)
+        n = 4096 * (128 if d < 100 else 64)
         X = np.random.default_rng(0).random((n, d), dtype=np.float32)
         Y, kernel = X[:q].copy(), Kernel("rbf", gamma=6 / d)  # γ of about 1 / mean distance
         contestants: dict[str, Callable[[], object]] = {

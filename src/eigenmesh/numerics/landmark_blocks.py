@@ -26,16 +26,20 @@ from eigenmesh.numerics.arrays import (
 from eigenmesh.numerics.kernels import Kernel
 
 _LARGEST_POWER = 16  # by repeated multiplication
-_SMALL = 160  # columns and landmarks together up to which larger blocks stay in cache
-_SMALL_BLOCK, _LARGE_BLOCK = 256, 4096
-_FEW_WEIGHTS = 1 << 17  # that stay in cache beside a small block
+# Sizes found by trying.
+_USUAL_ROWS, _MANY_ROWS, _NEAR_ROWS = 2048, 8192, 512
+_FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
 _LONG = 128  # columns
-_CACHED = 1 << 16  # values
+_CACHED = 1 << 17  # values
 _NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
 
 
 class Filler(Protocol):
     """Buffers of one thread."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows are best filled at a time."""
 
     def fill(self, x: Rows, out: Floats) -> Doubles:
         """Write k(x, Y) − c of some rows (m, d) into `out` (m, q); gives their k(x, x), (m,)."""
@@ -91,6 +95,7 @@ class _General:
     kernel: Kernel
     landmarks: Rows
     shift: Doubles
+    rows: int = _USUAL_ROWS
 
     def fill(self, x: Rows, out: Floats) -> Doubles:
         diagonal = np.empty(len(out))
@@ -158,11 +163,7 @@ class _Fused:
         self._base: Floats | None = None  # for odd powers
         self._by_distance = kernel.of == "distance"
         self._cached_rows = max(1, _CACHED // affine.weights.shape[1])
-        self._block_rows = self._suitable_rows(*affine.weights.shape)
-
-    def _suitable_rows(self, d: int, q: int) -> int:
-        """Rows multiplied at a time; sizes found by trying."""
-        raise NotImplementedError
+        self._block_rows, self.rows = BLOCK_ROWS, _USUAL_ROWS
 
     def fill(self, x: Rows, out: Floats) -> Doubles:
         diagonal = np.ones(len(out))
@@ -221,9 +222,6 @@ class _Copied(_Fused):
         self._right = np.vstack([affine.weights, np.full(q, affine.norm_weight), affine.constant])
         self._right = self._right.astype(dtype, copy=False)
 
-    def _suitable_rows(self, d: int, q: int) -> int:
-        return _LARGE_BLOCK if d + q <= _SMALL else BLOCK_ROWS
-
     def _multiply(self, x: Floats, out: Floats) -> Floats:
         left = self._left[: len(x)]
         rows, norms = left[:, :-2], left[:, -2]
@@ -242,13 +240,15 @@ class _Copied(_Fused):
 class _InPlace(_Fused):
     """Rows multiplied where they lie; norms and constants are added to the product."""
 
-    def _suitable_rows(self, d: int, q: int) -> int:
-        return BLOCK_ROWS if d * q <= _FEW_WEIGHTS else _LARGE_BLOCK
+    def __init__(self, kernel: Kernel, affine: _Affine) -> None:
+        super().__init__(kernel, affine)
+        self._near_rows = _NEAR_ROWS
+        if affine.weights.size > _FEW_WEIGHTS:
+            self._near_rows = self._block_rows = self.rows = _MANY_ROWS
 
     def _multiply(self, x: Floats, out: Floats) -> Floats:
         weights, norms = self._affine.weights, np.empty(len(x), x.dtype)
-        near = _SMALL_BLOCK if weights.size <= _FEW_WEIGHTS else len(x)
-        for rows in blocks(len(x), near):
+        for rows in blocks(len(x), self._near_rows):
             np.matmul(x[rows], weights, out=out[rows])
             norms[rows] = _squared_norms(x[rows])  # afterwards: the product has brought x near
         return norms

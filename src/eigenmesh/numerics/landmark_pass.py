@@ -21,7 +21,7 @@ from eigenmesh.threads import spread
 
 _STRIPES = 64  # about as many, between these sizes
 _FEWEST_ROWS, _MOST_ROWS, _UNIT = 2048, 65536, 1024
-_GRAM_ROWS, _BUFFER_BYTES = 4096, 1 << 24
+_BUFFER_BYTES = 1 << 24
 
 
 def stripes(n: int) -> list[slice]:
@@ -30,8 +30,8 @@ def stripes(n: int) -> list[slice]:
     >>> stripes(5000)
     [slice(0, 2048, None), slice(2048, 4096, None), slice(4096, 5000, None)]
     """
-    # A stripe of one large block costs little more than its rows; of few rows, all cores get some.
-    least = _FEWEST_ROWS if n < 16 * _GRAM_ROWS else _GRAM_ROWS
+    # Stripes of many rows cost little more than these; of few rows, all cores should get some.
+    least = _FEWEST_ROWS if n < 32 * _FEWEST_ROWS else 4 * _FEWEST_ROWS
     rows = -(-n // _STRIPES // _UNIT) * _UNIT
     return list(_cut(slice(0, n), min(max(rows, least), _MOST_ROWS)))
 
@@ -127,9 +127,9 @@ class _Desk:
     def __init__(self, A: Rows, kernel: ShiftedKernel, B: Floats | None) -> None:
         q, dtype = len(kernel.shift), kernel.dtype
         affordable = _BUFFER_BYTES // (q * dtype.itemsize) // _UNIT * _UNIT
-        self._rows = min(max(affordable, _UNIT), _GRAM_ROWS, max(A.shape[0], 1))
-        self._A = A
         self._filler = kernel.filler(A)
+        self._rows = min(max(affordable, _UNIT), self._filler.rows, max(A.shape[0], 1))
+        self._A = A
         self._B = B
         self._K = np.empty((self._rows, q), dtype)
         self._P = np.empty((self._rows, 0 if B is None else B.shape[1]), dtype)

@@ -35,7 +35,6 @@ _EPS = 2.0**-24  # of float32
 _MARGIN = 1000.0
 _HYBRID_SHARE = 1 / 4
 _PROOF_ROWS = 16  # a landmark: with fewer rows, float64 costs less than the proof that float32 does
-_SINGULAR = 1e-10  # below that share of the spectrum, directions are rounding
 _PROJECTION_ERROR = 1e-4  # of the variance, that float32 projections may be off
 
 
@@ -74,14 +73,14 @@ class Span:
         One number is subtracted faster. But a constant is no function in the span: its projections
         would be large, and cost digits.
         """
-        c = self.shift
-        if level and self.kernel.name == "rbf":
-            c = c.mean(keepdims=True)
-        return ShiftedKernel.of(self.kernel, self.landmarks, c, np.dtype(dtype))
+        return ShiftedKernel.of(self.kernel, self.landmarks, self._shift(level), np.dtype(dtype))
+
+    def _shift(self, level: bool) -> Doubles:
+        return self.shift.mean(keepdims=True) if level and self.kernel.name == "rbf" else self.shift
 
     def energy(self, level: bool) -> float:
         """Mean square of an entry of K'(Y, Y)."""
-        return float(np.mean((self.K - self.blocks(np.float32, level).shift) ** 2))
+        return float(np.mean((self.K - self._shift(level)) ** 2))
 
     @property
     def variance(self) -> float:
@@ -96,9 +95,9 @@ class Span:
             return False
         return True
 
-    def captured(self, H: Doubles) -> float:
-        """The trace of BᵀHB, by a triangular factor alone where K(Y, Y) is far from singular."""
-        if self.exceeds(_SINGULAR * float(np.trace(self.K))):
+    def captured(self, H: Doubles, regular: bool) -> float:
+        """The trace of BᵀHB; where K(Y, Y) is far from singular, by a triangular factor alone."""
+        if regular:
             factor, _ = scipy.linalg.cho_factor(self.K, lower=True, check_finite=False)
             lower = np.tril(scipy.linalg.lapack.dpotri(factor, lower=True)[0])  # of the inverse
             return float(2 * np.vdot(lower, H) - np.vdot(np.diag(lower), np.diag(H)))
@@ -117,7 +116,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Route:
-    """How sums are made; `unsafe` marks the directions (r,) that H alone does not give."""
+    """How sums are made.
+
+    `unsafe` marks the directions (r,) that H alone does not give; None where none had to be looked
+    at.
+    """
 
     name: str
     unsafe: Any = None
@@ -149,9 +152,9 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
     unsafe, r = span.weights < floor, len(span.weights)
     few = r * (2 * q + r) <= q * q  # directions: to project costs less than H does
     if not (unsafe.any() or few):
-        return Route("raw")
+        return Route("raw", unsafe)
     if not span.holds_single(variance):
-        return Route("double" if unsafe.any() else "raw")
+        return Route("double" if unsafe.any() else "raw", unsafe)
     return Route("project" if few or unsafe.sum() > _HYBRID_SHARE * q else "hybrid", unsafe)
 
 
@@ -194,7 +197,8 @@ def _checked(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
         return route
     energy = float(np.trace(pieces.raw)) / (n * len(span.K))
     centred = pieces.raw - np.outer(pieces.sums, pieces.sums) / n
-    return _safe_route(span, energy, span.captured(centred) / n)
+    regular = route.unsafe is None
+    return _safe_route(span, energy, span.captured(centred, regular) / n)
 
 
 def _whole(route: Route, span: Span, pieces: Pieces) -> tuple[Doubles, Doubles]:
