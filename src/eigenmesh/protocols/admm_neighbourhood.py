@@ -89,7 +89,7 @@ class RowNeighbour(CentroidNode):
     @step(reusable=False)
     def adopt_row_mean(self) -> None:
         """The landmark."""
-        self.known = {"0": (self.mixture[:-1] / self.mixture[-1])[None]}
+        self.shared = (self.mixture[:-1] / self.mixture[-1])[None]
 
     @step(reusable=False)
     def begin_centroids(self) -> None:
@@ -99,6 +99,7 @@ class RowNeighbour(CentroidNode):
     @step(reusable=False)
     def begin_kernel_means(self) -> None:
         """Average the kernel values with the landmarks over all rows."""
+        self.end_sharing()
         K = self.kernel.matrix(stack_rows([self.site.data]), self.shared)
         self.start_mixing(np.append(K.sum(axis=0), len(K)))
 

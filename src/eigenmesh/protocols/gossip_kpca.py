@@ -126,7 +126,7 @@ class GossipNode(CentroidNode):
         if self.setup.features == "rows":
             require_few(self.site.data.shape[0], self.site.name)
             return as_rows(self.site.data, np.float64)
-        if not self.known:
+        if not len(self.shared):
             raise InputError(
                 f"no node has the {MIN_CLUSTER} rows that a centroid needs at least; use "
                 f"features='random', or nodes with more rows"
@@ -168,6 +168,7 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_mean(self) -> None:
         """Average the features over all rows."""
+        self.end_sharing()
         self.start_mixing(np.append(self.E.sum(axis=0), len(self.E)))
 
     # 2. The common directions.

@@ -42,7 +42,7 @@ class SharedCentroids(Message, reveals="centroids"):
 class CentroidNode(MixingParty):
     """Base of nodes that share centroids. State: (*CentroidNode.state, ...)."""
 
-    state = (*MixingParty.state, "known", "offered", "asked", "wanted")
+    state = (*MixingParty.state, "known", "offered", "asked", "wanted", "shared")
 
     def __init__(self, site: SiteView, setup: Any) -> None:
         super().__init__(site, setup)
@@ -50,6 +50,7 @@ class CentroidNode(MixingParty):
         self.offered: dict[str, list[int]] = {}  # by owner, the neighbours that have them
         self.asked: dict[str, int] = {}  # by owner, exchanges in which the answer may still come
         self.wanted: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
+        self.shared = np.zeros((0, site.data.shape[1]))
 
     def start_sharing(self, count: int, seed: int) -> None:
         """Begin with the own centroids."""
@@ -57,10 +58,14 @@ class CentroidNode(MixingParty):
         if len(found):
             self.known = {str(self.site.index): np.asarray(found, dtype=np.float64)}
 
-    @property
-    def shared(self) -> Doubles:
-        """All centroids known here, in the order of their owners."""
-        return np.vstack([self.known[owner] for owner in sorted(self.known, key=int)])
+    def end_sharing(self) -> None:
+        """Everybody's centroids, if any were sent, become `shared`, in the order of their owners."""
+        if not self.known:
+            return
+        owners = sorted(self.known, key=int)
+        self.shared = np.vstack([self.known[owner] for owner in owners])
+        # One array is quickly copied in every later round, hundreds of small ones are not.
+        self.known, self.offered, self.asked, self.wanted = {}, {}, {}, {}
 
     @step
     def offer_centroids(self) -> dict[int, SharedCentroids]:
