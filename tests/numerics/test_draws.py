@@ -39,3 +39,20 @@ def test_weights_that_vanish_beside_others_are_still_drawn_when_wanted():
 
 def test_nothing_to_draw():
     assert draw_distinct(np.zeros(3), 2, np.random.default_rng(0)).tolist() == []
+
+
+def test_what_is_left_may_be_of_another_order_altogether():
+    drawn = draw_distinct(np.array([1e300, 1e-300, 1e-300]), 2, np.random.default_rng(0))
+    assert drawn[0] == 0
+    assert len(drawn) == 2
+
+
+def test_many_blocks_are_drawn_from_by_their_weight(monkeypatch):
+    monkeypatch.setattr("eigenmesh.numerics.draws._BLOCK", 7)
+    weights = np.where(np.arange(60) % 3, np.random.default_rng(1).pareto(1.0, 60), 0.0)
+    rng, n = np.random.default_rng(0), 20_000
+    seen = np.zeros(60)
+    for _ in range(n):
+        seen[draw_distinct(weights, 1, rng)] += 1
+    p = weights / weights.sum()
+    assert np.all(np.abs(seen / n - p) <= 5 * np.sqrt(p * (1 - p) / n))
