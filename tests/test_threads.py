@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from eigenmesh import threads
 
@@ -153,3 +153,19 @@ def test_limits_that_end_in_any_order_are_lifted_by_the_last():
     assert blas_threads() == {1}
     second.restore_original_limits()
     assert blas_threads() == before
+
+
+def in_another_thread(work):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(work()))
+    thread.start()
+    thread.join(10)
+    return found[0]
+
+
+def test_any_thread_may_limit_and_lift_whoever_did_before():
+    with threadpool_limits(2, user_api="blas"):  # by this thread, which lives on
+        limit = in_another_thread(threads.one_thread)
+        assert blas_threads() == {1}
+        in_another_thread(limit.restore_original_limits)
+        assert blas_threads() == {2}

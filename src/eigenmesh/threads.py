@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Self
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 Worker = Callable[[Iterator[int]], None]
 """Works off the numbers of its tasks, with buffers of its own; called once on every core."""
@@ -34,6 +34,20 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
+def _from_any_thread(change: Callable[[], Any]) -> Any:
+    """Change how many threads BLAS has.
+
+    threadpoolctl 3.8 lets only the thread that did so first, as long as it lives, and ignores the
+    others without a word. Here a lock keeps threads apart, so each may.
+    """
+    release = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    try:
+        return change()
+    finally:
+        release(force=True)
+
+
 class _Cores:
     """How many threads are at work: parties' own, and helpers that serve while a core is idle."""
 
@@ -48,7 +62,9 @@ class _Cores:
     def limit(self, unaided: bool) -> None:
         with self._change:
             if not self._limits:
-                self._blas = _controller().limit(limits=1, user_api="blas")
+                self._blas = _from_any_thread(
+                    lambda: _controller().limit(limits=1, user_api="blas")
+                )
             self._limits += 1
             self._unaided += unaided
 
@@ -57,7 +73,7 @@ class _Cores:
             self._limits -= 1
             self._unaided -= unaided
             if not self._limits:
-                self._blas.restore_original_limits()
+                _from_any_thread(self._blas.restore_original_limits)
 
     # Threads at work.
 

@@ -14,7 +14,6 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -22,6 +21,7 @@ import pytest
 from tests.engines import dask_cluster
 from tests.engines.contract import SurveySetup, by_step, mix
 from tests.engines.contract import survey as toy_survey
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import eigenmesh as em
 from eigenmesh.data.synthetic import gene_like
@@ -627,22 +627,43 @@ def test_close_leaves_the_cluster_without_our_actors_and_otherwise_alone(client)
     fed.close()
 
 
-def test_blas_has_one_thread_while_any_party_works():
-    limits = []
+class Threads(Message, reveals="counts"):
+    """Threads that BLAS may use."""
 
-    def limited():
-        limits.append("limited")
-        return SimpleNamespace(restore_original_limits=lambda: limits.append("restored"))
+    n: int
 
-    one_thread = dask_party._OneBlasThread()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dask_party, "one_thread", limited)
-        one_thread.__enter__()
-        with one_thread:
-            pass
-        assert limits == ["limited"]
-        one_thread.__exit__()
-    assert limits == ["limited", "restored"]
+
+class ThreadCounter(Party):
+    """Looks at what its worker's BLAS may do."""
+
+    Setup = MortalSetup
+    state = ()
+
+    @step
+    def count_threads(self) -> Threads:
+        """The most that any BLAS library may use."""
+        return Threads(_threads_now())
+
+
+@protocol("dask-threads", roles=(ThreadCounter,))
+def count_threads(parties: Federation, setup: MortalSetup) -> list[int]:
+    parties.enlist(ThreadCounter, setup)
+    return [reply.n for reply in parties.ask(ThreadCounter.count_threads)]
+
+
+def test_steps_run_with_one_blas_thread(client):
+    client.run(_allow_two_threads)
+    with em.federation(rows(), engine="dask", client=client) as fed:
+        assert fed.run(count_threads, MortalSetup()).value == [1] * 5
+    assert set(client.run(_threads_now).values()) == {2}
+
+
+def _allow_two_threads() -> None:
+    threadpool_limits(2, user_api="blas")
+
+
+def _threads_now() -> int:
+    return max(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dask_columns.py"

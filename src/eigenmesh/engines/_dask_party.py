@@ -189,7 +189,7 @@ def _in_thread(work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]
     def run() -> None:
         result = None
         try:
-            with _one_blas_thread:
+            with one_thread():
                 result = work(*arguments)
         except BaseException:  # a host never raises; whatever does gives no reply
             _log.exception("a host ended with an error")
@@ -237,27 +237,3 @@ class _Crew:
 
 
 _crew = _Crew()
-
-
-class _OneBlasThread:
-    """Parties share the worker's cores. The limit holds from the first at work to the last."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._at_work = 0
-        self._limiter: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._at_work == 0:
-                self._limiter = one_thread()
-            self._at_work += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._at_work -= 1
-            if self._at_work == 0:
-                self._limiter.restore_original_limits()
-
-
-_one_blas_thread = _OneBlasThread()
