@@ -147,18 +147,18 @@ def test_ledger_counts_the_array_per_neighbour_and_mix(parts):
     assert found.recording.ledger.revealed()["party-3"] == {"counts": 0, "moments": 4 * 6 * 5 + 6}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("topology", [("lattice", 4), "full"])
 @pytest.mark.parametrize("on_loss", ["survivors", "reuse"])
-def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(parts, on_loss, seed):
+def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(parts, on_loss, topology):
     """The second of two averages, so that old messages of the first could stand in for lost ones;
     they must not count. Only exchanges are lossy: starts and results are asked for in other rounds.
     """
-    with em.federation(parts, topology=("lattice", 4), on_loss=on_loss) as fed:
+    with em.federation(parts, topology=topology, on_loss=on_loss) as fed:
         n_mixes = mixes_for(fed)
-    lost = np.random.default_rng(seed).random((2 * n_mixes + 2, N)) < 0.2
+    lost = np.random.default_rng(0).random((2 * n_mixes + 2, N)) < 0.2
     lost[[0, n_mixes + 1]] = False  # rounds 1 and n_mixes + 2 begin an average
     faults = [Fault("lose", parts.names[i], round=int(k) + 1) for k, i in np.argwhere(lost)]
-    options = {"on_loss": on_loss, "max_age": 50, "faults": faults, "topology": ("lattice", 4)}
+    options = {"on_loss": on_loss, "max_age": 50, "faults": faults, "topology": topology}
     values, found, _ = run(parts, mix_rows, "enough", True, **options)
     assert found.parties == parts.names
     assert sum({**found.reused, **found.dropped}.values()) > 100

@@ -123,7 +123,7 @@ class ADMMKPCA(GraphEstimator):
         degree: int = 3,
         coef0: float = 1.0,
         penalty: float | str = "auto",
-        n_iterations: int = 10,
+        n_iterations: int = 20,
         tolerance: float | None = None,
         variant: str = "corrected",
         row_noise: float = 0.0,

@@ -17,6 +17,7 @@ from eigenmesh.numerics.arrays import Doubles
 
 ACCURACY = 1e-12  # of averages that must be equal everywhere; rounding alone leaves about 1e-15
 _ROUNDING = 1e-12
+_LEFT_BY_LOSSES = 0.5  # of the differences, by a mix at best where messages may be lost
 
 
 def metropolis_weight(degree: int, other: int) -> float:
@@ -41,13 +42,12 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     """Mixes with one weight for all edges and no acceleration; twice over, for what gets lost.
 
     >>> lossy_mixes(nx.complete_graph(4), 1e-6)
-    2
+    40
     """
     laplacian = nx.laplacian_matrix(graph).toarray().astype(np.float64)
     values = 1 - np.linalg.eigvalsh(laplacian)[1:] / (1 + widest_degree(graph))
-    slowest = np.abs(values).max(initial=0.0)
-    if slowest < _ROUNDING:
-        return 2
+    # A full graph is level after one mix, unless one message is lost.
+    slowest = max(np.abs(values).max(initial=0.0), _LEFT_BY_LOSSES)
     return 2 * int(np.ceil(np.log(accuracy) / np.log(slowest)))
 
 
