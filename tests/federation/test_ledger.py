@@ -155,6 +155,8 @@ def test_empty_ledger_is_all_zeros():
 def test_what_was_revealed_adds_up_over_messages():
     ledger = Ledger()
     for floats in (3, 4):
-        ledger.record(Entry(1, "s", "a", COORDINATOR, {"gram": floats, "counts": 0}, floats, 99))
-    ledger.record(Entry(1, "s", COORDINATOR, "a", {"seed": 5}, 5, 99))
+        ledger.entries.append(
+            Entry(1, "s", "a", COORDINATOR, {"gram": floats, "counts": 0}, floats, 99)
+        )
+    ledger.entries.append(Entry(1, "s", COORDINATOR, "a", {"seed": 5}, 5, 99))
     assert ledger.revealed() == {"a": {"gram": 7, "counts": 0}}

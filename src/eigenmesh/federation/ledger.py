@@ -7,31 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Self
 
+from eigenmesh.federation.entries import Entries
+from eigenmesh.federation.entries import Entry as Entry
 from eigenmesh.federation.party import Step
 from eigenmesh.federation.records import record
 
 COORDINATOR = "coordinator"
-
-
-@record
-class Entry(NamedTuple):
-    """One message. `kinds` maps what it revealed to the floats that revealed it."""
-
-    round: int
-    step: str
-    sender: str
-    receiver: str
-    kinds: Mapping[str, int]
-    floats: int
-    bytes: int
-    relayed: bool = False
-
-    @property
-    def kind(self) -> str:
-        """What it revealed, as one word."""
-        return "+".join(self.kinds)
 
 
 def step_label(step: Step) -> str:
@@ -62,15 +45,13 @@ def forecast_message(step: Step, receiver: str, floats: int) -> Entry:
 class Ledger:
     """Messages in the order in which they were recorded, and the number of rounds."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: Entries = field(default_factory=Entries)
     rounds: int = 0
 
-    def __post_init__(self) -> None:
-        self.entries = list(self.entries)
-
-    def record(self, entry: Entry) -> None:
-        """Add a message."""
-        self.entries.append(entry)
+    @classmethod
+    def of(cls, entries: Iterable[Entry], rounds: int = 0) -> Self:
+        """With these messages."""
+        return cls(Entries(entries), rounds)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -78,43 +59,43 @@ class Ledger:
     @property
     def floats_down(self) -> int:
         """Floats that the coordinator sent."""
-        return sum(e.floats for e in self.entries if e.sender == COORDINATOR)
+        return sum(t.floats for t in self.entries.totals() if t.sender == COORDINATOR)
 
     @property
     def floats_up(self) -> int:
         """Floats that parties sent, to the coordinator or to each other."""
-        return sum(e.floats for e in self.entries if e.sender != COORDINATOR)
+        return sum(t.floats for t in self.entries.totals() if t.sender != COORDINATOR)
 
     @property
     def bytes(self) -> int:
         """Bytes of all messages in wire form."""
-        return sum(e.bytes for e in self.entries)
+        return self.entries.bytes
 
     def by_step(self) -> dict[str, int]:
         """Floats by step; messages that tell of nobody's data, such as setups, are no step."""
         sums: dict[str, int] = defaultdict(int)
-        for entry in self.entries:
-            if entry.kinds:
-                sums[entry.step] += entry.floats
+        for total in self.entries.totals():
+            if total.kinds:
+                sums[total.step] += total.floats
         return dict(sums)
 
     def by_party(self, parties: Iterable[str]) -> dict[str, int]:
         """Floats that each party sent, for these parties and all others that sent any."""
         sums = dict.fromkeys(parties, 0)
-        for entry in self.entries:
-            if entry.sender != COORDINATOR:
-                sums[entry.sender] = sums.get(entry.sender, 0) + entry.floats
+        for total in self.entries.totals():
+            if total.sender != COORDINATOR:
+                sums[total.sender] = sums.get(total.sender, 0) + total.floats
         return sums
 
     def revealed(self) -> dict[str, dict[str, int]]:
         """Per party, the kinds that left it and the floats of each."""
         sums: dict[str, dict[str, int]] = {}
-        for entry in self.entries:
-            if entry.sender == COORDINATOR:
+        for total in self.entries.totals():
+            if total.sender == COORDINATOR:
                 continue
-            kinds = sums.setdefault(entry.sender, {})
-            for kind, floats in entry.kinds.items():
-                kinds[kind] = kinds.get(kind, 0) + floats
+            kinds = sums.setdefault(total.sender, {})
+            for kind, floats in total.kinds.items():
+                kinds[kind] = kinds.get(kind, 0) + floats * total.messages
         return sums
 
 
@@ -133,7 +114,6 @@ class Books:
     def __init__(self) -> None:
         self.rounds = 0
         self._recordings: list[Recording] = []
-        self._kinds: dict[tuple[tuple[str, int], ...], Mapping[str, int]] = {}  # equal ones shared
 
     @property
     def idle(self) -> bool:
@@ -156,9 +136,7 @@ class Books:
         """Take over what another process has recorded of the run that both are part of."""
         self.rounds += ledger.rounds
         for recording in self._recordings:
-            before = recording.ledger.rounds
-            moved = [entry._replace(round=before + entry.round) for entry in ledger.entries]
-            recording.ledger.entries += moved
+            recording.ledger.entries.extend_later(ledger.entries, recording.ledger.rounds)
             recording.ledger.rounds += ledger.rounds
 
     def new_round(self) -> None:
@@ -178,7 +156,6 @@ class Books:
     ) -> None:
         """Enter one message of `size` bytes."""
         floats = sum(kinds.values())
-        kinds = self._kinds.setdefault(tuple(kinds.items()), kinds)
         for recording in self._recordings:
             place = (recording.ledger.rounds, step, sender, receiver)
-            recording.ledger.record(Entry(*place, kinds, floats, size, relayed))
+            recording.ledger.entries.append(Entry(*place, kinds, floats, size, relayed))

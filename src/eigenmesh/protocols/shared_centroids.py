@@ -59,7 +59,7 @@ class CentroidNode(MixingParty):
             self.known = {str(self.site.index): np.asarray(found, dtype=np.float64)}
 
     def end_sharing(self) -> None:
-        """Everybody's centroids, if any were sent, become `shared`, in the order of their owners."""
+        """Everybody's centroids, if any came, become `shared`, in the order of their owners."""
         if not self.known:
             return
         owners = sorted(self.known, key=int)
