@@ -21,8 +21,9 @@ CHOICES = ["diskpca", "leverage", "uniform", "rpcholesky", "centroids"]
 D = 64
 
 
-def formula(kernel, choice, s, q, k, exact=True, c=4):
+def formula(kernel, choice, s, q, k, exact=True, center=True, c=4):
     """Floats up and down, as docs/methods/diskpca.md has them; c is `sketch_size`."""
+    r = D if kernel in ("linear", "cosine") else 1536
     t = embedded_width(kernel, D, 2 * k)
     leverage = choice in ("diskpca", "leverage")
     if exact:
@@ -31,35 +32,49 @@ def formula(kernel, choice, s, q, k, exact=True, c=4):
     else:
         up = s * (leverage * c * t * t + c * q * q + c * q + q + k * (k + 1) // 2 + k)
         down = s * q * k
-    return up + q * D, down + s * leverage * t * t + (s - 1) * q * D
+    return up + q * D + s * center * r, down + s * leverage * t * t + (s - 1) * q * D
 
 
+@pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("name", KERNELS)
-def test_floats_equal_the_formula_and_do_not_grow_with_the_rows(name, choice, exact):
+def test_floats_equal_the_formula_and_do_not_grow_with_the_rows(name, choice, exact, center):
     k, s, kernel = 5, 6, KERNELS[name]
     sent = []
     for n in (300, 900):
         parts = em.split(DIGITS[:n], s, law="power", exponent=0.5, random_state=0)
         model = em.DisKPCA(
-            k, **kernel, n_landmarks=30, landmarks=choice, exact=exact, random_state=0
+            k,
+            **kernel,
+            n_landmarks=30,
+            landmarks=choice,
+            exact=exact,
+            center=center,
+            random_state=0,
         ).fit(parts)
         q = model.landmarks_.shape[0]
         report = model.report_
         sent.append((report.floats_up, report.floats_down))
         assert q == 30
-        assert sent[-1] == formula(kernel["kernel"], choice, s, q, k, exact)
+        assert sent[-1] == formula(kernel["kernel"], choice, s, q, k, exact, center)
     assert sent[0] == sent[1]
 
 
+@pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("q", [30, 10_000])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_plan_foretells_the_report(choice, q, exact):
+def test_a_plan_foretells_the_report(choice, q, exact, center):
     parts = em.split(DIGITS[:100], 5, random_state=0)
     model = em.DisKPCA(
-        3, **KERNELS["rbf"], n_landmarks=q, landmarks=choice, exact=exact, random_state=0
+        3,
+        **KERNELS["rbf"],
+        n_landmarks=q,
+        landmarks=choice,
+        exact=exact,
+        center=center,
+        random_state=0,
     )
     require_foretold(model, parts)
 
@@ -81,6 +96,17 @@ def require_foretold(model, parts):
     assert plan.floats_down == report.floats_down
     kinds = {name: set(own) for name, own in report.reveals.items()}
     assert {name: set(own) for name, own in plan.reveals.items()} == kinds
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_mean_outside_the_span_is_told_as_moments_and_only_where_it_is_needed(exact):
+    parts = em.split(DIGITS[:100], 5, random_state=0)
+    options = {**KERNELS["rbf"], "landmarks": "uniform", "exact": exact, "random_state": 0}
+    for q, center, floats in [(30, True, 1536), (30, False, 0), (100, True, 0)]:
+        model = em.DisKPCA(3, **options, n_landmarks=q, center=center)
+        assert {own["moments"] for own in em.plan(model, parts).reveals.values()} == {floats}
+        model.fit(parts)
+        assert {own["moments"] for own in model.report_.reveals.values()} == {floats}
 
 
 @pytest.mark.parametrize("q", [40, 70, 500])

@@ -23,6 +23,7 @@ from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.party import Step
 from eigenmesh.federation.protocol import Protocol
 from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.numerics.mean_outside import MARGIN
 from eigenmesh.protocols.diskpca import LANDMARKS, DisKPCAResult, RowHolder, diskpca, steps_for
 from eigenmesh.protocols.diskpca_forecast import forecast
 from eigenmesh.protocols.diskpca_sketched import (
@@ -74,9 +75,10 @@ class DisKPCA(RowEstimator):
     ----------
     eigenvalues_ : of the (centred) kernel matrix of all rows, inside the landmarks' span.
     total_variance_, residual_, explained_variance_ratio_ : the variance in feature space. If
-        centred, total and residual are upper bounds and the ratio a lower one, since the mean is
-        known only inside the landmarks' span; exact otherwise.
-    residual_slack_ : total_variance_ and residual_ are at most this much too large; 0 if exact.
+        centred, what of the mean lies outside the landmarks' span is estimated, and total and
+        residual are 1.5 standard errors above: upper bounds, but for one case in fifteen. Exact
+        otherwise, and if every row is a landmark.
+    residual_error_ : that standard error; 0 if exact.
     landmark_residual_ : squared distance of all rows to the landmarks' span, the trace that they
         leave of the uncentred kernel matrix.
     landmarks_ : the landmarks, (q, n_features).
@@ -102,7 +104,7 @@ class DisKPCA(RowEstimator):
         "explained_variance_ratio_",
         "total_variance_",
         "residual_",
-        "residual_slack_",
+        "residual_error_",
         "landmark_residual_",
         "gamma_",
         "leverage_skew_",
@@ -172,8 +174,9 @@ class DisKPCA(RowEstimator):
     def _form(self) -> Form:
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         if self.exact:
-            return Form(RowHolder, steps_for(choice), diskpca)
-        return Form(SketchingRowHolder, sketched_steps_for(choice), diskpca_sketched)
+            return Form(RowHolder, steps_for(choice, bool(self.center)), diskpca)
+        steps = sketched_steps_for(choice, bool(self.center))
+        return Form(SketchingRowHolder, steps, diskpca_sketched)
 
     def _agreed(self, gamma: float | None) -> KernelSetup:
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
@@ -188,7 +191,8 @@ class DisKPCA(RowEstimator):
         """The ledger that a fit to dense rows will have."""
         q = whole_number(self.n_landmarks, "n_landmarks")
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
-        ledger = forecast(names, shapes, self._agreed(1.0), self._wanted(), q, choice)
+        agreed, center = self._agreed(1.0), bool(self.center)
+        ledger = forecast(names, shapes, agreed, self._wanted(), q, choice, center=center)
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
 
@@ -201,8 +205,7 @@ class DisKPCA(RowEstimator):
         self.residual_ = model.residual
         self.explained_variance_ratio_ = model.eigenvalues / model.total
         self.landmark_residual_ = outcome.outside
-        # n‖μ − Pμ‖² ≤ Σ‖φ(a) − Pφ(a)‖²: what of the mean lies outside the landmarks' span.
-        self.residual_slack_ = min(outcome.outside, model.residual) if self.center else 0.0
+        self.residual_error_ = outcome.residual_error
         self.leverage_skew_ = outcome.leverage_skew
         self.n_features_in_ = int(model.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
@@ -210,14 +213,7 @@ class DisKPCA(RowEstimator):
     def _facts(self) -> tuple[str, ...]:
         """What the answer is worth, in words."""
         shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
-        if not self.center:
-            claim = f"residual {self.residual_:.4g}, exact"
-        else:
-            claim = (
-                f"residual {self.residual_:.4g} is an upper bound, at most "
-                f"{self.residual_slack_:.3g} too large: the mean is known only inside the "
-                f"landmarks' span"
-            )
+        claim = residual_claim(self.residual_, self.residual_error_)
         if self.leverage_skew_ is None:
             return (claim, shown)
         agreed = self._agreed(self.gamma_)
@@ -239,3 +235,17 @@ class DisKPCA(RowEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
+
+
+def residual_claim(residual: float, error: float) -> str:
+    """What a residual is worth, in words.
+
+    >>> residual_claim(12.5, 0.0)
+    'residual 12.5, exact for these components'
+    """
+    if not error:
+        return f"residual {residual:.4g}, exact for these components"
+    return (
+        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
+        f"the landmarks' span does not hold the mean of the rows"
+    )

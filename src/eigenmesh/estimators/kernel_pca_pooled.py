@@ -33,7 +33,6 @@ from eigenmesh.numerics import kernels
 from eigenmesh.numerics.arrays import Rows, is_sparse
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.span_residual import span_residual
 
 
 def _adds_up(estimator: PooledKernelPCA) -> bool:
@@ -134,12 +133,16 @@ class PooledKernelPCA(FittedKernelPCA):
 
     def _fit_landmarks(self, X: Rows, choice: Choice) -> None:
         share, k = components_asked(self.n_components)
-        found, why = self._drawn_from(X, k)
+        found, why = self._drawn_from(X, k, bool(self.center))
         model = found.model_ if share is None else explaining(found.model_, share)
         self._adopt(model, self._stated_gamma(found.model_), f"{choice}; {why}")
-        self._adopt_landmark_facts(found.landmark_residual_, found.leverage_skew_)
+        self._adopt_facts_of(found)
 
-    def _drawn_from(self, X: Rows, k: int | None) -> tuple[DisKPCA, str]:
+    def _adopt_facts_of(self, found: DisKPCA) -> None:
+        facts = found.landmark_residual_, found.residual_error_, found.leverage_skew_
+        self._adopt_landmark_facts(*facts)
+
+    def _drawn_from(self, X: Rows, k: int | None, center: bool) -> tuple[DisKPCA, str]:
         """DisKPCA fitted to rows in one place, and why with these landmarks."""
         gamma, q = self._pooled_gamma(X), self.n_landmarks
         q = default_landmarks(k, self.kernel, X.shape[1]) if q is None else q
@@ -155,7 +158,7 @@ class PooledKernelPCA(FittedKernelPCA):
             coef0=self.coef0,
             n_landmarks=q,
             landmarks=landmarks,
-            center=self.center,
+            center=center,
             random_state=self.random_state,
         )
         with warnings.catch_warnings():
@@ -210,7 +213,7 @@ class PooledKernelPCA(FittedKernelPCA):
         return LandmarkStream(self._first_landmarks, ROWS_A_LANDMARK * q)
 
     def _first_landmarks(self, rows: Rows) -> DisKPCA:
-        return self._drawn_from(rows, None)[0]
+        return self._drawn_from(rows, None, False)[0]  # landmarks do not hang on the centre
 
     def _stream_of_given(self, block: Rows) -> LandmarkStream:
         Y = self.landmarks if is_sparse(self.landmarks) else np.asarray(self.landmarks)
@@ -224,15 +227,14 @@ class PooledKernelPCA(FittedKernelPCA):
 
     def _adopt_stream(self, stream: LandmarkStream) -> None:
         share, k = components_asked(self.n_components)
-        model: LandmarkModel = stream.model(k, bool(self.center))
+        found = stream.model(k, bool(self.center))
+        model = found.model
         whence = "given" if self.landmarks_are_given else "from the first rows"
         words = f"diskpca: rows add up block by block; the landmarks are {whence}"
         self._adopt(
             model if share is None else explaining(model, share), self._stated_gamma(model), words
         )
-        assert stream.sums is not None  # the model is made of them
-        outside = span_residual(model.kernel, model.landmarks, stream.sums)
-        self._adopt_landmark_facts(outside, None)
+        self._adopt_landmark_facts(found.outside, found.error, None)
         self._fit_preimages(model.landmarks)
         self._stream, self.sums_ = stream, stream.sums
 

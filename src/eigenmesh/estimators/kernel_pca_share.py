@@ -27,10 +27,7 @@ def cut(model: Model, k: int) -> Model:
 
 
 def explaining(model: Model, share: float) -> Model:
-    """The fewest of all components that explain at least `share` of the variance.
-
-    Where the total is an upper bound, so is what they are measured against: they explain no less.
-    """
+    """The fewest of all components that explain at least `share` of the variance."""
     explained = np.cumsum(model.eigenvalues) / model.total
     enough = np.flatnonzero(explained >= share - 1e-12)
     if not len(enough):

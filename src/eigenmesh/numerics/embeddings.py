@@ -22,7 +22,9 @@ Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
 _SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map that follows it
 
 
-def embedding(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
+def embedding(
+    kernel: Kernel, n_columns: int, width: int, seed: int | np.random.SeedSequence
+) -> Embedding:
     """The embedding of a kernel's feature space into `width` dimensions (or a few more).
 
     TensorSketch then Gaussian for "poly" (Pham and Pagh, 2013); orthogonal random features for
@@ -75,16 +77,28 @@ def _cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Emb
 
 
 def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
-    """(gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0)."""
-    wide, degree = _SKETCH_SHARE * width, int(kernel.degree)
-    gamma = float(kernel.gamma or 1.0)
+    wide = _SKETCH_SHARE * width
+    sketch = tensor_sketch(kernel, d, wide, rng)
+    G = rng.standard_normal((wide, width)) / np.sqrt(width)
+    return lambda X: np.asarray(sketch(X) @ G)
+
+
+def tensor_sketch(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    """TensorSketch of a polynomial kernel, exactly `width` dimensions; of degree 1, CountSketch.
+
+    (gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0).
+
+    >>> sketch = tensor_sketch(Kernel("poly", 1.0, 2, 0.0), 3, 64, np.random.default_rng(0))
+    >>> sketch(np.eye(3)).shape
+    (3, 64)
+    """
+    degree, gamma = int(kernel.degree), float(kernel.gamma or 1.0)
     if degree != kernel.degree or kernel.coef0 < 0 or gamma < 0:
         raise InputError(
             f"a polynomial kernel of degree {kernel.degree}, gamma {gamma} and coef0 "
             f"{kernel.coef0} has no sketch; a whole degree and no negative numbers are expected"
         )
-    hashes = [_count_sketch(d + 1, wide, rng) for _ in range(degree)]
-    G = rng.standard_normal((wide, width)) / np.sqrt(width)
+    hashes = [_count_sketch(d + 1, width, rng) for _ in range(degree)]
 
     def sketch(X: Rows) -> Doubles:
         X = np.sqrt(gamma) * as_rows(X, np.float64)
@@ -92,7 +106,7 @@ def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embed
         for H in hashes:  # a tensor product of sketches is a product of their Fourier transforms
             counts = X @ H[:d] + np.sqrt(kernel.coef0) * H[[d]].toarray()
             product = product * np.fft.rfft(_dense(counts))
-        return np.asarray(np.fft.irfft(product, wide) @ G)
+        return np.asarray(np.fft.irfft(product, width))
 
     return sketch
 

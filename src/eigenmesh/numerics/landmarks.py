@@ -42,15 +42,17 @@ class LandmarkSums(NamedTuple):
     trace: float  # Σ k(x, x)
 
 
-def landmark_sums(kernel: Kernel, A: Rows, Y: Rows) -> LandmarkSums:
+def landmark_sums(kernel: Kernel, A: Rows, Y: Rows, span: Span | None = None) -> LandmarkSums:
     """The sums of rows A in float64, from float32 blocks if the rows are so and it is safe.
+
+    `span` is that of Y, where it is there already.
 
     >>> landmark_sums(Kernel("linear"), np.array([[1.0], [4.0]]), np.array([[1.0], [2.0]])).sums
     array([2., 4.])
     """
     A = raw_rows(A)
     with one_blas_thread():
-        gram, sums, trace, _ = shifted_sums(Span.of(kernel, Y), A, Y)
+        gram, sums, trace, _ = shifted_sums(span or Span.of(kernel, Y), A, Y)
     return LandmarkSums(gram, sums, A.shape[0], trace)
 
 
@@ -83,12 +85,15 @@ class LandmarkModel:
     offset: Doubles  # (k,)
     eigenvalues: Doubles  # (k,)
     next_eigenvalue: float
-    total: float  # upper bound of the variance in feature space; exact if not centred
+    total: float  # variance in feature space; with that of the mean outside the span, if any
     n_rows: int
 
     @classmethod
     def fit(cls, kernel: Kernel, Y: Rows, sums: LandmarkSums, k: int | None, centre: bool) -> Self:
-        """The best k components of the rows that `sums` covers; if None, all above rounding."""
+        """The best k components of the rows that `sums` covers; if None, all above rounding.
+
+        If centred, the total is an upper bound: `mean_outside.corrected` has what is known of it.
+        """
         span = Span.of(kernel, Y)
         n, c, B = sums.n_rows, span.shift, span.basis
         mean = B.T @ (sums.sums / n + c) if centre else np.zeros(B.shape[1])
@@ -105,7 +110,7 @@ class LandmarkModel:
 
     @property
     def residual(self) -> float:
-        """Variance that the components leave out, or an upper bound of it."""
+        """Variance that the components leave out, of the total."""
         return max(self.total - float(self.eigenvalues.sum()), 0.0)
 
     def transform(self, X: Rows) -> Floats:

@@ -6,20 +6,22 @@ Component Analysis", KDD 2016.
 ===================  ============================================================================
 party keeps          its rows A_i (n_i, d), their leverage scores and distances
 party reveals        the Gram matrix of its embedded rows, the mass of its scores and distances,
-                     the rows that are drawn from it, and sums of kernel values with all landmarks
+                     the rows that are drawn from it, sums of kernel values with all landmarks, and
+                     if centred the sum of random features of a sample, less their part in the span
 coordinator learns   these; the landmarks go to all parties
 ===================  ============================================================================
 
 Letters: A rows, P landmarks by leverage, Y all landmarks, |Y| = q.
 Readings: Y contains P; exact Gram matrices take the place of the sketched ones, since they add up
 and cost no more at this size (`diskpca_sketched` has the sketches); landmarks are distinct, and a
-party is not sent its own.
+party is not sent its own. Beyond the paper: the mean outside the span, for the centred variance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.message import Message, NonNegative
+from eigenmesh.federation.message import Message, NonNegative, Positive
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
@@ -36,6 +38,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
 from eigenmesh.numerics.draws import draw_distinct
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import (
     LandmarkModel,
     LandmarkSums,
@@ -43,6 +46,7 @@ from eigenmesh.numerics.landmarks import (
     landmark_sums,
     residuals,
 )
+from eigenmesh.numerics.mean_outside import SAMPLE_ROWS, OutsideSums, OutsideView, corrected
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.protocols.landmark_draws import (
     Draw,
@@ -53,6 +57,7 @@ from eigenmesh.protocols.landmark_draws import (
 )
 from eigenmesh.protocols.leverage_scores import LeverageMass, ScoredRows, Whitening, skew_of
 from eigenmesh.protocols.row_messages import (
+    CentredSums,
     GramSums,
     KernelSetup,
     RowBlock,
@@ -71,6 +76,7 @@ for kind in (LandmarkModel, Kernel):
 
 LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
 RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
+_SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 
 
@@ -82,6 +88,12 @@ class Mass(Message, reveals="moments"):
 
 class Centroids(RowBlock, reveals="centroids"):
     """Means of at least MIN_CLUSTER rows each."""
+
+
+class SampledLandmarks(NewLandmarks, reveals="rows"):
+    """The last of them, and which share of its rows a party shall look at from outside the span."""
+
+    share: Annotated[float, Positive]
 
 
 class RowHolder(ScoredRows):
@@ -137,10 +149,33 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
         """What the rows add up to with all landmarks, `numerics.landmarks.LandmarkSums`."""
-        sums = landmark_sums(self.kernel, self.site.data, self.take_up(others))
-        return GramSums(
-            upper=upper(sums.gram), sums=sums.sums, n_rows=sums.n_rows, trace=sums.trace
-        )
+        Y = self.take_up(others)
+        return GramSums(**self._sums(Y, Span.of(self.kernel, Y)))
+
+    @step(reusable=False)
+    def centred_gram(self, others: SampledLandmarks) -> CentredSums:
+        """The same, and what they add up to outside the landmarks' span."""
+        Y = self.take_up(others)
+        span = Span.of(self.kernel, Y)
+        return CentredSums(**self._sums(Y, span), **self.outside(span, others.share))
+
+    def _sums(self, Y: Rows, span: Span) -> dict[str, Any]:
+        sums = landmark_sums(self.kernel, self.site.data, Y, span)
+        return {
+            "upper": upper(sums.gram),
+            "sums": sums.sums,
+            "n_rows": sums.n_rows,
+            "trace": sums.trace,
+        }
+
+    def outside(self, span: Span, share: float) -> dict[str, Any]:
+        """The last fields of CentredSums, from a share of the rows."""
+        A, seed = self.site.data, self.setup.seed
+        rng = self.site.generator(seed, diskpca.number, _SAMPLING)
+        most = ceil(share * A.shape[0])
+        if len(self.site.names) == 1:
+            return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
+        return OutsideView.of(span, seed).sums(A, rng, most)._asdict()
 
     def take_up(self, others: NewLandmarks) -> Rows:
         """All landmarks so far; the own rows are put where they belong among the others'."""
@@ -160,12 +195,14 @@ class DisKPCAResult:
     leverage_skew: float | None  # largest rank-k leverage / mean, estimated; None if not measured
     outside: float  # squared distance of all rows to the landmarks' span, Σ‖φ(a) − Pφ(a)‖²
     baseline_floats: int  # what shipping every row would have cost
+    residual_error: float = 0.0  # standard error of the model's total
     stop_reason: str = "the landmarks' sums are complete"
 
 
-def steps_for(landmarks: str) -> list[Step]:
+def steps_for(landmarks: str, center: bool) -> list[Step]:
     """The steps that a choice of landmarks asks for."""
-    return [*drawing_steps(landmarks, RowHolder), RowHolder.projected_gram]
+    centred = [RowHolder.centred_gram] if center else []
+    return [*drawing_steps(landmarks, RowHolder), RowHolder.projected_gram, *centred]
 
 
 def drawing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
@@ -193,16 +230,36 @@ def diskpca(
 
     `landmarks` is one of LANDMARKS.
     """
-    rows.enlist(RowHolder, setup, steps_for(landmarks))
+    rows.enlist(RowHolder, setup, steps_for(landmarks, center))
     chosen = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage_by_gram)
 
     # 3. disLR: the best subspace inside span φ(Y).
-    total = rows.total(RowHolder.projected_gram, each=chosen.unseen).sum
+    estimated = center and chosen.share > 0
+    if estimated:
+        total = rows.total(RowHolder.centred_gram, each=sampled(chosen)).sum
+    else:
+        total = rows.total(RowHolder.projected_gram, each=chosen.unseen).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     kernel = kernel_of(setup)
     model = LandmarkModel.fit(kernel, chosen.Y, sums, n_components, center)
     outside = span_residual(kernel, chosen.Y, sums)
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
+    error = 0.0
+    if estimated:
+        model, error = corrected(model, outside_of(total), outside)
+    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error)
+
+
+def sampled(chosen: Chosen) -> dict[str, SampledLandmarks]:
+    """What each party has not seen; still one message for all who have seen nothing."""
+    made = {
+        id(new): SampledLandmarks(**vars(new), share=chosen.share) for new in chosen.unseen.values()
+    }
+    return {name: made[id(new)] for name, new in chosen.unseen.items()}
+
+
+def outside_of(total: CentredSums) -> OutsideSums:
+    """What all rows add up to outside the span."""
+    return OutsideSums(*(getattr(total, name) for name in OutsideSums._fields))
 
 
 class Chosen(NamedTuple):
@@ -212,6 +269,7 @@ class Chosen(NamedTuple):
     unseen: dict[str, NewLandmarks]
     skew: float | None
     n_values: int
+    share: float  # of the rows, to be looked at from outside the span; 0 if all are landmarks
 
 
 Leverage = Callable[[Federation], dict[str, LeverageMass]]
@@ -258,7 +316,8 @@ def choose_landmarks(
         left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
         Y.extend(fresh.values())
     n_values = sum(size.n_values for size in sizes.values())
-    return Chosen(stack(Y), new_to_each(fresh), skew, n_values)
+    seen = min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
+    return Chosen(stack(Y), new_to_each(fresh), skew, n_values, seen)
 
 
 def leverage_by_gram(rows: Federation) -> dict[str, LeverageMass]:

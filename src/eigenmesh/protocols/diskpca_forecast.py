@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
+from eigenmesh.federation.party import Step
 from eigenmesh.numerics.embeddings import embedded_width
+from eigenmesh.numerics.mean_outside import outside_floats
 from eigenmesh.protocols.diskpca import (
     RowHolder,
     drawing_steps,
@@ -35,14 +37,22 @@ def forecast(
     n_components: int | None,
     n_landmarks: int,
     landmarks: str,
+    *,
+    center: bool = False,
 ) -> Ledger:
-    """The ledger of a run, sketched if the setup is a `SketchSetup`."""
+    """The ledger of a run, sketched if the setup is a `SketchSetup`.
+
+    `center` adds what the centred variance takes.
+    """
     n, d = sum(rows for rows, _ in shapes), shapes[0][1]
     q = min(n_landmarks, sum(most_landmarks(landmarks, rows) for rows, _ in shapes))
     *looked, last = shares_of(landmarks, q, n)
     early, late = _by_size(sum(looked), names, shapes), _by_size(last, names, shapes)
     shares = len(looked) + 1
     measured = _measured(landmarks, setup) if q < n else set()
+    t = None  # floats for the mean outside the span, or no such question
+    if center and q < n:
+        t = outside_floats(setup.kernel, d) if len(names) > 1 else 0
     sketched = isinstance(setup, SketchSetup)
     ledger = Ledger(rounds=1 + 2 * shares + sketched)  # count; draw and look, or draw and sum
     ledger.rounds += 2 * ("leverage_mass" in measured) + ("norm_mass" in measured)
@@ -51,8 +61,7 @@ def forecast(
         ledger.entries += _drawing(name, early[name] + late[name], d, landmarks, setup)
         if looked:
             ledger.entries += _looking(name, sum(looked) - early[name], d, setup)
-        ledger.entries.append(_asking(name, last - late[name], d, setup))
-        ledger.entries += _summing(name, q, n_components or q, setup)
+        ledger.entries += _summing(name, (last - late[name]) * d, q, n_components or q, t, setup)
     return ledger
 
 
@@ -62,7 +71,7 @@ def _role(setup: KernelSetup) -> type[RowHolder]:
 
 def _measured(landmarks: str, setup: KernelSetup) -> set[str]:
     steps = sketched_steps_for if isinstance(setup, SketchSetup) else steps_for
-    return {step.name for step in steps(landmarks)}
+    return {step.name for step in steps(landmarks, False)}
 
 
 def _measuring(name: str, measured: set[str], setup: KernelSetup, d: int) -> list[Entry]:
@@ -104,19 +113,25 @@ def _looking(name: str, others: int, d: int, setup: KernelSetup) -> list[Entry]:
     return [forecast_message(look, name, others * d), forecast_entry(look, name, 0)]
 
 
-def _asking(name: str, others: int, d: int, setup: KernelSetup) -> Entry:
-    """The last of them come with the question for sums."""
-    sketched = isinstance(setup, SketchSetup)
-    last = SketchingRowHolder.sketched_coordinates if sketched else RowHolder.projected_gram
-    return forecast_message(last, name, others * d)
-
-
-def _summing(name: str, q: int, k: int, setup: KernelSetup) -> list[Entry]:
+def _summing(
+    name: str, others: int, q: int, k: int, t: int | None, setup: KernelSetup
+) -> list[Entry]:
+    """The last landmarks come with the question for sums; `others` are their floats."""
     if not isinstance(setup, SketchSetup):
-        return [forecast_entry(RowHolder.projected_gram, name, q * (q + 1) // 2 + q)]
-    w = setup.sketch_size * q
+        last = RowHolder.projected_gram if t is None else RowHolder.centred_gram
+        sums = q * (q + 1) // 2 + q
+        return [forecast_message(last, name, others), _with_features(last, name, sums, t or 0)]
+    role, w = SketchingRowHolder, setup.sketch_size * q
+    held = role.captured if t is None else role.captured_centred
     return [
-        forecast_entry(SketchingRowHolder.sketched_coordinates, name, w * q + w + q),
-        forecast_message(SketchingRowHolder.captured, name, q * k),
-        forecast_entry(SketchingRowHolder.captured, name, k * (k + 1) // 2 + k),
+        forecast_message(role.sketched_coordinates, name, others),
+        forecast_entry(role.sketched_coordinates, name, w * q + w + q),
+        forecast_message(held, name, q * k),
+        _with_features(held, name, k * (k + 1) // 2 + k, t or 0),
     ]
+
+
+def _with_features(step: Step, name: str, floats: int, t: int) -> Entry:
+    """A reply with `t` floats besides that are moments."""
+    entry = forecast_entry(step, name, floats)
+    return entry._replace(kinds={**entry.kinds, "moments": t}, floats=floats + t)

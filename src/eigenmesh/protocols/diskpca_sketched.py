@@ -18,7 +18,8 @@ T^i the party's own sketch, p = `sketch_size`·t and w = `sketch_size`·q column
 
 Readings: rows of B beyond the rank of K(Y, Y) are zero, so that the traffic is known beforehand.
 Beyond the paper: 1ᵀT^i and the sum of Π make the centring exact; and a last round measures what the
-components capture, so that eigenvalues and residual are facts, and only the subspace is sketched.
+components capture, so that eigenvalues are facts, the residual is as good as in `diskpca`, and only
+the subspace is sketched.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from eigenmesh.numerics.eigen import (
     top_eigenpairs,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import corrected
 from eigenmesh.numerics.right_sketch import right_sketch
 from eigenmesh.protocols.diskpca import (
     Chosen,
@@ -50,11 +53,13 @@ from eigenmesh.protocols.diskpca import (
     RowHolder,
     choose_landmarks,
     drawing_steps,
+    outside_of,
     square,
 )
 from eigenmesh.protocols.landmark_draws import NewLandmarks
 from eigenmesh.protocols.leverage_scores import LeverageMass, Whitening
 from eigenmesh.protocols.row_messages import (
+    CentredSums,
     GramSums,
     KernelSetup,
     RowBlock,
@@ -96,6 +101,12 @@ class Components(Message, reveals="eigenvectors"):
     coefficients: Annotated[Floats, Shape("q", "k")]
 
 
+class SampledComponents(Components, reveals="eigenvectors"):
+    """And which share of its rows a party shall look at from outside the landmarks' span."""
+
+    share: Annotated[float, Positive]
+
+
 class SketchingRowHolder(RowHolder):
     """Holds some rows of all columns, and sketches what it says of them."""
 
@@ -130,13 +141,25 @@ class SketchingRowHolder(RowHolder):
     @step
     def captured(self, components: Components) -> GramSums:
         """Gram matrix and sum of the rows' scores."""
-        Y = stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
-        k = components.coefficients.shape[1]
+        return GramSums(*self._score_sums(self._all_landmarks(), components))
+
+    @step
+    def captured_centred(self, components: SampledComponents) -> CentredSums:
+        """The same, and what the rows add up to outside the landmarks' span."""
+        Y = self._all_landmarks()
+        outside = self.outside(Span.of(self.kernel, Y), components.share)
+        return CentredSums(*self._score_sums(Y, components), **outside)
+
+    def _all_landmarks(self) -> Rows:
+        return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
+
+    def _score_sums(self, Y: Rows, found: Components) -> tuple[Doubles, Doubles, int, float]:
+        k = found.coefficients.shape[1]
         gram, sums = np.zeros((k, k)), np.zeros(k)
-        for Z in self._scores(Y, components.coefficients):
+        for Z in self._scores(Y, found.coefficients):
             gram += Z.T @ Z
             sums += Z.sum(axis=0)
-        return GramSums(upper(gram), sums, int(self.site.data.shape[0]), 0.0)
+        return upper(gram), sums, int(self.site.data.shape[0]), 0.0
 
     def _scores(self, Y: Rows, coefficients: Floats) -> Iterator[Doubles]:
         A = self.site.data
@@ -148,12 +171,13 @@ class SketchingRowHolder(RowHolder):
         return right_sketch(parts, self.site.data.shape[0], width, rng)
 
 
-def sketched_steps_for(landmarks: str) -> list[Step]:
+def sketched_steps_for(landmarks: str, center: bool) -> list[Step]:
     """The steps that a choice of landmarks asks for."""
     role = SketchingRowHolder
     asked = [s for s in drawing_steps(landmarks, role) if s.name != "embedded_gram"]
     sketch = [role.sketched_embedding] if landmarks in ("diskpca", "leverage") else []
-    return [*asked, *sketch, role.sketched_coordinates, role.captured]
+    centred = [role.captured_centred] if center else []
+    return [*asked, *sketch, role.sketched_coordinates, role.captured, *centred]
 
 
 @protocol("diskpca-sketched", roles=(SketchingRowHolder,), skips=True)
@@ -167,7 +191,7 @@ def diskpca_sketched(
 ) -> DisKPCAResult:
     """Algorithm 1 with sketches."""
     role = SketchingRowHolder
-    rows.enlist(role, setup, sketched_steps_for(landmarks))
+    rows.enlist(role, setup, sketched_steps_for(landmarks, center))
     chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage_by_sketch)
     return _subspace(rows, kernel_of(setup), n_components, chosen, center)
 
@@ -192,14 +216,21 @@ def _subspace(
     B = square(pseudo_inverse_root(kernel.matrix(chosen.Y)))
     C = B @ found.directions[:, :k]
 
-    asked = dict.fromkeys(parts, Components(coefficients=C))
-    held = rows.total(SketchingRowHolder.captured, each=asked)
+    role, asked = SketchingRowHolder, Components(coefficients=C)
+    estimated = center and chosen.share > 0
+    if estimated:
+        asked = SampledComponents(coefficients=C, share=chosen.share)
+    step = role.captured_centred if estimated else role.captured
+    held = rows.total(step, each=dict.fromkeys(parts, asked))
     left = [parts[name] for name in held.parties]  # the claims are of those who are still there
     if len(left) < len(parts):
         found = _stacked(left, center)
     model = _model(kernel, chosen.Y, C, held.sum, found, sum(part.trace for part in left), center)
     outside = max(sum(part.trace - part.inside for part in left), 0.0)
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
+    error = 0.0
+    if estimated:
+        model, error = corrected(model, outside_of(held.sum), outside)
+    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error)
 
 
 class Stacked(NamedTuple):

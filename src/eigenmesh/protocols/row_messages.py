@@ -115,6 +115,17 @@ class GramSums(Message, reveals="gram"):
     trace: Annotated[float, Reveals("moments")]
 
 
+class CentredSums(GramSums, reveals="gram"):
+    """And what the rows add up to outside the landmarks' span, `numerics.mean_outside`."""
+
+    features: Annotated[Floats, Reveals("moments"), Shape("t")]
+    energies: Annotated[Floats, Reveals("moments"), Shape("f"), NonNegative]
+    own: Annotated[float, Reveals("moments"), NonNegative]
+    noise: Annotated[float, Reveals("moments")]
+    along: Annotated[float, Reveals("moments"), NonNegative]
+    spread: Annotated[float, Reveals("moments"), NonNegative]
+
+
 def upper(matrix: Doubles) -> Doubles:
     """The upper triangle of a symmetric matrix, row by row."""
     return np.asarray(matrix[np.triu_indices(len(matrix))])

@@ -1,0 +1,334 @@
+"""How much of the rows' mean lies outside the landmarks' span, estimated from sums.
+
+m is the mean of φ(x) over n rows, P the projection on the span of φ(Y). Kernel values with the
+landmarks give Pm; what is missing for the centred variance is n‖m − Pm‖² = ‖f‖²/n, with f the sum
+of φ(x) − Pφ(x) over all rows. These are in blocks, at parties or one after the other: f = Σf_i.
+
+‖f_i‖² is known where block i is, from kernel values of its rows with each other. For the products
+of blocks there are random features z of the kernel, drawn alike by all. With z'(x) = z(x) − Zᵀa(x),
+where Pφ(x) = Σ a_j(x) φ(y_j) and Z has the rows z(y_j), the sums F_i of z' over blocks have the
+products of the f_i in the mean over draws. So ‖ΣF_i‖² gives ‖f‖², up to some per cent. The error
+shows in Σ‖F_i‖², whose true value is known, and what shows is taken off, as much as the single
+features suggest (a control variate). A block that is alone needs no features.
+
+A sample of m rows stands for a block of n: each row n/m times. That adds, in the mean, (n/m)(n − m)
+s² to ‖f_i‖², s² being the variance of the rows outside the span; it is measured on the sample and
+subtracted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.linalg
+
+from eigenmesh.numerics.arguments import unit_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
+from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_route import Span
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.threads import one_blas_thread
+
+SAMPLE_ROWS = 4096  # in all; more rows cost no more
+_ALL_ROWS = 2048  # up to which a block that is alone looks at all
+_FEW_ROWS = 512  # and with how many it begins if there are more
+_FINE = 1e-4  # of the trace: an error with which fewer rows are enough
+MARGIN = 1.5  # standard errors by which a claim is above its estimate
+_FLOATS = 1536  # features and their energies
+_NUMBERS = 2**22  # of a matrix of random directions: wide rows get fewer features
+_LEAST = 16  # features
+_BLOCK_ROWS = 256
+_PAIRED_ROWS = 128  # how rows differ outside the span is seen from so many
+_CUTOFF = 1e-10  # as in `pseudo_inverse_root`
+_ROUNDING = 1e-12  # of the total, below which an error is none
+_STREAM = 0x6F757473  # apart from all other draws by the same seed
+
+
+class OutsideSums(NamedTuple):
+    """What rows add up to outside the span; sums of these over blocks are those of all rows."""
+
+    features: Doubles  # (t,), F; without elements where there is one block only
+    energies: Doubles  # (t,) squares of F, of Fourier features (t/2,); none where z is exact
+    own: float  # ‖f_i‖² of the sample, scaled up
+    noise: float  # what sampling adds to it, in the mean
+    along: float  # variance of the sampled f_i in the direction of f_i
+    spread: float  # and in all directions: the covariance in Frobenius norm
+
+    def error(self, squared: float) -> float:
+        """Of ‖f‖², by the draw of rows: with noise of covariance C, 4fᵀCf + 2 tr C², and its root.
+
+        Blocks know C in the direction of their own sum.
+        """
+        return float(np.sqrt(4 * max(squared, 0.0) * self.along + 2 * self.spread**2))
+
+
+class MeanOutside(NamedTuple):
+    """n‖m − Pm‖² and its standard error."""
+
+    variance: float
+    error: float
+
+
+def outside_floats(kernel: str, n_columns: int) -> int:
+    """The length of `OutsideSums.features` and `OutsideSums.energies` together.
+
+    >>> outside_floats("linear", 28), outside_floats("rbf", 28), outside_floats("rbf", 60_000)
+    (28, 1536, 207)
+    """
+    if _is_exact(kernel, n_columns):
+        return n_columns
+    return _independent(kernel, n_columns) * (3 if kernel in _FOURIER else 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class OutsideView:
+    """Rows as random features see them from outside the landmarks' span."""
+
+    span: Span
+    inside: _Inside
+    embed: Embedding | None  # z; None where there are no other blocks
+
+    @classmethod
+    def of(cls, span: Span, seed: int | None) -> Self:
+        """`seed` is that of all who add up, None if nobody else does."""
+        d = int(span.landmarks.shape[1])
+        with one_blas_thread():
+            embed = None if seed is None else features_of(span.kernel, d, seed)
+            return cls(span, _Inside.of(span), embed)
+
+    def sums_alone(self, A: Rows, rng: np.random.Generator, most: int) -> OutsideSums:
+        """Those of a block that is alone, from few rows if they are enough."""
+        few = most if A.shape[0] <= _ALL_ROWS else min(most, _FEW_ROWS)
+        found = self.sums(A, rng, few)
+        trace = A.shape[0] * float(np.mean(np.diag(self.span.K)))
+        fine = found.error(found.own - found.noise) <= _FINE * trace * A.shape[0]
+        return found if fine or few == most else self.sums(A, rng, most)
+
+    def sums(self, A: Rows, rng: np.random.Generator, most: int = SAMPLE_ROWS) -> OutsideSums:
+        """The sums of rows A, from at most `most` of them, that `rng` draws.
+
+        >>> view = OutsideView.of(Span.of(Kernel("linear"), np.array([[1.0, 0.0]])), seed=0)
+        >>> sums = view.sums(np.array([[3.0, 4.0], [5.0, 6.0]]), np.random.default_rng(0))
+        >>> sums.features, sums.own
+        (array([ 0., 10.]), 100.0)
+        """
+        A = raw_rows(A)
+        n, m = A.shape[0], min(A.shape[0], max(most, 2))  # one row shows no variance
+        sample = as_rows(A if m == n else A[np.sort(rng.choice(n, m, replace=False))])
+        with one_blas_thread():
+            seen = self._seen(sample)
+            features = self._features(sample, seen.kernel_sums) * n / m
+            energies = energies_of(self.span.kernel.name, self._n_columns, features)
+            own, drawn = seen.squared * (n / m) ** 2, np.zeros(3)
+            if m < n:
+                variance = (seen.squares / m - seen.squared / m**2) * m / (m - 1)
+                drawn = n / m * (n - m) * np.array([variance, seen.along, self._paired(sample)])
+        return OutsideSums(features, energies, own, *drawn.tolist())
+
+    @property
+    def _n_columns(self) -> int:
+        return int(self.span.landmarks.shape[1])
+
+    def _seen(self, sample: Rows) -> _Seen:
+        """By kernel values of the rows with the landmarks and with each other."""
+        kernel, Y = self.span.kernel, self.span.landmarks
+        K, squares = np.empty((sample.shape[0], len(self.span.K))), 0.0
+        for rows in _parts(sample):
+            X = as_rows(sample[rows], np.float64)
+            kernel.block(X, Y, out=K[rows])
+            left = kernel.diagonal(X) - np.square(self.inside.coordinates(K[rows])).sum(axis=1)
+            squares += float(np.maximum(left, 0.0).sum())
+        kernel_sums = K.sum(axis=0)
+        products = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
+        squared = max(float(products.sum()), 0.0)
+        along = float(np.var(products)) / squared if squared > 0 else 0.0
+        return _Seen(kernel_sums, squares, squared, along)
+
+    def _features(self, sample: Rows, kernel_sums: Doubles) -> Doubles:
+        """Σz'(x)."""
+        if self.embed is None:
+            return np.zeros(0)
+        features: Any = sum(self.embed(sample[rows]).sum(axis=0) for rows in _parts(sample))
+        return np.asarray(features - self.inside.coefficients(kernel_sums) @ self._of_landmarks)
+
+    @cached_property
+    def _of_landmarks(self) -> Doubles:
+        """Z, (q, t)."""
+        assert self.embed is not None
+        Y = self.span.landmarks
+        return np.vstack([self.embed(Y[rows]) for rows in _parts(Y)])
+
+    def _paired(self, sample: Rows) -> float:
+        """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
+        kernel, Y = self.span.kernel, self.span.landmarks
+        X = as_rows(sample[:: -(-sample.shape[0] // _PAIRED_ROWS)], np.float64)
+        P = self.inside.coordinates(kernel.block(X, Y))
+        products = np.square(kernel.matrix(X) - P @ P.T)
+        pairs = len(products) * (len(products) - 1)
+        return float(np.sqrt((products.sum() - np.trace(products)) / pairs))
+
+
+class _Seen(NamedTuple):
+    kernel_sums: Doubles  # Σk(x, Y)
+    squares: float  # Σ‖φ(x) − Pφ(x)‖²
+    squared: float  # ‖Σ(φ(x) − Pφ(x))‖²
+    along: float  # variance of φ(x) − Pφ(x) in the direction of their sum
+
+
+def _row_sums(kernel: Kernel, X: Rows) -> Doubles:
+    """K(X, X)1. What float32 rows lose here is far below the error that is left."""
+    sums = np.zeros(X.shape[0])
+    for rows in _parts(X):
+        here, later = X[rows], slice(rows.stop, None)
+        sums[rows] += kernel.block(here, here).sum(axis=1, dtype=np.float64)
+        K = kernel.block(here, X[later])
+        sums[rows] += K.sum(axis=1, dtype=np.float64)
+        sums[later] += K.sum(axis=0, dtype=np.float64)
+    return sums
+
+
+def rows_to_see(n_rows: int, n_before: int) -> int:
+    """How many of a block's rows are enough, after others: the sample grows as their logarithm.
+
+    >>> rows_to_see(5000, 0), rows_to_see(5000, 5000), rows_to_see(5000, 995_000)
+    (4096, 2048, 21)
+    """
+    return -(-SAMPLE_ROWS * n_rows // (n_before + n_rows))
+
+
+def corrected(
+    model: LandmarkModel, sums: OutsideSums, outside: float
+) -> tuple[LandmarkModel, float]:
+    """A centred model whose total counts all of the mean, and the standard error of that total.
+
+    The total is above its estimate by MARGIN errors: an upper bound, but for one case in fifteen.
+    `outside` is Σ‖φ(x) − Pφ(x)‖².
+    """
+    found = mean_outside(model.kernel, int(model.landmarks.shape[1]), sums, model.n_rows, outside)
+    error = found.error if found.error > _ROUNDING * model.total else 0.0
+    surely = max(found.variance - MARGIN * error, 0.0)
+    return dataclasses.replace(model, total=model.total - surely), error
+
+
+def mean_outside(
+    kernel: Kernel, n_columns: int, sums: OutsideSums, n_rows: int, most: float
+) -> MeanOutside:
+    """The estimate from the sums of all rows; it cannot be above `most`.
+
+    The error counts the draw of features, by how they differ, and that of rows.
+
+    >>> sums = OutsideSums(np.array([0.0, 10.0]), np.zeros(0), 60.0, 0.0, 0.0, 0.0)
+    >>> mean_outside(Kernel("linear"), 2, sums, n_rows=2, most=60.0)
+    MeanOutside(variance=50.0, error=0.0)
+    """
+    squared, by_features = sums.own, 0.0
+    if len(sums.energies):
+        energies = energies_of(kernel.name, n_columns, sums.features)
+        squared, by_features = _controlled(energies, sums.energies, sums.own)
+        by_features *= _unseen_variance(kernel)
+    elif len(sums.features):
+        squared = float(np.square(sums.features).sum())
+    squared = max(squared - sums.noise, 0.0)
+    error = float(np.hypot(np.sqrt(by_features), sums.error(squared))) / n_rows
+    return MeanOutside(min(squared / n_rows, most), min(error, most))
+
+
+def _controlled(energies: Doubles, control: Doubles, known: float) -> tuple[float, float]:
+    """Σ`energies` less what they share with a control of which the mean sum is known; its variance.
+
+    Over draws of the features, which are independent.
+    """
+    spread = control - control.mean()
+    scale = float(spread @ spread)
+    slope = float(spread @ energies) / scale if scale > 0 else 0.0
+    left = energies - slope * control
+    squared = float(energies.sum()) - slope * (float(control.sum()) - known)
+    # A slope that is measured has a bias, of the order of the others' share in one feature.
+    bias = (squared - known) / len(left)
+    return squared, len(left) * float(np.var(left, ddof=2)) + bias**2
+
+
+# Features.
+
+_FOURIER = ("rbf", "laplacian")  # a cosine and a sine of each frequency
+_PRODUCTS = ("linear", "cosine")
+
+
+def _is_exact(kernel: str, n_columns: int) -> bool:
+    return kernel in _PRODUCTS and n_columns <= _FLOATS // 2
+
+
+def _independent(kernel: str, n_columns: int) -> int:
+    """How many features are drawn, a pair counting once."""
+    if kernel == "poly" or kernel in _PRODUCTS:  # sketches, that need no matrix
+        return _FLOATS // 2
+    return max(_LEAST, min(_FLOATS // (3 if kernel in _FOURIER else 2), _NUMBERS // n_columns))
+
+
+def energies_of(kernel: str, n_columns: int, features: Doubles) -> Doubles:
+    """The squares of features, those of a pair together; none of exact ones."""
+    if not len(features) or _is_exact(kernel, n_columns):
+        return np.zeros(0)
+    squares = np.square(features)
+    return np.asarray(squares.reshape(2, -1).sum(axis=0) if kernel in _FOURIER else squares)
+
+
+@lru_cache(maxsize=1)  # parties of one process draw alike
+def features_of(kernel: Kernel, n_columns: int, seed: int) -> Embedding:
+    """z: as they are for few columns of a linear kernel, else sketches or random features."""
+    drawn = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
+    width = _independent(kernel.name, n_columns)
+    if kernel.name in _FOURIER:
+        return embedding(kernel, n_columns, 2 * width, drawn)
+    if kernel.name == "poly":
+        return tensor_sketch(kernel, n_columns, width, np.random.default_rng(drawn))
+    if kernel.name not in _PRODUCTS or _is_exact(kernel.name, n_columns):
+        return embedding(kernel, n_columns, width, drawn)
+    # A Gaussian map of very wide rows would be larger than the rows.
+    product = Kernel("poly", 1.0, 1, 0.0)
+    sketch = tensor_sketch(product, n_columns, width, np.random.default_rng(drawn))
+    if kernel.name == "linear":
+        return sketch
+    return lambda X: sketch(unit_rows(as_rows(X, np.float64)))
+
+
+def _unseen_variance(kernel: Kernel) -> float:
+    """By what the variance may be above what the features show: a TensorSketch is one draw.
+
+    Relative variances are at most (3^degree − 1)/width (Pham and Pagh, 2013), and show as 2/width.
+    """
+    return float(3**kernel.degree - 1) / 2 if kernel.name == "poly" else 1.0
+
+
+# Projections.
+
+
+def _parts(X: Rows) -> Iterator[slice]:
+    return blocks(X.shape[0], _BLOCK_ROWS)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Inside:
+    """Projections on the span: by a triangular factor where K(Y, Y) is far from singular.
+
+    Eigenvectors take ten times as long.
+    """
+
+    coordinates: Callable[[Floats], Doubles]  # k(X, Y) to orthonormal coordinates of Pφ(X)
+    coefficients: Callable[[Floats], Doubles]  # k(x, Y) to those of Pφ(x) in φ(Y)
+
+    @classmethod
+    def of(cls, span: Span) -> Self:
+        if not span.exceeds(_CUTOFF * float(np.trace(span.K))):
+            B = span.basis
+            return cls(lambda K: np.asarray(K @ B), lambda k: np.asarray(B @ (B.T @ k)))
+        L = scipy.linalg.cholesky(span.K, lower=True)
+        return cls(
+            lambda K: np.asarray(scipy.linalg.solve_triangular(L, K.T, lower=True).T),
+            lambda k: np.asarray(scipy.linalg.cho_solve((L, True), k)),
+        )
