@@ -98,7 +98,7 @@ def test_what_a_returning_party_is_sent_are_the_updates_that_it_missed():
     parts = em.split(X, 5, random_state=0)
     with_gap, _ = fit(parts, [Fault("lose", party="party-3", round=r) for r in (4, 5, 6)])
     without, _ = fit(parts)
-    D, r = 60, 8 + 4 + 3
+    D, r = 60, 2 * 8 + 6
     # At t = 3 it is asked twice more with the update that it lacks; at t = 4 it lacks two.
     repeated = 3 * (D + r) * r
     assert with_gap.report_.floats_down - without.report_.floats_down == repeated
@@ -150,3 +150,12 @@ def test_a_lying_party_is_skipped_like_a_silent_one():
     parts = em.split(X[:400], 4, random_state=0)
     model, _ = fit(parts, [Fault("corrupt", party="party-0", round=5)])
     assert model.report_.dropped == {"party-0": 1}
+
+
+def test_a_plan_of_devices_that_come_and_go_is_that_of_a_run_that_misses_nothing():
+    parts = em.split(X, 5, random_state=0)
+    with em.federation(parts, on_loss="skip", faults=[Fault("lose", "party-2", round=1)]) as fed:
+        plan = em.plan(em.FedKernelKMeans(**OPTIONS), fed)
+    model, _ = fit(parts)
+    assert (plan.rounds, plan.floats_up) == (model.report_.rounds, model.report_.floats_up)
+    assert plan.parties == parts.names

@@ -13,6 +13,7 @@ import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import MissingPartyShare, PartyLost, PolicyRefusal
 from eigenmesh.estimators.kernel_kmeans_methods import METHODS
+from eigenmesh.metrics import recovery_error
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
@@ -79,6 +80,25 @@ def test_labels_cost_no_more_than_three_per_cent_above_exact(parties, seed):
     assert inertia(X, model.predict(X), exact.gamma_) <= 1.03 * exact.inertia_
 
 
+@pytest.mark.parametrize(
+    ("papers", "seed"),
+    [({"threshold": "paper", "features": "independent"}, 0), ({"threshold": None}, 1)],
+)
+def test_the_front_door_beats_the_papers_method_at_a_tenth_of_its_floats(papers, seed):
+    """Rounds are a fiftieth; the paper's solver is Lanczos, its iterations 50."""
+    X, s = DIGITS, 12
+    parts = em.split(X, 5, random_state=seed)
+    door = em.KernelKMeans(10, n_eigenvectors=s, random_state=seed).fit(parts)
+    paper = em.FedKernelKMeans(
+        10, n_eigenvectors=s, solver="lanczos", random_state=seed, **papers
+    ).fit(parts)
+    values, vectors = np.linalg.eigh(pairwise_kernels(X, metric="rbf", gamma=door.gamma_))
+    top = values[: -s - 1 : -1], vectors[:, : -s - 1 : -1]
+    assert recovery_error(door.transform(X), *top) <= recovery_error(paper.transform(X), *top)
+    assert 10 * door.report_.floats_up <= paper.report_.floats_up
+    assert 50 * door.report_.rounds <= paper.report_.rounds
+
+
 # Shapes that k-means cannot find.
 
 
@@ -92,11 +112,26 @@ def test_rings(seed, parties):
     assert adjusted_rand_score(y, KMeans(2, n_init=10).fit_predict(X)) < 0.1
 
 
+@pytest.mark.parametrize("parties", [None, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_moons(seed):
+def test_moons(seed, parties):
     X, y = make_moons(800, noise=0.05, random_state=seed)
-    model = em.KernelKMeans(2, gamma=15.0, n_eigenvectors=2, random_state=seed).fit(X)
-    assert adjusted_rand_score(y, model.labels_) >= 0.98
+    source = X if parties is None else em.split(X, parties, random_state=seed)
+    model = em.KernelKMeans(2, gamma=15.0, n_eigenvectors=2, random_state=seed).fit(source)
+    assert adjusted_rand_score(y, model.predict(X)) >= 0.98
+
+
+@pytest.mark.filterwarnings("ignore:half of the")
+@pytest.mark.parametrize("seed", [1, 5, 8])
+def test_moons_at_parties_come_out_as_exact_eigenvectors_part_them(seed):
+    """Where these do no better than 0.93, neither can anything that stands for them."""
+    X, y = make_moons(400, noise=0.05, random_state=seed)
+    values, vectors = np.linalg.eigh(pairwise_kernels(X, metric="rbf", gamma=15.0))
+    Z = vectors[:, -2:] * np.sqrt(values[-2:])
+    best = adjusted_rand_score(y, KMeans(2, n_init=10, random_state=0).fit_predict(Z))
+    parts = em.split(X, 4, random_state=seed)
+    model = em.KernelKMeans(2, gamma=15.0, n_eigenvectors=2, random_state=seed).fit(parts)
+    assert adjusted_rand_score(y, model.predict(X)) >= best - 0.05
 
 
 # 2. Claims.
@@ -121,8 +156,6 @@ def test_the_inertia_is_an_upper_bound_as_tight_as_it_says(q, weighted):
 
 @pytest.mark.filterwarnings("ignore:half of the")
 def test_recovery_improves_with_landmarks():
-    from eigenmesh.metrics import recovery_error
-
     X = few_digits()
     values, vectors = np.linalg.eigh(pairwise_kernels(X, metric="rbf", gamma=0.1))
     top = values[::-1][:8], vectors[:, ::-1][:, :8]
@@ -182,7 +215,7 @@ def test_landmarks_are_doubled_until_they_are_enough_and_a_plan_is_of_the_first(
     assert plan.floats_up < model.fit(parts).report_.floats_up
     assert len(model.model_.landmarks) in (40, 80)
     assert adjusted_rand_score(y, model.predict(X)) >= 0.98
-    with pytest.warns(em.EigenmeshWarning, match="raise n_landmarks"):
+    with pytest.warns(em.EigenmeshWarning, match="raise n_landmarks.*landmarks='uniform'"):
         em.KernelKMeans(2, gamma=15.0, n_landmarks=20, random_state=0).fit(parts)
 
 
@@ -348,9 +381,15 @@ def test_exact_does_not_pool_and_columns_are_refused():
     ("weights", "words"),
     [
         ([np.ones(30), np.ones(29)], "party-1.*30 rows and 29 weights"),
-        ([np.ones(30)], "list of 2 arrays"),
-        (np.ones(60), "list of 2 arrays"),
-        ([np.ones(30), -np.ones(30)], "party-1.*negative"),
+        ([np.ones(30)], "a list of 1; a list of 2 arrays"),
+        (np.ones(60), "shape \\(60,\\); a list of 2 arrays.*parts.order"),
+        (2.0, "float; a list of 2 arrays"),
+        ([1.0, 2.0], "party-0.*is 1.0; numbers.*one a row"),
+        ([None, np.ones(30)], "party-0.*is None; numbers"),
+        ([np.ones((30, 1)), np.ones(30)], "party-0.*shape \\(30, 1\\)"),
+        ([np.ones(30), ["a"] * 30], "party-1.*numbers are expected"),
+        ([np.ones(30), np.r_[np.ones(29), np.nan]], "party-1.*nan at row 29; finite"),
+        ([np.ones(30), -np.ones(30)], "party-1.*-1 at row 0; no negative.*0 ignores"),
         ([np.zeros(30), np.zeros(30)], "non-zero"),
     ],
 )
@@ -358,6 +397,56 @@ def test_weights_that_do_not_fit_are_named(weights, words):
     parts = em.split(few_digits(60), 2)
     with pytest.raises(em.EigenmeshError, match=words):
         em.KernelKMeans(3, gamma=0.1).fit(parts, sample_weight=weights)
+
+
+@pytest.mark.parametrize("weights", [[], 3.0, np.ones(59), np.ones((60, 1)), "heavy", [1j] * 60])
+@pytest.mark.parametrize("method", ["auto", "exact", "random-features"])
+def test_weights_of_one_array_that_do_not_fit_are_refused(weights, method):
+    with pytest.raises(em.EigenmeshError, match="one a row is expected|expected, one a row"):
+        em.KernelKMeans(3, method=method).fit(few_digits(60), sample_weight=weights)
+
+
+def test_rows_of_no_weight_leave_the_clusters_alone():
+    X = few_digits(120)
+    w = np.r_[np.ones(60), np.zeros(60)]
+    heavy = em.KernelKMeans(3, gamma=0.1, n_init=10, random_state=0).fit(X, sample_weight=w)
+    assert heavy.inertia_ == pytest.approx(inertia(X, heavy.labels_, 0.1, w), rel=1e-9)
+    parts = em.Partitioned(rows=[X[:60], X[60:]])
+    split = em.KernelKMeans(3, gamma=0.1, random_state=0).fit(parts, sample_weight=[w[:60], w[60:]])
+    assert inertia(X, split.predict(X), 0.1, w) <= 1.03 * heavy.inertia_
+
+
+@pytest.mark.parametrize("estimator", [em.KernelKMeans, em.FedKernelKMeans])
+def test_new_rows_in_any_form_get_the_same_clusters(estimator):
+    pd = pytest.importorskip("pandas", reason="pip install pandas")
+    X = few_digits(120)
+    names = [f"pixel {i}" for i in range(64)]
+    options = {} if estimator is em.KernelKMeans else {"n_features": 30, "n_iterations": 3}
+    model = estimator(4, random_state=0, **options).fit(pd.DataFrame(X, columns=names))
+    expected = model.predict(pd.DataFrame(X, columns=names))
+    np.testing.assert_array_equal(expected, model.labels_)
+    assert expected.dtype == model.labels_.dtype == np.int32
+    with pytest.raises(em.EigenmeshError, match="names should match"):
+        model.predict(pd.DataFrame(X, columns=names[::-1]))
+    model = estimator(4, random_state=0, **options).fit(X)
+    for rows in (sp.csr_array(X), sp.csc_matrix(X), X.tolist()):
+        np.testing.assert_array_equal(model.predict(rows), model.labels_)
+    np.testing.assert_array_equal(model.predict(X[7:8]), model.labels_[7:8])
+    with pytest.raises(em.EigenmeshError, match="2D"):
+        model.predict(X[7])
+    with em.federation(em.split(X, 2)) as fed, pytest.raises(em.EigenmeshError, match="labels_"):
+        model.predict(fed)
+
+
+@pytest.mark.filterwarnings("ignore:half of the")
+@pytest.mark.parametrize("estimator", [em.KernelKMeans, em.FedKernelKMeans])
+def test_a_party_may_have_fewer_rows_than_clusters(estimator):
+    X = few_digits(150)
+    options = {} if estimator is em.KernelKMeans else {"n_features": 30, "n_iterations": 3}
+    parts = em.Partitioned(rows=[X[:2], X[2:3], X[3:]])
+    model = estimator(6, random_state=0, **options).fit(parts)
+    assert [len(own) for own in model.labels_] == [2, 1, 147]
+    assert len(np.unique(np.concatenate(model.labels_))) == 6
 
 
 # Methods and conveniences.

@@ -10,13 +10,13 @@ from eigenmesh.federation.site import Site, SiteView
 from eigenmesh.numerics.dspgd import (
     Spectrum,
     compression,
-    fresh_features,
     lanczos_spectrum,
     spectrum_of_gram,
     spectrum_of_sketch,
     weigh,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.successive_features import fresh_features
 from eigenmesh.protocols.dspgd import SOLVERS, dspgd
 from eigenmesh.protocols.dspgd_direct import dspgd_direct
 from eigenmesh.protocols.dspgd_party import DSPGDSetup, Ending, FeatureHolder, Updates, pack
@@ -175,13 +175,13 @@ def test_floats_and_rounds_equal_the_formula_and_do_not_grow_with_the_rows(parti
     D, r, s, T = 40, 12, 6, 5
     for n in (200, 400):
         parts = em.split(X[:n], parties)
-        agreed = setup(sketch_width=r + 6)
+        agreed = setup(sketch_width=r + 2)
         _, _, gram = run(parts, Goal(s, 8, r), T, "gram", agreed)
         _, _, sketch = run(parts, Goal(s, 8, r), T, "nystrom", agreed)
         last = r * (r + 1) // 2
         widths = [D] + [D + r] * (T - 1)
         assert gram.floats_up == parties * (sum(w * (w + 1) // 2 for w in widths) + last)
-        sketches = D * (r + 6) * T + (T - 1) * r * (r + 1) // 2
+        sketches = D * (min(D, 3 * (r + 2)) + (T - 1) * (r + 2)) + (T - 1) * r * (r + 1) // 2
         assert sketch.floats_up == parties * (sketches + last)
         down = parties * (sum(w * r for w in widths) + r * s)
         assert gram.floats_down == sketch.floats_down == down

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import eigenmesh as em
+from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import MessageRefused, PolicyRefusal
 from eigenmesh.federation.federation import Federation
@@ -75,3 +76,24 @@ def test_parties_may_differ_in_what_they_split():
         assert [reply.n_columns for reply in fed.run(survey).value] == [2, 3]
     with sites_with([(8, 2), (5, 2)], "rows") as fed:
         assert [reply.n_rows for reply in fed.run(survey).value] == [8, 5]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_who_misses_the_round_is_asked_again(lost):
+    faults = [Fault("lose", party="party-1", round=r + 1) for r in range(lost)]
+    parts = em.split(np.ones((9, 6)), 3, random_state=0)
+    with em.federation(parts, on_loss="skip", faults=faults) as fed:
+        found = fed.run(survey)
+    assert found.value.parties == parts.names
+    assert found.recording.ledger.rounds == 1 + lost
+    assert found.dropped == {"party-1": lost}
+
+
+def test_a_late_party_is_compared_with_those_before_it():
+    sites = [
+        Site(f"site-{i}", opens=lambda d=d: np.ones((4, d))) for i, d in enumerate((2, 2, 2, 3))
+    ]
+    faults = with_faults([Fault("lose", party="site-3", round=1)])
+    with Federation(InProcess(sites, faults), split="rows", on_loss="skip") as fed:
+        with pytest.raises(MessageRefused, match="'site-3' has n_columns 3, the others 2"):
+            fed.run(survey)

@@ -7,12 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import ClusterMixin
-from sklearn.utils.validation import check_is_fitted
-
-from eigenmesh.data import Partitioned
-from eigenmesh.errors import EigenmeshWarning, InputError, MissingPartyShare
+from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
@@ -21,12 +16,12 @@ from eigenmesh.estimators.checks import (
     whole_number,
 )
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
-from eigenmesh.estimators.row_estimator import RowEstimator
+from eigenmesh.estimators.party_labels import PartyLabels
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.numerics.dspgd import STEP_SIZES
-from eigenmesh.numerics.kmeans import nearest
+from eigenmesh.numerics.successive_features import LAWS
 from eigenmesh.protocols.distributed_kmeans import METHODS as CLUSTERINGS
 from eigenmesh.protocols.distributed_kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.protocols.distributed_kmeans import forecast as kmeans_forecast
@@ -47,7 +42,7 @@ SCORES = "fed-kernel-kmeans-scores"  # where a site keeps its rows of H
 LABELS = "fed-kernel-kmeans-labels"
 
 
-class FedKernelKMeans(ClusterMixin, RowEstimator):
+class FedKernelKMeans(PartyLabels):
     """Kernel k-means of rows held by several parties, without landmarks: no row ever leaves.
 
     Every iteration draws fresh random features, from a seed that all know, and improves the top of
@@ -68,7 +63,9 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
     step_size : "1/t", or "2/t" as in the paper's theorem, cut at 1.
     threshold : None caps the rank of the iterate; "paper" cuts eigenvalues instead, below a level
         that is too high where D is small, and then loses eigenvectors for good.
-    rank : the cap; None for s + s/2 + 3.
+    rank : the cap; None for s + s/2 + 3, and for 2s + 6 with "nystrom", whose sketch loses some.
+    features : "complementary" random directions go on being orthogonal from one iteration to the
+        next (RBF kernels), so that the error falls faster; "independent" ones are the paper's.
     mechanism : "efficient"; "direct" is the paper's comparison without it, for "lanczos" only: the
         coordinator then sees every coordinate of every row, and the traffic grows with the rows.
     clustering : "coreset" (Balcan et al., 2013), three rounds; "lloyd", exact.
@@ -84,8 +81,9 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
     eigenvalues_ : of the uncentred kernel matrix, as estimated.
     trace_ : one entry an iteration, with step size, rank, products of Lanczos, change and how much
         of the rows it rests on.
-    recovery_error_ : estimated ‖K̂ − K_s‖²_F / n², from the change of the last iterations; too low
-        where eigenvalues s and s + 1 are close, None where there is no telling.
+    recovery_error_ : estimated ‖K̂ − K_s‖²_F / n², from the change of the last iterations as if
+        their features were independent: up to five times too high where they complement each
+        other, too low where eigenvalues s and s + 1 are close; None where there is no telling.
     report_ : what it cost, what left each party, and who missed what.
 
     Examples
@@ -129,6 +127,7 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
         step_size: str = "1/t",
         threshold: str | None = None,
         rank: int | None = None,
+        features: str = "complementary",
         mechanism: str = "efficient",
         clustering: str = "coreset",
         n_init: int = 10,
@@ -146,6 +145,7 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
         self.step_size = step_size
         self.threshold = threshold
         self.rank = rank
+        self.features = features
         self.mechanism = mechanism
         self.clustering = clustering
         self.n_init = n_init
@@ -167,9 +167,8 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
             setup = self._agreed(goal, gamma, seed)
             found = self._eigenvectors(fed, setup, goal)
             clusters = self._clusters(fed, goal, clustering, n_init, seed)
-            labels = self._own_labels(fed)
+            self._labels = self._own_labels(fed, LABELS, X)
         self._adopt(found, clusters, gamma)
-        self._labels = labels[0] if _is_plain(X) else labels
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -193,10 +192,14 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
             return Goal(s, k, None)
         if self.threshold is not None:
             raise InputError(f"threshold is {self.threshold!r}; None or 'paper' is expected")
-        rank = s + s // 2 + 3 if self.rank is None else whole_number(self.rank, "rank")
+        rank = self._default_rank(s) if self.rank is None else whole_number(self.rank, "rank")
         if rank < s:
             raise InputError(f"rank is {rank}; at least n_eigenvectors, {s}, is expected")
         return Goal(s, k, rank)
+
+    def _default_rank(self, s: int) -> int:
+        """More for a sketch, which with these does what exact eigenvectors do with fewer."""
+        return 2 * s + 6 if self.solver == "nystrom" else s + s // 2 + 3
 
     def _agreed(self, goal: Goal, gamma: float | None, seed: int) -> DSPGDSetup:
         rank = 2 * goal.first_rank if goal.rank is None else goal.rank
@@ -210,6 +213,7 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
             step_rule=one_of(self.step_size, "step_size", STEP_SIZES),
             seed=seed,
             scores=SCORES,
+            law=one_of(self.features, "features", LAWS),
         )
 
     def _is_direct(self) -> bool:
@@ -248,12 +252,6 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
             fed.run(label_everybody, setup, clusters.centres)
         return clusters
 
-    def _own_labels(self, fed: Federation) -> list[Any]:
-        """The labels that this process can see, by party; they were not sent."""
-        sites = fed.local_sites()
-        stores = [sites[name].store if name in sites else {} for name in fed.parties]
-        return [store[LABELS]["labels"] if LABELS in store else None for store in stores]
-
     def _adopt(self, found: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
         self.model_ = found.model
         self.eigenvalues_ = found.eigenvalues
@@ -282,33 +280,6 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
             )
         return (*notes, *clusters.notes)
 
-    # Using.
-
-    @property
-    def labels_(self) -> Any:
-        """Clusters of the rows that were fitted."""
-        check_is_fitted(self)
-        if not hasattr(self, "_labels"):
-            raise MissingPartyShare(
-                "labels are the parties' own and are not saved with the model; predict gives them"
-            )
-        return self._labels
-
-    def predict(self, X: Any) -> Any:
-        """The nearest centre of each row; a list for rows split over parties. Nothing is sent."""
-        scores = self.transform(X)
-        if isinstance(X, Partitioned):
-            return [self._nearest(own) for own in scores]
-        return self._nearest(scores)
-
-    def _nearest(self, scores: Any) -> Any:
-        labels, _ = nearest(np.asarray(scores, dtype=np.float64), self.cluster_centers_)
-        return labels
-
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Fit, and give `labels_`."""
-        return self.fit(X).labels_
-
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
@@ -332,7 +303,3 @@ class FedKernelKMeans(ClusterMixin, RowEstimator):
         ledger.rounds += further.rounds
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
-
-
-def _is_plain(X: Any) -> bool:
-    return not isinstance(X, Federation | Partitioned)

@@ -8,11 +8,8 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.data import Partitioned
-from eigenmesh.errors import EigenmeshWarning, InputError, MissingPartyShare
+from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
@@ -20,19 +17,18 @@ from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome, fit_at_parties, fit_exact
 from eigenmesh.estimators.kernel_kmeans_forecast import forecast
 from eigenmesh.estimators.kernel_kmeans_methods import METHODS, Wishes
-from eigenmesh.estimators.party_values import at_sites, is_plain, of_sites
-from eigenmesh.estimators.row_estimator import RowEstimator
+from eigenmesh.estimators.party_labels import PartyLabels
+from eigenmesh.estimators.party_values import at_sites
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.protocols.diskpca import LANDMARKS
 from eigenmesh.protocols.distributed_kmeans import METHODS as KMEANS
 from eigenmesh.protocols.kernel_kmeans import LABELS
 
 
-class KernelKMeans(ClusterMixin, RowEstimator):
+class KernelKMeans(PartyLabels):
     """Kernel k-means of an array of any length, or of rows that stay with their parties.
 
     The rows' scores in the leading components of the uncentred kernel, found from landmarks, are
@@ -151,9 +147,8 @@ class KernelKMeans(ClusterMixin, RowEstimator):
             with at_sites(fed, sample_weight, "sample_weight") as weights:
                 fit = fit_exact if wishes.method == "exact" else fit_at_parties
                 outcome = fit(fed, wishes, self._kernel, weights)
-            labels = of_sites(fed, LABELS, "labels")
+            self._labels = self._own_labels(fed, LABELS, X)
         self._adopt(outcome)
-        self._labels = labels[0] if is_plain(X) else labels
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -210,7 +205,10 @@ class KernelKMeans(ClusterMixin, RowEstimator):
     def _fit_fed(self, X: Any, sample_weight: Any) -> Self:
         """The federated method, by its own estimator."""
         if sample_weight is not None:
-            raise InputError("sample_weight is given; method 'fed' has none: expected None")
+            raise InputError(
+                "sample_weight is given, and method 'fed' has none; None is expected, or "
+                "method='landmarks'"
+            )
         own = self.get_params(deep=False)
         names = FedKernelKMeans._get_param_names()
         fed = FedKernelKMeans(**{name: own[name] for name in names if name in own}).fit(X)
@@ -235,33 +233,6 @@ class KernelKMeans(ClusterMixin, RowEstimator):
         )
         self._labels, self.report_ = fed.labels_, fed.report_
         return self
-
-    # Using.
-
-    @property
-    def labels_(self) -> Any:
-        """Clusters of the rows that were fitted."""
-        check_is_fitted(self)
-        if not hasattr(self, "_labels"):
-            raise MissingPartyShare(
-                "labels are the parties' own and are not saved with the model; predict gives them"
-            )
-        return self._labels
-
-    def predict(self, X: Any) -> Any:
-        """The nearest cluster of each row; a list for rows split over parties. Nothing is sent."""
-        scores = self.transform(X)
-        if isinstance(X, Partitioned):
-            return [self._nearest(own) for own in scores]
-        return self._nearest(scores)
-
-    def _nearest(self, scores: Any) -> Any:
-        labels, _ = nearest(np.asarray(scores, dtype=np.float64), self.cluster_centers_)
-        return labels.astype(np.int32)
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit, and give `labels_`."""
-        return self.fit(X, sample_weight=sample_weight).labels_
 
     @property
     def _n_features_out(self) -> int:

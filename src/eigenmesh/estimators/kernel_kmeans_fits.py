@@ -127,18 +127,21 @@ def _concluded(
         n_columns,
         found.stop_reason,
         found.baseline_floats,
-        (*found.kmeans.notes, *_thin(found)),
+        (*found.kmeans.notes, *_thin(found, choice)),
         _facts(found, wishes, slack),
     )
 
 
-def _thin(found: KernelKMeansResult) -> tuple[str, ...]:
+def _thin(found: KernelKMeansResult, choice: Choice) -> tuple[str, ...]:
     """The caveat that there are too few landmarks, if there are."""
     if found.model is None or found.coverage >= ENOUGH:
         return ()
     q = found.model.landmarks.shape[0]
     held = f"half of the {q} landmarks hold {found.coverage:.0%} of the variance that all hold"
-    return (f"{held}, so that more would change the clusters: raise n_landmarks",)
+    remedy = "raise n_landmarks"
+    if choice.landmarks == "centroids":  # each of several rows: there are only so many
+        remedy += ", or pass landmarks='uniform' if rows may leave"
+    return (f"{held}, so that more would change the clusters: {remedy}",)
 
 
 def _facts(found: KernelKMeansResult, wishes: Wishes, slack: float | None) -> tuple[str, ...]:

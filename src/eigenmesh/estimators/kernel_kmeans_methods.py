@@ -14,7 +14,7 @@ from eigenmesh.protocols.kernel_kmeans import ClusteredRows, clustering_steps
 from eigenmesh.protocols.point_holder import PointHolder
 
 FEW_ROWS = 500  # up to here every row of one array is a landmark
-LEAST_SENT, SENT_EACH = 20, 5  # landmarks between parties: at least, and for each cluster
+LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for each cluster
 REFINE = 1  # Lloyd iterations after a coreset: they tell which of its solutions is best for all
 UNIT_NORM = ("rbf", "laplacian", "cosine")
 

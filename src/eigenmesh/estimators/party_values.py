@@ -37,16 +37,18 @@ def at_sites(
         yield NONE
         return
     sites = fed.local_sites()
-    own = _one_a_party(values, fed.parties, name)
-    if not (signed or any(v is None or np.asarray(v).any() for v in own)):
-        raise InputError(f"{name} is 0 everywhere; it must contain at least one non-zero number")
+    entries = zip(fed.parties, _one_a_party(values, fed.parties, name), strict=True)
+    own = {party: _numbers(v, name, party, signed) for party, v in entries if party in sites}
+    # Of those that live elsewhere somebody may have a weight.
+    if not signed and len(own) == len(fed.parties) and not any(v.any() for v in own.values()):
+        raise InputError(
+            f"{name} is 0 everywhere; it must contain at least one non-zero number, or be left out"
+        )
     # A new key each time: what a site at a worker keeps is not overwritten. By number, not by
     # chance: all processes of a job fit the same things in the same order, and must agree on it.
     key = f"{name} of fit {next(_FITS)}"
-    for party, entry in zip(fed.parties, own, strict=True):
-        if party in sites:
-            share = {field: _numbers(entry, name, party, signed)}
-            sites[party].store.setdefault(key, share)
+    for party, numbers in own.items():
+        sites[party].store.setdefault(key, {field: numbers})
     try:
         yield key
     finally:
@@ -55,25 +57,52 @@ def at_sites(
 
 
 def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
-    if len(parties) == 1 and not (isinstance(values, list | tuple) and np.ndim(values[0]) > 0):
+    listed = isinstance(values, list | tuple)
+    if len(parties) == 1 and not (listed and len(values) and np.ndim(values[0]) > 0):
         return [values]
-    if isinstance(values, np.ndarray) or len(values) != len(parties):
+    if not listed or len(values) != len(parties):
         raise InputError(
-            f"{name} has {len(values)} entries; a list of {len(parties)} arrays is expected, one a "
-            f"party, in the order of the parties"
+            f"{name} is {_described(values)}; a list of {len(parties)} arrays is expected, one a "
+            f"party, in the order of the parties: for the parts of em.split(X, …) "
+            f"[values[rows] for rows in parts.order]"
         )
     return list(values)
 
 
+def _described(values: Any) -> str:
+    if isinstance(values, list | tuple):
+        return f"a {type(values).__name__} of {len(values)}"
+    shape = getattr(values, "shape", None)
+    return f"of type {type(values).__name__}" + (f" and shape {shape}" if shape else "")
+
+
+def _array(values: Any) -> Any:
+    """As an array; what cannot be one of numbers stays one of objects."""
+    try:
+        raw = np.asarray(values)
+        return raw.astype(np.float64) if raw.dtype.kind == "O" else raw
+    except (TypeError, ValueError):
+        return np.zeros(0, dtype=object)
+
+
 def _numbers(values: Any, name: str, party: str, signed: bool) -> Doubles:
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim not in (1, 2) or not np.isfinite(found).all():
-        raise InputError(
-            f"{name} of party {party!r} must be finite numbers, one a row", party=party
-        )
-    if not signed and (found < 0).any():
-        raise InputError(f"{name} of party {party!r} must not be negative", party=party)
-    return found
+    whose = f"{name} of party {party!r}"
+    raw = _array(values)
+    dims = (1, 2) if signed else (1,)  # targets may have several columns
+    if raw.dtype.kind not in "biuf" or raw.ndim not in dims or not raw.size:
+        sized = raw.ndim and raw.size
+        found = f"an array of {raw.dtype} and shape {raw.shape}" if sized else repr(values)[:60]
+        raise InputError(f"{whose} is {found}; numbers are expected, one a row", party=party)
+    numbers: Doubles = raw.astype(np.float64)
+    for wrong, expected in (
+        (~np.isfinite(numbers), "finite numbers are expected: leave such rows out"),
+        ((numbers < 0) & (not signed), "no negative numbers are expected; 0 ignores a row"),
+    ):
+        if wrong.any():
+            where = np.argwhere(wrong)[0]
+            value, row = numbers[tuple(where)], int(where[0])
+            raise InputError(f"{whose} is {value:g} at row {row}; {expected}", party=party)
+    return numbers
 
 
 def of_sites(fed: Federation, key: str, field: str) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
+    cluster_sums,
     distinct,
     lloyd,
     nearest,
@@ -20,6 +21,7 @@ from eigenmesh.numerics.kmeans import (
 
 _SAMPLE = 20_000  # points on which a local solution is found
 _ITERATIONS = 10
+_SETTLING = 100
 
 
 def local_solution(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
@@ -69,3 +71,28 @@ def coreset(
     left = np.maximum(there - scale * claimed, 0.0)
     points = np.vstack([data.points[drawn], centres])
     return WeightedPoints(points, np.concatenate([weights, left]))
+
+
+def settle(part: WeightedPoints, centres: Doubles, means: Doubles) -> Doubles:
+    """Where Lloyd's iteration would lead from here, as far as a coreset can tell.
+
+    `means` are those of all points nearest to each of the centres. A coreset's own differ from
+    them; it is iterated with each of its means moved by that difference.
+
+    >>> part = WeightedPoints(np.array([[0.0], [1.0], [4.0], [9.0]]), np.ones(4))
+    >>> settle(part, np.array([[0.0], [4.0]]), np.array([[0.6], [6.5]])).ravel().round(3).tolist()
+    [0.6, 6.5]
+    """
+    found = cluster_sums(part, centres)
+    filled = found.weights > 0
+    off = np.zeros_like(centres)
+    off[filled] = means[filled] - found.sums[filled] / found.weights[filled, None]
+    moved = means
+    for _ in range(_SETTLING):
+        found = cluster_sums(part, moved)
+        filled = found.weights > 0
+        before, moved = moved, moved.copy()
+        moved[filled] = found.sums[filled] / found.weights[filled, None] + off[filled]
+        if np.allclose(before, moved, rtol=0, atol=1e-9 * np.abs(moved).max()):
+            break
+    return moved

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
 
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
 from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
-from eigenmesh.numerics.embeddings import Embedding, embedding
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.successive_features import LAWS, fresh_features
 
 STEP_SIZES = ("1/t", "2/t")
 _CUTOFF = 1e-10  # of a sketch's directions, relative
@@ -31,21 +30,6 @@ def step_size(rule: str, t: int) -> float:
     [1.0, 1.0, 0.5]
     """
     return min(1.0, {"1/t": 1.0, "2/t": 2.0}[rule] / t)
-
-
-# Features, the same at every party.
-
-
-@lru_cache(maxsize=4)  # thousands of parties in one process need not draw the same again
-def fresh_features(kernel: Kernel, n_columns: int, width: int, seed: int, t: int) -> Embedding:
-    """The features of iteration t: x ↦ a row of A_t.
-
-    >>> a, b = (fresh_features(Kernel("rbf", 1.0), 2, 4, 0, t)(np.ones((1, 2))) for t in (1, 2))
-    >>> bool(np.allclose(a, b))
-    False
-    """
-    drawn = np.random.SeedSequence(seed, spawn_key=(t,)).generate_state(1, np.uint64)[0]
-    return embedding(kernel, n_columns, width, int(drawn))
 
 
 def sketch_draw(width: int, n_drawn: int, seed: int, t: int) -> Doubles:
@@ -258,6 +242,7 @@ class SpectralFeatures:
     step_rule: str
     steps: Sequence[Doubles]
     rotation: Doubles
+    law: str = LAWS[0]
 
     def transform(self, X: Rows) -> Doubles:
         """Coordinates of every row: all iterations again, block by block."""
@@ -270,6 +255,6 @@ class SpectralFeatures:
         X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
         B = np.zeros((X.shape[0], 0))
         for t, step in enumerate(self.steps, start=1):
-            A = fresh_features(self.kernel, self.n_columns, self.width, self.seed, t)(X)
+            A = fresh_features(self.kernel, self.n_columns, self.width, self.seed, t, self.law)(X)
             B = advance(A, B, step, step_size(self.step_rule, t))
         return B

@@ -38,6 +38,7 @@ from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.federation.results import Replies
 from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.coresets import settle
 from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.protocols.point_holder import (
     Centres,
@@ -55,7 +56,7 @@ from eigenmesh.protocols.point_holder import (
 METHODS = ("lloyd", "coreset")
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
-CORESET_DRAWS = 50  # draws of a coreset, times the number of clusters
+CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
 @record
@@ -118,7 +119,7 @@ def distributed_kmeans(
     `site.kept(setup.points)` has "points" (n_i, dim) and perhaps "weights" (n_i,); the labels are
     kept under `setup.labels` as {"labels": …}. Lloyd ends when the squared move of the centres is
     at most `tol` of the mean squared distance of a point to its centre. The `n_init` best solutions
-    of a coreset get `refine` of Lloyd's iterations, and the best is taken.
+    of a coreset are corrected by the means of all points `refine` times, and the best is taken.
 
     `candidates` (m, dim) that the coordinator knows take the place of k-means‖, so that no single
     point leaves its party; `start` (k, dim) that of all seeding. Where there are fewer different
@@ -131,13 +132,12 @@ def distributed_kmeans(
     fed.enlist(PointHolder, setup, steps_for(method, seeding, refine))
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
     if method == "coreset":
-        draws = CORESET_DRAWS * n_clusters if coreset_size is None else coreset_size
-        starts, reason = _coreset(fed, n_clusters, draws, n_init, rng)
-        centres, n_iter = starts[0], 0
-        if refine:
-            # All to the end, so that the traffic is known beforehand.
-            centres, n_iter, _ = _lloyd(fed, starts, refine, -1.0, refill=False)
-        return _concluded(fed, centres, n_clusters, n_iter, reason)
+        draws = default_draws(n_clusters) if coreset_size is None else coreset_size
+        part = _coreset(fed, n_clusters, draws)
+        starts = weighted_kmeans(part, n_clusters, rng, n_init)
+        centres = _refined(fed, part, starts, refine)
+        reason = f"the coreset of {len(part.points)} points is clustered"
+        return _concluded(fed, centres, n_clusters, refine, reason)
     counts = fed.ask(PointHolder.count_points)
     _require_weight(counts)
     if start is not None:
@@ -150,6 +150,11 @@ def distributed_kmeans(
     refill = PointHolder.farthest_points in steps_for(method, seeding)
     centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, refill)
     return _concluded(fed, centres, n_clusters, n_iter, reason)
+
+
+def default_draws(n_clusters: int) -> int:
+    """Draws of a coreset where no other number is asked for."""
+    return max(LEAST_DRAWS, CORESET_DRAWS * n_clusters)
 
 
 def _require_weight(counts: Sequence[Any]) -> None:
@@ -273,10 +278,8 @@ def _refilled(
 # Coresets.
 
 
-def _coreset(
-    fed: Federation, k: int, n_draws: int, n_init: int, rng: np.random.Generator
-) -> tuple[Doubles, str]:
-    """The `n_init` best solutions for weighted points that stand for all."""
+def _coreset(fed: Federation, k: int, n_draws: int) -> WeightedPoints:
+    """Weighted points that stand for all."""
     local = fed.ask(PointHolder.solve_locally, LocalAsk(k))
     _require_weight(local)
     costs = np.array([reply.cost for reply in local])
@@ -287,9 +290,24 @@ def _coreset(
     }
     parts = fed.ask(PointHolder.draw_coreset, each=asked)
     points = np.vstack([part.points for part in parts])
-    weights = np.concatenate([part.weights for part in parts])
-    starts = weighted_kmeans(WeightedPoints(points, weights), k, rng, n_init)
-    return starts, f"the coreset of {len(points)} points is clustered"
+    return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
+
+
+def _refined(fed: Federation, part: WeightedPoints, starts: Doubles, times: int) -> Doubles:
+    """The best of a coreset's solutions, each moved by the means of all points `times` times.
+
+    Between two such rounds the coreset, corrected by what they told, is iterated to the end. All
+    solutions go through all rounds, so that the traffic is known beforehand.
+    """
+    best = 0
+    for _ in range(times):
+        found = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
+        pairs = zip(starts, found.sums, found.weights, strict=True)
+        means = np.stack([_moved(None, *own) for own in pairs])
+        starts = np.stack([settle(part, *own) for own in zip(starts, means, strict=True)])
+        best = int(np.argmin(found.costs))
+    settled: Doubles = starts[best]
+    return settled
 
 
 # What it will cost.
@@ -313,7 +331,7 @@ def forecast(
     empty. Whose points are drawn is decided by their distances; here it goes by the parties' sizes.
     """
     if method == "coreset":
-        draws = CORESET_DRAWS * n_clusters if coreset_size is None else coreset_size
+        draws = default_draws(n_clusters) if coreset_size is None else coreset_size
         ledger = _coreset_forecast(names, sizes, dim, n_clusters, draws)
         ledger.rounds += refine
         for name in names if refine else ():

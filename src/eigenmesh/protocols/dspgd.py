@@ -137,7 +137,7 @@ def dspgd(
         X = require_columns(compression(found, eta * threshold, goal.rank), t)
         log.note(eta, found, X, covered)
         course.steps.append(X)
-    return _concluded(course, setup, goal, threshold, log)
+    return _concluded(course, goal, threshold, log)
 
 
 def _require_fitting_losses(fed: Federation, solver: str) -> None:
@@ -236,13 +236,7 @@ _SOLVE: dict[str, Callable[[Course, int, float, Goal, float], tuple[Spectrum, fl
 # The end.
 
 
-def _concluded(
-    course: Course,
-    setup: DSPGDSetup,
-    goal: Goal,
-    threshold: float,
-    log: Log,
-) -> DSPGDResult:
+def _concluded(course: Course, goal: Goal, threshold: float, log: Log) -> DSPGDResult:
     # The last choice of columns must not go by who happened to be there: wait for all.
     everybody = Patient(course.fed)
     news = course.messages(lambda u: Updates(**u))
@@ -252,7 +246,7 @@ def _concluded(
     endings = course.messages(lambda u: Ending(**u, rotation=rotation))
     everybody.ask(FeatureHolder.keep_scores, each=endings)
     return DSPGDResult(
-        model=course.features.model(setup.step_rule, course.steps, rotation),
+        model=course.features.model(course.steps, rotation),
         eigenvalues=values,
         next_eigenvalue=following,
         threshold=threshold,

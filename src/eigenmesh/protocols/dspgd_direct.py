@@ -146,7 +146,7 @@ def dspgd_direct(fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: i
         SampleHolder.keep_rows, each=[RowsOfScores(H) for H in centre.split(centre.B @ rotation)]
     )
     return DSPGDResult(
-        model=centre.features.model(setup.step_rule, centre.steps, rotation),
+        model=centre.features.model(centre.steps, rotation),
         eigenvalues=kept,
         next_eigenvalue=following,
         threshold=threshold,

@@ -51,7 +51,10 @@ def _entries(
     news = sum((D + r) * rank for r in ranks)  # every X, once
     widths = [D + r for r in ranks]
     replies = {
-        "nystrom": sum(D * (features.n_drawn(r) + r) + r * (r + 1) // 2 for r in ranks),
+        "nystrom": sum(
+            D * (features.n_drawn(t, r) + r) + r * (r + 1) // 2
+            for t, r in enumerate(ranks, start=1)
+        ),
         "gram": sum(w * (w + 1) // 2 for w in widths),
         "lanczos": sum(min(w, _products(rank)) * w for w in widths),
     }[solver]

@@ -20,15 +20,18 @@ from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.dspgd import (
     SpectralFeatures,
     advance,
-    fresh_features,
     sketch_draw,
     step_size,
 )
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.successive_features import LAWS, fresh_features
 from eigenmesh.protocols.row_messages import RowCount, count, upper
 
-EXTRA_DRAWS = 6  # random directions of a sketch beside B; more bring in noise with the signal
+# Random directions of a sketch beside B: floats are better spent on columns of B. At first there is
+# no B, and what is overlooked then comes back slowly: that sketch is wider.
+EXTRA_DRAWS = 2
+FIRST_SKETCH = 3
 
 
 class DSPGDSetup(Message, reveals=None):
@@ -43,6 +46,7 @@ class DSPGDSetup(Message, reveals=None):
     step_rule: str
     seed: int
     scores: str
+    law: str = LAWS[0]
 
 
 class Updates(Message, reveals="eigenvectors"):
@@ -206,31 +210,35 @@ class Features:
     width: int  # D
     sketch_width: int
     seed: int
+    step_rule: str
+    law: str
 
     @classmethod
     def of(cls, setup: DSPGDSetup, n_columns: int) -> Features:
         """The features that the parties agreed on."""
         kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
         width = embedded_width(setup.kernel, n_columns, setup.n_features)
-        return cls(kernel, n_columns, width, setup.sketch_width, setup.seed)
+        drawn = (setup.sketch_width, setup.seed, setup.step_rule, setup.law)
+        return cls(kernel, n_columns, width, *drawn)
 
     def of_rows(self, rows: Rows, t: int) -> Doubles:
         """A_t of some rows."""
-        return fresh_features(self.kernel, self.n_columns, self.width, self.seed, t)(rows)
+        drawn = (self.kernel, self.n_columns, self.width, self.seed, t, self.law)
+        return fresh_features(*drawn)(rows)
 
     def omega(self, t: int, rank: int) -> Doubles:
         """Ω of iteration t: B fills as much of the sketch as it can."""
-        return sketch_draw(self.width, self.n_drawn(rank), self.seed, t)
+        return sketch_draw(self.width, self.n_drawn(t, rank), self.seed, t)
 
-    def model(
-        self, step_rule: str, steps: Sequence[Doubles], rotation: Doubles
-    ) -> SpectralFeatures:
+    def model(self, steps: Sequence[Doubles], rotation: Doubles) -> SpectralFeatures:
         """The map of a row, from all X's and what takes the last B to H."""
         shape = (self.kernel, self.n_columns, self.width, self.seed)
-        return SpectralFeatures(*shape, step_rule, tuple(steps), rotation)
+        return SpectralFeatures(*shape, self.step_rule, tuple(steps), rotation, self.law)
 
-    def n_drawn(self, rank: int) -> int:
-        """Columns of Ω beside `rank` columns of B."""
+    def n_drawn(self, t: int, rank: int) -> int:
+        """Columns of Ω in iteration t, beside `rank` columns of B."""
+        if not rank or step_size(self.step_rule, t) == 1:  # B has no part in W
+            return min(self.width, FIRST_SKETCH * self.sketch_width)
         return min(self.width, max(self.sketch_width - rank, EXTRA_DRAWS))
 
 

@@ -164,7 +164,8 @@ def _components(
         rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))  # anew: without landmarks
         found = find_components(rows, ClusteredRows, setup, s, q, landmarks, False)
         enough = found.coverage >= ENOUGH or q >= found.result.model.n_rows
-        if enough or not grow:
+        cannot_grow = found.result.model.landmarks.shape[0] < q  # as centroids of several rows
+        if enough or cannot_grow or not grow:
             break
         q *= 2
     return found

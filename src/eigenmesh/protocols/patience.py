@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from eigenmesh.errors import PartyLost
+from eigenmesh.errors import MessageRefused, PartyLost
 from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.message import Message, add
+from eigenmesh.federation.message import Message, add, fields_of
 from eigenmesh.federation.party import Step
 from eigenmesh.federation.protocol import Protocol
 from eigenmesh.federation.results import Replies, Run, Total
@@ -48,6 +49,7 @@ class Patient:
 
         addressed = self._repeat(note, answers, message, each)
         names = tuple(name for name in addressed if name in answers)
+        _require_same(step, {name: answers[name] for name in names})
         return Replies(tuple(answers[name] for name in names), names)
 
     def total(self, step: Step, message: Message | None = None, *, each: Each = None) -> Total:
@@ -99,6 +101,21 @@ class Patient:
         if addressed and not answers:
             raise PartyLost(f"none of {', '.join(map(repr, addressed))} has answered")
         return tuple(addressed)
+
+
+def _require_same(step: Step, answers: Mapping[str, Any]) -> None:
+    """A federation compares the replies of one round; here they may come from several."""
+    declared = fields_of(step.signature.gives) if step.signature.gives else ()
+    for name in (field.name for field in declared if field.same):
+        values = {party: getattr(reply, name) for party, reply in answers.items()}
+        common, _ = Counter(values.values()).most_common(1)[0]
+        for party, value in values.items():
+            if value != common:
+                raise MessageRefused(
+                    f"party {party!r} has {name} {value}, the others {common}; it must be the same "
+                    f"everywhere: check what this party holds",
+                    party=party,
+                )
 
 
 @contextmanager

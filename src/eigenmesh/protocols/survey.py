@@ -19,6 +19,7 @@ from eigenmesh.federation.message import Message, Positive, Reveals, SameEverywh
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.results import Replies
+from eigenmesh.protocols.patience import Patient
 
 
 class SurveySetup(Message, reveals=None):
@@ -66,9 +67,12 @@ class SurveyedSite(Party):
         return ColumnSiteShape(**self.shape)
 
 
-@protocol("survey", roles=(SurveyedSite,))
+@protocol("survey", roles=(SurveyedSite,), skips=True)
 def survey(sites: Federation) -> Replies:
-    """A `SiteShape` from every party; an error names the one that does not fit the others."""
+    """A `SiteShape` from every party; an error names the one that does not fit the others.
+
+    Who misses the round is asked again where that is allowed: a size cannot be guessed.
+    """
     count = SurveyedSite.count_rows if sites.split == "rows" else SurveyedSite.count_columns
     sites.enlist(SurveyedSite, SurveySetup(), [count])
-    return sites.ask(count)
+    return Patient(sites).ask(count)

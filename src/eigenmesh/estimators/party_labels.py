@@ -1,0 +1,58 @@
+"""Clusters of rows that parties hold: their labels stay with them, and new rows get theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError, MissingPartyShare
+from eigenmesh.estimators.party_values import is_plain, of_sites
+from eigenmesh.estimators.row_estimator import RowEstimator
+from eigenmesh.federation.federation import Federation
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.kmeans import nearest
+
+
+class PartyLabels(ClusterMixin, RowEstimator):
+    """Base of k-means estimators: centres in the coordinates that `transform` gives."""
+
+    cluster_centers_: Doubles
+
+    def _own_labels(self, fed: Federation, key: str, X: Any) -> Any:
+        """The labels that this process can see, of X or by party; they were not sent."""
+        labels = [own if own is None else _whole(own) for own in of_sites(fed, key, "labels")]
+        return labels[0] if is_plain(X) else labels
+
+    @property
+    def labels_(self) -> Any:
+        """Clusters of the rows that were fitted."""
+        check_is_fitted(self)
+        if not hasattr(self, "_labels"):
+            raise MissingPartyShare(
+                "labels are the parties' own and are not saved with the model; predict gives them"
+            )
+        return self._labels
+
+    def predict(self, X: Any) -> Any:
+        """The nearest cluster of each row; a list for rows split over parties. Nothing is sent."""
+        if isinstance(X, Federation):
+            raise InputError(
+                "X is a Federation; rows are expected: of those that its parties hold, the "
+                "clusters are in labels_ after fit"
+            )
+        scores = self.transform(X)
+        if isinstance(X, Partitioned):
+            return [self._nearest(own) for own in scores]
+        return self._nearest(scores)
+
+    def _nearest(self, scores: Any) -> Any:
+        labels, _ = nearest(np.asarray(scores, dtype=np.float64), self.cluster_centers_)
+        return _whole(labels)
+
+
+def _whole(labels: Any) -> Any:
+    return np.asarray(labels).astype(np.int32)  # as scikit-learn's k-means gives them
