@@ -110,6 +110,7 @@ def fit(
     fusion: options.Fusion = "product",
     seed: options.Seed = 0,
     names: options.Names = None,
+    align: options.Align = "strict",
     allow: options.Allow = None,
     shares: Annotated[
         bool,
@@ -132,7 +133,7 @@ def fit(
         check_output(model, data)
         if scores:
             check_output(scores, [*data, model], SCORE_SUFFIXES)
-        parts = options.parties(data, split, names, allow)
+        parts = options.parties(data, split, names, allow, align)
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -173,6 +174,7 @@ def transform(
         ),
     ],
     names: options.Names = None,
+    align: options.Align = "strict",
     json: options.AsJson = False,
 ) -> None:
     """Scores of new samples, one file a party.
@@ -187,9 +189,10 @@ def transform(
         kpca = load(model)
         holders = _column_holders(kpca)
         if holders is None:
-            parts = options.parties(data, "rows", names, None)
+            parts = options.parties(data, "rows", names, None, align)
         else:
-            parts = Partitioned(columns=data, names=_names_for(holders, data, names))
+            named = _names_for(holders, data, names)
+            parts = Partitioned(columns=data, names=named, align=align)
         with progress("transforming"):
             Z = kpca.transform(parts)
         written = _write_scores(out, Z, kpca, parts)
@@ -273,6 +276,7 @@ def plan(
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
     names: options.Names = None,
+    align: options.Align = "strict",
     allow: options.Allow = None,
     json: options.AsJson = False,
 ) -> None:
@@ -283,7 +287,7 @@ def plan(
     Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
-        parts = options.parties(data, "rows" if clusters else split, names, allow)
+        parts = options.parties(data, "rows" if clusters else split, names, allow, align)
         told = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, seed=0),
@@ -357,7 +361,8 @@ def _party_files(path: Path, parts: Partitioned) -> list[Path]:
 
 
 def _ids(parts: Partitioned, party: int) -> Any:
-    return None if parts.sample_ids is None else parts.sample_ids[party]
+    ids = parts.matched().sample_ids
+    return None if ids is None else ids[party]
 
 
 # From the library to the reader.

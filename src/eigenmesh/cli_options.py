@@ -70,6 +70,13 @@ Names: TypeAlias = Annotated[
         help="The parties' names, in the order of the files: a,b,c; by default the files'."
     ),
 ]
+Align: TypeAlias = Annotated[
+    Literal["strict", "inner"],
+    typer.Option(
+        help="For columns: inner matches samples by the files' id columns, whatever their order, "
+        "and uses those that all parties have; strict expects the same samples in the same order."
+    ),
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
@@ -78,15 +85,19 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON 
 
 
 def parties(
-    data: list[Path], split: str, names: str | None, allow: list[str] | None
+    data: list[Path],
+    split: str,
+    names: str | None,
+    allow: list[str] | None,
+    align: str = "strict",
 ) -> Partitioned:
     """The files as parties, under one policy."""
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None
     named = listed(names) or _stems(data)
     if split == "rows":
-        return Partitioned(rows=data, names=named, policies=policy)
-    return Partitioned(columns=data, names=named, policies=policy)
+        return Partitioned(rows=data, names=named, policies=policy, align=align)
+    return Partitioned(columns=data, names=named, policies=policy, align=align)
 
 
 def _stems(data: list[Path]) -> list[str] | None:

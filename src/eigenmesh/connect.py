@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eigenmesh.data import Partitioned, hash_sample_ids
-from eigenmesh.data.partitioned import checked_names, checked_policies
+from eigenmesh.data.matching import shared_secret
+from eigenmesh.data.partitioned import checked_align, checked_names, checked_policies
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError
@@ -41,6 +42,8 @@ def federation(
     split: str = "rows",
     names: Sequence[str] | None = None,
     policies: Policy | Sequence[Policy | None] | None = None,
+    align: str = "strict",
+    id_secret: str | None = None,
     topology: Topology | None = None,
     timeout: float | None = None,
     on_loss: str = "raise",
@@ -62,6 +65,9 @@ def federation(
         the parties.
     split : for a list of paths, whether each holds "rows" or "columns".
     names, policies : of the parties, as in `Partitioned`, for any other source than that.
+    align, id_secret : for a list of paths of columns, as in `Partitioned`: "inner" matches samples
+        by the files' id columns. Parties that open their files in processes of their own each need
+        the secret in their environment, as EIGENMESH_ID_SECRET, where the coordinator has none.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
     timeout : seconds that a party has for one step; None for the engine's own default.
@@ -80,11 +86,8 @@ def federation(
     ...     fed.parties
     ('party-0', 'party-1')
     """
-    whose = {"names": names, "policies": policies}
-    if isinstance(source, Partitioned) and (names is not None or policies is not None):
-        raise InputError(
-            "names= or policies= beside a Partitioned, which has its own; pass them to Partitioned"
-        )
+    whose = {"names": names, "policies": policies, "align": align, "id_secret": id_secret}
+    _check_options(source, whose)
     if engine == "dask":
         carrier, split = _on_dask(source, split, whose, faults, client, workers)
     else:
@@ -98,12 +101,25 @@ def federation(
         on_loss=on_loss,
         max_age=max_age,
     )
-    if isinstance(source, Partitioned):
-        fed.align = source.align
+    fed.align = source.align if isinstance(source, Partitioned) else align
     return fed
 
 
-Whose = Mapping[str, Any]  # names and policies of the parties, where the source has none
+Whose = Mapping[str, Any]  # what a Partitioned has of its own: names, policies, how to match
+
+
+def _check_options(source: Any, whose: Whose) -> None:
+    given = [name for name, value in whose.items() if value not in (None, "strict")]
+    if isinstance(source, Partitioned) and given:
+        raise InputError(
+            f"{'=, '.join(given)}= beside a Partitioned, which has its own; pass them to "
+            "Partitioned"
+        )
+    if is_dask_collection(source) and whose["align"] != "strict":
+        raise InputError(
+            f"align is {whose['align']!r}; the chunks of a Dask collection have no sample ids: "
+            f"pass files with an id column, or Partitioned(columns=..., sample_ids=...)"
+        )
 
 
 def _on_sites(
@@ -125,12 +141,32 @@ def _on_sites(
 def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> list[Site]:
     """Sites that do not even look whether a file is there: only its own party can know."""
     _check_paths(paths, split)
+    checked_align(whose["align"], split)
     sites = []
     for name, policy, path in zip(*_checked(whose, len(paths)), paths, strict=True):
-        own = cache(partial(site_at, split, name, path))
+        own = cache(partial(site_at, split, name, path, matching=_matching(whose)))
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
-        sites.append(Site(name, opens, policy=policy or Policy(), identifies=identifies))
+        site = Site(name, opens, policy=policy or Policy(), identifies=identifies)
+        site.matcher = _MatcherOf(own) if whose["align"] == "inner" else None
+        sites.append(site)
     return sites
+
+
+class _MatcherOf:
+    """The matcher of a site that is opened when it is first used."""
+
+    def __init__(self, site: Callable[[], Site]) -> None:
+        self._site = site
+
+    def hashes(self) -> Any:
+        return self._site().matcher.hashes()
+
+    def choose(self, rows: Any) -> None:
+        self._site().matcher.choose(rows)
+
+
+def _matching(whose: Whose) -> dict[str, Any]:
+    return {"align": whose["align"], "id_secret": whose["id_secret"]}
 
 
 def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None, ...]]:
@@ -138,7 +174,7 @@ def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None
 
 
 def _data_of(site: Callable[[], Site]) -> Any:
-    return site().data
+    return site().opens()
 
 
 def _ids_of(site: Callable[[], Site]) -> str:
@@ -191,28 +227,39 @@ def _on_dask(
         split, data = source.split, [source.select([name]) for name in source.names]
     else:
         _check_paths(source, split)
+        checked_align(whose["align"], split)
         data = source
     if isinstance(source, Partitioned):
-        whose = {"names": source.names, "policies": source.policies}
+        whose = {**whose, "names": source.names, "policies": source.policies}
     names, policies = _checked(whose, len(data))
     _check_faults(faults, names)
     given = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
-    build = partial(site_at, split, policies=given)
+    build = partial(site_at, split, policies=given, matching=_matching(whose))
     known = [policy or Policy() for policy in policies]
     place = {"client": client, "workers": workers}
     return dask.Dask(names, data, build, policies=known, faults=faults, **place), split
 
 
-def site_at(split: str, name: str, data: Any, policies: Mapping[str, Policy] | None = None) -> Site:
+def site_at(
+    split: str,
+    name: str,
+    data: Any,
+    policies: Mapping[str, Policy] | None = None,
+    matching: Mapping[str, Any] | None = None,
+) -> Site:
     """At a worker: the site over its part of a Partitioned, a chunk of rows or columns, or a path.
 
     An unusable file or chunk is refused here, before anything runs.
     """
     if isinstance(data, Partitioned):
         return sites_of(data)[0]
+    how = dict(matching or {})
+    if how.get("align") == "inner":
+        how["id_secret"] = shared_secret(how["id_secret"], name)
     rows, columns = ([data], None) if split == "rows" else (None, [data])
     policy = (policies or {}).get(name)
-    return sites_of(Partitioned(rows=rows, columns=columns, names=[name], policies=policy))[0]
+    parts = Partitioned(rows=rows, columns=columns, names=[name], policies=policy, **how)
+    return sites_of(parts)[0]
 
 
 def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:

@@ -313,7 +313,6 @@ def test_dask_gives_what_one_process_gives():
         ({"gamma": -1.0}, "gamma is -1.0"),
         ({"degree": 0, "kernel": "poly"}, "degree is 0"),
         ({"n_landmarks": 0}, "n_landmarks is 0"),
-        ({"topology": "ring"}, "needs a coordinator"),
         ({"kernel": "sigmoid", "n_landmarks": 10}, "sigmoid.*no landmarks"),
         ({"variant": "other"}, "variant is 'other'"),
     ],

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics.pairwise import pairwise_kernels
 
@@ -172,6 +173,18 @@ def test_traffic_on_a_ring_is_a_vector_an_edge_and_direction():
     assert report.report_.floats_up == 5 * 8 * 178 + told
 
 
+@pytest.mark.parametrize("topology", [None, "full", "ring", "star"])
+@pytest.mark.parametrize("merge", ["weighted", "isolated"])
+@pytest.mark.parametrize("estimator", [em.VFedPCA(2), em.VFedAKPCA(2, gamma="median")], ids=repr)
+def test_traffic_is_planned_to_the_float(topology, merge, estimator):
+    parts = em.split(WINE[:40], 4, by="columns")
+    model = clone(estimator)
+    model.set_params(variant="paper", topology=topology, merge=merge, n_rounds=3)
+    forecast, report = em.plan(model, parts), model.fit(parts).report_
+    for field in ("floats_up", "floats_down", "rounds", "by_party", "by_step", "reveals"):
+        assert getattr(forecast, field) == getattr(report, field), field
+
+
 def test_isolated_parties_have_vectors_of_their_own():
     blocks = np.array_split(BREAST, 3, axis=1)
     with pytest.warns(em.EigenmeshWarning, match="isolated"):
@@ -282,3 +295,25 @@ def test_weights_sum_to_one_and_fall_back_to_equal_ones():
 def test_vectors_that_cancel_give_the_heaviest():
     vectors = np.array([[1.0, 0.0], [-1.0, 0.0]])
     assert abs(merged(vectors, np.array([0.5, 0.5]), align=False)).tolist() == [1.0, 0.0]
+
+
+def densities(seed, n=200, m=1000):
+    """The paper's "mixture of Gaussians": densities of uniform draws, column by column."""
+    rng = np.random.default_rng(seed)
+    mean, width = rng.integers(0, m + 1, m), rng.integers(1, m + 1, m)
+    x = rng.uniform(mean - 3 * width, mean + 3 * width, size=(n, m))
+    return np.exp(-((x - mean) ** 2) / (2.0 * width**2)) / (np.sqrt(2 * np.pi) * width)
+
+
+@pytest.mark.parametrize("seed", [0, 4, 28])
+def test_curves_are_those_of_the_printed_algorithm_at_the_default_settings(seed):
+    """Distance to the pooled vector by round, against exact local vectors: within 10 %."""
+    X = densities(seed)
+    exact = np.linalg.svd(X, full_matrices=False)[0][:, 0]
+    model = em.VFedPCA(1, variant="paper", center=False).fit(em.split(X, 10, by="columns"))
+    expected = [apart(u, exact) for u in transcript(np.array_split(X, 10, axis=1), 3)]
+    found = [apart(u, exact) for u in model.history_]
+    np.testing.assert_allclose(found[:3], expected, rtol=0.1)
+    np.testing.assert_allclose(found[2:], expected[2], rtol=0.1)
+    if seed == 28:
+        assert found[9] == pytest.approx(7.7e-3, rel=0.1)

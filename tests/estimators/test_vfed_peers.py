@@ -48,6 +48,27 @@ def test_equals_the_form_with_a_coordinator():
     np.testing.assert_allclose(peers.transform(WINE), centre.transform(WINE), atol=1e-7)
 
 
+@pytest.mark.parametrize("topology", ["ring", "star", "full", nx.path_graph(4)], ids=str)
+@pytest.mark.parametrize(("k", "products"), [(1, 1), (2, 3)])
+def test_traffic_is_planned_to_the_float_and_a_bound_if_it_stops_early(topology, k, products):
+    X = slow()
+    parts = em.split(X, 4, by="columns")
+    bound = em.plan(em.VFedPCA(k, topology=topology), parts)
+    model = em.VFedPCA(k, topology=topology, n_rounds=products, tolerance=1e-300)
+    forecast = em.plan(model, parts)
+    with em.federation(parts, topology=topology) as fed:
+        of_federation = em.plan(em.VFedPCA(k, n_rounds=products), fed)
+        with pytest.warns(em.EigenmeshWarning, match="not converged"):
+            report = model.fit(fed).report_
+    for field in ("floats_up", "floats_down", "rounds", "by_party", "by_step", "reveals"):
+        assert getattr(forecast, field) == getattr(report, field), field
+        assert getattr(of_federation, field) == getattr(report, field), field
+    stopped = em.VFedPCA(k, topology=topology).fit(parts)
+    assert stopped.report_.floats_up < bound.floats_up
+    exact = em.plan(em.VFedPCA(k, topology=topology, n_rounds=len(stopped.convergence_)), parts)
+    assert stopped.report_.floats_up == exact.floats_up
+
+
 def test_no_columns_leave_a_node_and_what_leaves_is_told():
     parts = em.split(WINE, 4, by="columns")
     report = em.VFedPCA(2, topology="ring").fit(parts).report_
@@ -70,18 +91,19 @@ def test_disconnected_graphs_are_refused():
         em.VFedPCA(2, topology=graph).fit(em.split(WINE, 4, by="columns"))
 
 
-@pytest.mark.parametrize("round_", [2, 9, 30])
-def test_a_node_that_leaves_gives_the_components_of_the_remaining_columns(round_):
+@pytest.mark.parametrize("lost", [0, 3])  # the first node's directions are those passed on
+@pytest.mark.parametrize("round_", [1, 2, 3, 4, 5, 6, 9, 30])
+def test_a_node_that_leaves_gives_the_components_of_the_remaining_columns(round_, lost):
     blocks = np.array_split(slow(), 5, axis=1)
     parts = em.Partitioned(columns=blocks)
-    faults = [Fault("kill", "party-3", round_)]
+    faults = [Fault("kill", f"party-{lost}", round_)]
     options = {"topology": "full", "on_loss": "survivors"}
     with em.federation(parts, faults=faults, **options) as fed:
-        with pytest.warns(em.EigenmeshWarning, match="'party-3' has left"):
+        with pytest.warns(em.EigenmeshWarning, match=f"'party-{lost}' has left"):
             model = em.VFedPCA(2, topology="full").fit(fed)
-    rest = np.hstack([B for i, B in enumerate(blocks) if i != 3])
+    rest = np.hstack([B for i, B in enumerate(blocks) if i != lost])
     exact = np.linalg.svd(rest - rest.mean(0), full_matrices=False)[0][:, :2]
-    assert model.model_.parties == ("party-0", "party-1", "party-2", "party-4")
+    assert model.model_.parties == tuple(f"party-{i}" for i in range(5) if i != lost)
     assert sin_theta(model.eigenvectors_, exact) < 1e-8
     for vectors in model.node_vectors_:
         np.testing.assert_allclose(vectors, model.node_vectors_[0], atol=1e-14)

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from tests.engines.dask_cluster import open_on_dask
+from typer.testing import CliRunner
 
 import eigenmesh as em
+from eigenmesh.cli import app
 from eigenmesh.data.matching import SECRET_VARIABLE, keyed_hashes
+from eigenmesh.data.readers import read_table
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.federation import wire
 from eigenmesh.numerics.matching import common_rows
@@ -112,8 +115,8 @@ def test_parties_on_dask_match_alike():
     np.testing.assert_allclose(model.eigenvectors_, expected.eigenvectors_, atol=1e-8)
 
 
-def test_files_with_an_id_column_are_matched(tmp_path):
-    parts, matched, _ = shuffled()
+def written(parts, tmp_path):
+    """The parties' columns as files with an id column."""
     paths = []
     for i in range(3):
         rows = [
@@ -123,9 +126,59 @@ def test_files_with_an_id_column_are_matched(tmp_path):
         header = "id," + ",".join(f"c{i}{j}" for j in range(6))
         paths.append(tmp_path / f"{i}.csv")
         paths[-1].write_text("\n".join([header, *rows]))
-    model = em.VFedPCA(2).fit(em.Partitioned(columns=paths, align="inner"))
+    return paths
+
+
+def test_files_with_an_id_column_are_matched(tmp_path):
+    parts, matched, common = shuffled()
+    paths = written(parts, tmp_path)
     expected = em.VFedPCA(2).fit(matched)
+    model = em.VFedPCA(2).fit(em.Partitioned(columns=paths, align="inner"))
     np.testing.assert_allclose(model.eigenvectors_, expected.eigenvectors_, atol=1e-8)
+    with em.federation(paths, split="columns", align="inner") as fed:
+        model = em.KernelPCA(2).fit(fed)
+        np.testing.assert_allclose(model.eigenvectors_, expected.eigenvectors_, atol=1e-8)
+        assert model.transform(fed).shape == (len(common), 2)
+    assert f"{len(common)} samples are common" in str(model.report_)
+
+
+def test_files_that_workers_open_are_matched_by_the_secret_of_their_parties(tmp_path, monkeypatch):
+    parts, matched, _ = shuffled()
+    paths = written(parts, tmp_path)
+    expected = em.VFedPCA(2).fit(matched)
+    options = {"split": "columns", "align": "inner"}
+    with open_on_dask(paths, id_secret="eight or more", **options) as fed:
+        model = em.VFedPCA(2).fit(fed)
+    np.testing.assert_allclose(model.eigenvectors_, expected.eigenvectors_, atol=1e-8)
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    with pytest.raises(em.EigenmeshError, match=f"party-0.*no secret.*{SECRET_VARIABLE}"):
+        with open_on_dask(paths, **options) as fed:
+            em.VFedPCA(2).fit(fed)
+
+
+def test_what_cannot_be_matched_says_why(tmp_path):
+    parts, _, _ = shuffled()
+    paths = written(parts, tmp_path)
+    with pytest.raises(InputError, match="align='inner' matches samples over columns"):
+        em.federation(paths, align="inner")
+    with pytest.raises(InputError, match="align is 'outer'"):
+        em.federation(paths, split="columns", align="outer")
+    with pytest.raises(InputError, match="align= beside a Partitioned"):
+        em.federation(parts, align="inner")
+    np.save(tmp_path / "0.npy", parts.part(0))
+    with em.federation([tmp_path / "0.npy", *paths[1:]], split="columns", align="inner") as fed:
+        with pytest.raises(em.EigenmeshError, match="party-0.*no sample ids.*column 'id'"):
+            em.VFedPCA(2).fit(fed)
+
+
+def test_a_plan_counts_the_matched_samples_and_the_matching():
+    parts, _, _ = shuffled()
+    model = em.VFedPCA(2, n_rounds=2, tolerance=1e-300)
+    forecast = em.plan(model, parts)
+    with pytest.warns(em.EigenmeshWarning, match="not converged"):
+        report = model.fit(parts).report_
+    for field in ("floats_up", "floats_down", "rounds", "by_party", "by_step", "reveals"):
+        assert getattr(forecast, field) == getattr(report, field), field
 
 
 def test_the_secret_comes_from_the_caller_or_the_parties_environment(monkeypatch):
@@ -176,3 +229,24 @@ def test_a_partitioned_can_be_matched_where_all_parties_are_at_hand():
 def test_common_rows_follow_the_first_party():
     keys = [np.array([[5], [1], [3]]), np.array([[3], [5], [4]]), np.array([[9], [3], [5]])]
     assert [rows.tolist() for rows in common_rows(keys)] == [[0, 2], [1, 0], [2, 1]]
+
+
+def test_the_command_line_matches_files_by_their_ids(tmp_path):
+    parts, matched, common = shuffled()
+    files = [str(path) for path in written(parts, tmp_path)]
+    model, scores, again = (str(tmp_path / name) for name in ("m.em", "z.csv", "new.csv"))
+    inner = ["--align", "inner", "--json"]
+    fitted = CliRunner().invoke(app, ["fit", *files, "--model", model, "--scores", scores, *inner])
+    assert fitted.exit_code == 0, fitted.output
+    assert f"{len(common)} samples are common" in fitted.stdout
+    expected = em.VFedPCA(2).fit(matched)
+    table = read_table(scores)
+    assert table.sample_ids.tolist() == common
+    np.testing.assert_allclose(table.X, expected.transform(matched), atol=1e-7)
+    done = CliRunner().invoke(app, ["transform", model, *files, "--out", again, *inner])
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(read_table(again).X, table.X, atol=1e-7)
+    planned = CliRunner().invoke(app, ["plan", *files, *inner])
+    assert planned.exit_code == 0, planned.output
+    refused = CliRunner().invoke(app, ["fit", *files, "--model", model, "--json"])
+    assert refused.exit_code != 0

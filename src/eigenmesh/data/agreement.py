@@ -22,7 +22,8 @@ def check_shapes(split: str, names: Sequence[str], shapes: Sequence[Shape | None
         complaint = f"has {value} columns, {others}; pass Partitioned(columns=...) for"
         raise refuse(party, f"{complaint} column-split data")
     complaint = f"has {value} samples, {others}; a column split needs the same samples in the"
-    raise refuse(party, f"{complaint} same order at every party (row-split data: rows=...)")
+    remedy = "(row-split data: rows=...); align='inner' matches samples by their ids"
+    raise refuse(party, f"{complaint} same order at every party {remedy}")
 
 
 def check_tables(split: str, names: Sequence[str], tables: Sequence[Table | None]) -> None:

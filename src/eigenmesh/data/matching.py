@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.data.sample_ids import hash_sample_ids
 from eigenmesh.data.table import Ids, Matrix
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, PartitionError
 
 SECRET_VARIABLE = "EIGENMESH_ID_SECRET"
 
@@ -26,6 +26,17 @@ def id_secret(given: str | None) -> str:
             "share and the coordinator does not know"
         )
     return given or os.environ.get(SECRET_VARIABLE) or secrets.token_hex(16)
+
+
+def shared_secret(given: str | None, party: str) -> str:
+    """The secret of a party in a process of its own, where a new one would match nobody's."""
+    if given is None and not os.environ.get(SECRET_VARIABLE):
+        raise PartitionError(
+            f"party {party!r} has no secret to key its sample ids with; set the environment "
+            f"variable {SECRET_VARIABLE} to the same words at every party, or pass id_secret=",
+            party=party,
+        )
+    return id_secret(given)
 
 
 def keyed_hashes(ids: Ids, secret: str) -> NDArray[np.uint64]:
@@ -57,7 +68,10 @@ class SampleMatcher:
         """Keyed hashes of all its sample ids."""
         ids = self._ids()
         if ids is None:
-            raise InputError("there are no sample ids to match; pass sample_ids=")
+            raise InputError(
+                "there are no sample ids to match; give a file a column 'id', a DataFrame an "
+                "index, or pass sample_ids="
+            )
         return keyed_hashes(ids, self._secret)
 
     def choose(self, rows: NDArray[Any]) -> None:

@@ -88,7 +88,7 @@ class Partitioned:
         allow_missing: bool = False,
     ) -> None:
         split, sources = _one_split(rows, columns)
-        self.align = _checked_align(align, split)
+        self.align = checked_align(align, split)
         self._secret = make_secret(id_secret) if align == "inner" else ""
         self._allow_missing = bool(allow_missing)
         names = checked_names(names, len(sources))
@@ -374,7 +374,8 @@ def _blaming(party: str) -> Iterator[None]:
         raise PartitionError(f"party {party!r}: {error.reason}", party=party) from None
 
 
-def _checked_align(align: str, split: Split) -> str:
+def checked_align(align: str, split: str) -> str:
+    """How samples are matched, or `InputError`."""
     if align not in ("strict", "inner"):
         raise InputError(f"align is {align!r}; 'strict' or 'inner' is expected")
     if align == "inner" and split == "rows":

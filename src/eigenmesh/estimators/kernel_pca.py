@@ -16,6 +16,7 @@ from eigenmesh.estimators.kernel_pca_methods import LANDMARK_KERNELS, default_la
 from eigenmesh.estimators.kernel_pca_pooled import PooledKernelPCA, components_asked
 from eigenmesh.estimators.kernel_pca_share import explaining
 from eigenmesh.estimators.kernel_pca_ways import METHODS, Way, choose_way, ways_for
+from eigenmesh.estimators.preparing import share_of_missing
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.topology import Topology
@@ -45,6 +46,9 @@ class KernelPCA(PooledKernelPCA):
     n_landmarks : landmarks in all; None for ten a component, from 100 to 2000.
     landmarks : "auto", one of DisKPCA's choices, or the landmarks themselves (q, n_features).
     center : centre in feature space.
+    standardize, fill_missing : of columns that parties hold, done by each owner to its own: divide
+        by the standard deviation; fill missing values (NaN) with the column's mean, of a column at
+        most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
     local_rank, fusion : of OneShotKPCA.
     topology : of parties without a coordinator; None for one.
     verbose : show the progress of long work.
@@ -53,8 +57,10 @@ class KernelPCA(PooledKernelPCA):
     ----------
     method_ : the method's name, a colon, and why it was chosen.
     eigenvalues_ : of the centred kernel matrix.
-    explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; as
-        bounded as the method that was taken says.
+    explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; as good
+        as the method that was taken says.
+    residual_error_ : with landmarks, the standard error of the estimate that total_variance_ and
+        residual_ are 1.5 such errors above; 0 where they are exact.
     gamma_, n_features_in_, feature_names_in_, n_samples_seen_ : as everywhere.
     eigenvectors_, X_fit_ : scikit-learn's, where the whole kernel matrix was solved.
     dual_coef_, X_transformed_fit_ : scikit-learn's, with fit_inverse_transform.
@@ -114,6 +120,8 @@ class KernelPCA(PooledKernelPCA):
         n_landmarks: int | None = None,
         landmarks: Any = "auto",
         center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
         local_rank: int | None = None,
         fusion: str = "product",
         topology: Topology | None = None,
@@ -139,6 +147,8 @@ class KernelPCA(PooledKernelPCA):
         self.n_landmarks = n_landmarks
         self.landmarks = landmarks
         self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
         self.local_rank = local_rank
         self.fusion = fusion
         self.topology = topology
@@ -154,10 +164,12 @@ class KernelPCA(PooledKernelPCA):
         self._check_parameters()
         with self._progress_shown():
             if isinstance(X, Iterator):
+                self._require_columns_for_preparing("rows")
                 return self._fit_blocks(X)
             if _is_split(X):
                 self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
                 return self._fit_split(X)
+            self._require_columns_for_preparing("rows")
             return self._fit_pooled(self._checked(X, reset=True, min_samples=2))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -173,8 +185,16 @@ class KernelPCA(PooledKernelPCA):
             return self.estimator_._fitted_scores(X)
         return self.transform(X)
 
+    def _require_columns_for_preparing(self, split: str) -> None:
+        if split != "columns" and (self.standardize or self.fill_missing is not None):
+            raise InputError(
+                "standardize and fill_missing are for columns that parties hold; for rows put "
+                "sklearn's StandardScaler or SimpleImputer before KernelPCA"
+            )
+
     def _check_parameters(self) -> None:
         components_asked(self.n_components)
+        share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         one_of(self.method, "method", ("auto", *METHODS))
         if isinstance(self.landmarks, str):
@@ -209,10 +229,11 @@ class KernelPCA(PooledKernelPCA):
         model = estimator.model_
         found = model if share is None else explaining(model, share)
         self._adopt(found, estimator.gamma_, words)
-        self._adopt_landmark_facts(estimator.landmark_residual_, estimator.leverage_skew_)
+        self._adopt_facts_of(estimator)
         self._fit_preimages(model.landmarks)
 
     def _ways(self, split: str, on_graph: bool) -> list[Way]:
+        self._require_columns_for_preparing(split)
         if self.landmarks_are_given:
             raise InputError(
                 "landmarks are given as rows, which is for one array or a stream of blocks; for "

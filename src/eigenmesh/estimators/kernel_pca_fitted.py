@@ -17,14 +17,15 @@ from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import FederatedEstimator, estimator_from_tree
 from eigenmesh.estimators.checks import missing_gap
-from eigenmesh.estimators.kernel_pca_blocks import LandmarkStream
+from eigenmesh.estimators.diskpca import residual_claim
+from eigenmesh.estimators.kernel_pca_blocks import LandmarkStream, StreamSums
 from eigenmesh.estimators.kernel_pca_exact import ExactModel, PairwiseKernel
 from eigenmesh.estimators.kernel_pca_preimage import Preimages
 from eigenmesh.estimators.kernel_pca_share import Model
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
-from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.progress_bar import rows_shown
 
 _OF_INNER = (
@@ -35,7 +36,7 @@ _OF_INNER = (
     "gamma_",
     "n_features_in_",
 )
-_OPTIONAL = ("landmark_residual_", "leverage_skew_", "n_samples_seen_", "residual_slack_")
+_OPTIONAL = ("landmark_residual_", "leverage_skew_", "n_samples_seen_", "residual_error_")
 
 
 class FittedKernelPCA(FederatedEstimator):
@@ -54,7 +55,7 @@ class FittedKernelPCA(FederatedEstimator):
     model_: Any  # an ExactModel, a LandmarkModel, or None where `estimator_` is used
     estimator_: Any
     preimages_: Preimages | None
-    sums_: LandmarkSums | None
+    sums_: StreamSums | None
     _stream: LandmarkStream | None
     _last_transform: list[RunReport]
 
@@ -73,14 +74,14 @@ class FittedKernelPCA(FederatedEstimator):
         self.residual_ = model.residual
         self.explained_variance_ratio_ = model.eigenvalues / model.total
         self.n_samples_seen_ = model.n_rows
-        self.residual_slack_ = 0.0
+        self.residual_error_ = 0.0
         if isinstance(model, LandmarkModel):
             self.n_features_in_ = int(model.landmarks.shape[1])
 
-    def _adopt_landmark_facts(self, outside: float, skew: float | None) -> None:
-        """What of the rows lies outside the landmarks' span; with it the mean is uncertain."""
+    def _adopt_landmark_facts(self, outside: float, error: float, skew: float | None) -> None:
+        """What of the rows lies outside the landmarks' span, and how well their mean is known."""
         self.landmark_residual_ = outside
-        self.residual_slack_ = min(outside, self.residual_) if self.center else 0.0
+        self.residual_error_ = error
         self.leverage_skew_ = skew
 
     def _adopt_estimator(self, estimator: Any, words: str) -> None:
@@ -140,18 +141,10 @@ class FittedKernelPCA(FederatedEstimator):
             dropped={},
             stop_reason="all rows are accounted for",
             baseline_floats=model.n_rows * self.n_features_in_,
-            notes=(*caveats, self._worth()),
+            notes=(*caveats, residual_claim(self.residual_, self.residual_error_)),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
-
-    def _worth(self) -> str:
-        if not self.residual_slack_:
-            return f"residual {self.residual_:.4g}, exact for these components"
-        return (
-            f"residual {self.residual_:.4g} is an upper bound, at most {self.residual_slack_:.3g} "
-            f"too large: the mean is known only inside the landmarks' span"
-        )
 
     # Using it.
 
@@ -187,7 +180,7 @@ class FittedKernelPCA(FederatedEstimator):
                 f"the new data are {X!r}; rows of {self.n_features_in_} features are expected"
             )
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: Any, *, party: str | None = None) -> Any:
         """Rows for scores, by kernel ridge regression as scikit-learn does it.
 
         It is fitted to all rows where they are in one array, and to the landmarks alone where the
@@ -195,7 +188,12 @@ class FittedKernelPCA(FederatedEstimator):
         """
         check_is_fitted(self)
         if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):
-            return self.estimator_.inverse_transform(X)
+            own = {} if party is None else {"party": party}
+            return self.estimator_.inverse_transform(X, **own)
+        if party is not None:
+            raise InputError(
+                f"party is {party!r}; columns of one party come from a linear model over columns"
+            )
         if self.preimages_ is None:
             raise NotFittedError(
                 "inverse_transform needs fit_inverse_transform=True, set before fit"

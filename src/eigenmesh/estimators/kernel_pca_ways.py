@@ -53,7 +53,7 @@ class Way:
 
 
 def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
-    return RowHolder, steps_for(estimator.landmarks)
+    return RowHolder, steps_for(estimator.landmarks, bool(estimator.center))
 
 
 def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
@@ -131,6 +131,15 @@ WAYS = (
         VFedAKPCA,
         lambda estimator, fed: estimator._asked(),
         "each says how far apart the samples are in its columns, which adds up to the exact answer",
+    ),
+    Way(
+        "vfed-akpca",
+        "columns",
+        ARGUMENT_KERNELS,
+        VFedAKPCA,
+        lambda estimator, fed: estimator._asked(on_graph=True),
+        "neighbours average how far apart the samples are in their columns, which is exact",
+        on_graph=True,
     ),
     Way(
         "one-shot",

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError, TooManySamples
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, whole_number
+from eigenmesh.estimators.checks import find_gamma, missing_gap, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
+from eigenmesh.estimators.preparing import prepared_gamma, share_of_missing
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
@@ -48,6 +49,8 @@ class Settings(NamedTuple):
     coef0: float
     fusion: str  # "sum", "product" or "arguments": inner products or distances
     center: bool
+    standardize: bool
+    fill_missing: float | None
     seed: int
 
     @property
@@ -64,8 +67,8 @@ class Settings(NamedTuple):
             local_rank=None if landmarks else self.local_rank,
             n_landmarks=N_LANDMARKS,
             most_samples=MOST_KERNEL_SAMPLES,
-            standardize=False,
-            fill_missing=None,
+            standardize=self.standardize,
+            fill_missing=self.fill_missing,
             model=model,
             seed=self.seed,
         )
@@ -99,6 +102,9 @@ class OneShotKPCA(ColumnEstimator):
         their squared distances, often closer at the same cost. For "rbf"; inner products of
         "poly" are always added.
     center : centre in feature space, exactly.
+    standardize : subtract each column's mean and divide by its standard deviation, at its owner.
+    fill_missing : share of a column's values that may be missing (NaN) and are then filled with the
+        column's mean, at its owner; None for none.
     random_state : seed of the pairs drawn for gamma="median".
 
     Attributes
@@ -143,6 +149,8 @@ class OneShotKPCA(ColumnEstimator):
         local_rank: int | None = None,
         fusion: str = "product",
         center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -153,6 +161,8 @@ class OneShotKPCA(ColumnEstimator):
         self.local_rank = local_rank
         self.fusion = fusion
         self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
         self.random_state = random_state
 
     # Fitting.
@@ -206,12 +216,14 @@ class OneShotKPCA(ColumnEstimator):
         return Settings(
             n_components=k,
             local_rank=whole_number(rank, "local_rank"),
-            gamma=checked_gamma(self.gamma),
+            gamma=prepared_gamma(self.gamma, self),
             kernel=self.kernel,
             degree=whole_number(self.degree, "degree"),
             coef0=float(self.coef0),
             fusion=fusion,
             center=bool(self.center),
+            standardize=bool(self.standardize),
+            fill_missing=share_of_missing(self.fill_missing),
             seed=seed_of(self.random_state),
         )
 
@@ -285,6 +297,8 @@ def _spectra(settings: Settings, gamma: float | None, name: str) -> OneShotSetup
         gamma=gamma,
         local_rank=settings.local_rank,
         center=settings.center,
+        standardize=settings.standardize,
+        fill_missing=settings.fill_missing,
         model=name,
         seed=settings.seed,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
@@ -14,6 +15,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.policy import Policy
+from eigenmesh.protocols.entity_alignment import forecast as alignment_forecast
 from eigenmesh.protocols.survey import survey
 
 Shapes = Sequence[tuple[int, int]]
@@ -89,8 +91,18 @@ def plan(estimator: Any, source: Any) -> Plan:
     if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
         estimator = estimator._planned(source)
     names, shapes, policies = _parties_of(source)
-    ledger = estimator._forecast(names, shapes)
+    ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
+    if getattr(source, "align", "strict") == "inner":
+        alignment_forecast(ledger, names)
     return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies)
+
+
+def _on_graph_of(source: Any, estimator: Any) -> Any:
+    """The estimator, with the graph of an open federation where it names none of its own."""
+    graph = source.graph if isinstance(source, Federation) else None
+    if graph is None or getattr(estimator, "topology", graph) is not None:
+        return estimator
+    return clone(estimator).set_params(topology=graph)
 
 
 def _parties_of(source: Any) -> tuple[tuple[str, ...], Shapes, dict[str, Policy]]:
@@ -108,4 +120,4 @@ def _parties_of(source: Any) -> tuple[tuple[str, ...], Shapes, dict[str, Policy]
             raise InputError(f"the data have shape {shape}; rows and columns are expected")
         return ("party-0",), [(int(shape[0]), int(shape[1]))], {}
     own = {n: p or Policy() for n, p in zip(parts.names, parts.policies, strict=True)}
-    return parts.names, parts.shapes, own
+    return parts.names, parts.matched().shapes, own

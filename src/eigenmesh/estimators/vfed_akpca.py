@@ -10,14 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import find_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
 from eigenmesh.estimators.one_shot import N_LANDMARKS, NEARLY_IDENTITY
+from eigenmesh.estimators.preparing import is_number, prepared_gamma
 from eigenmesh.estimators.vfed_common import (
     PAPER_ROUNDS,
     VARIANTS,
     concluded,
-    is_number,
+    graph_of,
     paper_caveats,
     power_setup,
     prepared_as,
@@ -35,11 +36,14 @@ from eigenmesh.protocols.argument_fusion import (
     forecast,
     needed_step,
 )
+from eigenmesh.protocols.argument_peers import PeerFusion, argument_peers, peer_role
+from eigenmesh.protocols.argument_peers import forecast as peers_forecast
 from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
 from eigenmesh.protocols.bandwidth import forecast_rounds
 from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ColumnModel
-from eigenmesh.protocols.vfed_paper import PaperResult, PowerHolder, vfed_paper
-from eigenmesh.protocols.vfed_paper import forecast as paper_forecast
+from eigenmesh.protocols.vfed_forecast import paper_forecast
+from eigenmesh.protocols.vfed_paper import PaperResult, vfed_paper
+from eigenmesh.protocols.vfed_power import PowerHolder
 
 
 class VFedAKPCA(ColumnEstimator):
@@ -61,7 +65,9 @@ class VFedAKPCA(ColumnEstimator):
         parties' own kernel matrices, which approximate no pooled kernel.
     n_landmarks : samples that stand for all where there are more than 20,000, by default 500; a
         number makes them serve whenever there are more samples than that.
-    topology : of "paper": None for a coordinator, or a graph as in `VFedPCA`.
+    topology : None for a coordinator, or a graph as in `VFedPCA`: the distances or products of all
+        pairs of samples are then averaged over it, at a traffic far above shipping the columns,
+        and every node ends with the same components, which are exact.
     center : centre in feature space, exactly.
     standardize, fill_missing : what each owner does to its columns first, as in `VFedPCA`.
     n_rounds, local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper", as in
@@ -74,7 +80,8 @@ class VFedAKPCA(ColumnEstimator):
     explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; Σ|λ| is
         the total of "sigmoid".
     gamma_ : the gamma used.
-    convergence_, history_, node_vectors_ : of "paper", as in `VFedPCA`.
+    convergence_, history_ : of "paper", as in `VFedPCA`.
+    node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
     report_ : what it cost, and what left each party.
 
     Examples
@@ -154,27 +161,23 @@ class VFedAKPCA(ColumnEstimator):
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            role, steps = self._asked()
+            role, steps = self._asked(fed.graph is not None)
             fed.require(role, steps)
             kernel = self._kernel(name, self._find_gamma(fed))
-            found = self._run_paper(fed, kernel) if paper else None
-            model = self._run_exact(fed, kernel) if found is None else found.model
+            found = self._run_paper(fed, kernel) if paper else self._run_exact(fed, kernel)
+            model = found if isinstance(found, ColumnModel) else found.model
             self._keep_shares(fed, model)
         self._adopt(model, kernel.gamma)
-        self.convergence_ = None if found is None else np.asarray(found.convergence)
-        self.history_ = None if found is None else found.history
-        self.node_vectors_ = None if found is None else found.node_vectors
-        caveats = self._caveats(found, recording.ledger.floats_up)
-        reason = model.stop_reason if found is None else found.stop_reason
+        printed = found if isinstance(found, PaperResult) else None
+        self.convergence_ = None if printed is None else np.asarray(printed.convergence)
+        self.history_ = None if printed is None else printed.history
+        self.node_vectors_ = getattr(found, "node_vectors", None)
+        caveats = self._caveats(printed, recording.ledger.floats_up)
+        reason = model.stop_reason if printed is None else printed.stop_reason
         self.report_ = concluded(model, matched, caveats, reason, recording, fed)
         return self
 
     def _kernel_name(self) -> str:
-        if self.topology is not None and self.variant == "exact":
-            raise InputError(
-                f"topology is {self.topology!r}; VFedAKPCA(variant='exact') needs a coordinator: "
-                f"pass topology=None, or use VFedPCA"
-            )
         if self.kernel == "sigmoid" and self.n_landmarks is not None:
             raise InputError(
                 f"n_landmarks is {self.n_landmarks!r}; the sigmoid kernel is indefinite and has no "
@@ -189,13 +192,7 @@ class VFedAKPCA(ColumnEstimator):
         gamma: Any = self.gamma
         if self.kernel == "sigmoid" and is_number(gamma) and -np.inf < float(gamma) < 0:
             return float(gamma)
-        rule = checked_gamma(self.gamma)
-        if isinstance(rule, str) and (self.standardize or self.fill_missing is not None):
-            raise InputError(
-                f"gamma is {rule!r}, a rule for the columns as they are; with standardize or "
-                f"fill_missing a number is expected, or None for 1 / n_features"
-            )
-        return rule
+        return prepared_gamma(gamma, self)
 
     def _find_gamma(self, fed: Federation) -> float:
         gamma = self._checked_gamma()
@@ -203,9 +200,11 @@ class VFedAKPCA(ColumnEstimator):
             return gamma
         return find_gamma(fed, gamma, seed_of(self.random_state))
 
-    def _asked(self) -> tuple[type[Party], Sequence[Step] | None]:
+    def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
         if self.variant == "paper":
             return PowerHolder, None
+        if on_graph:
+            return peer_role(self._kernel_name()), None
         return ArgumentHolder, [needed_step(self._agreed())]
 
     def _agreed(self) -> ArgumentSetup:
@@ -218,9 +217,11 @@ class VFedAKPCA(ColumnEstimator):
             **prepared_as(self),
         )
 
-    def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel:
-        k = whole_number(self.n_components, "n_components")
-        return fed.run(argument_fusion, self._agreed(), kernel, k, bool(self.center)).value
+    def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel | PeerFusion:
+        k, agreed = whole_number(self.n_components, "n_components"), self._agreed()
+        if fed.graph is not None:
+            return fed.run(argument_peers, agreed, kernel, k, bool(self.center)).value
+        return fed.run(argument_fusion, agreed, kernel, k, bool(self.center)).value
 
     def _run_paper(self, fed: Federation, kernel: Kernel) -> PaperResult:
         k = whole_number(self.n_components, "n_components")
@@ -235,6 +236,10 @@ class VFedAKPCA(ColumnEstimator):
         model = self.model_
         whole = shipping(model, model.n_samples)
         typical = model.fusion.typical_value
+        p = len(model.parties)
+        advice = "give gamma as a number, or pool if you may"
+        if self.node_vectors_ is not None:
+            advice = f"{floats_up // p:,} a node; topology=None takes one message a party"
         caveats = [
             (
                 typical is not None and typical < NEARLY_IDENTITY,
@@ -242,9 +247,9 @@ class VFedAKPCA(ColumnEstimator):
                 f"is close to the identity, and its components explain little; lower gamma",
             ),
             (
-                floats_up > whole and len(model.parties) > 1,
+                floats_up > whole and p > 1,
                 f"{floats_up:,} floats were sent where shipping every column takes {whole:,}; "
-                f"give gamma as a number, or pool if you may",
+                f"{advice}",
             ),
         ]
         return tuple(words for applies, words in caveats if applies)
@@ -267,16 +272,19 @@ class VFedAKPCA(ColumnEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit: at most this, where columns have a rank below their number."""
-        if self.topology is not None:
-            raise InputError("a plan of a run on a graph is not available; pass topology=None")
-        rule, ledger = self._checked_gamma(), Ledger(rounds=1)
+        rule, ledger = self._checked_gamma(), Ledger()
         if not isinstance(rule, float):
             ledger.entries += bandwidth_forecast(rule, "columns", names, shapes)
             ledger.rounds += forecast_rounds(rule, "columns", len(names))
-        if one_of(self.variant, "variant", VARIANTS) == "exact":
+        k, graph = whole_number(self.n_components, "n_components"), graph_of(self.topology, names)
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            isolated = self.merge == "isolated"
+            known = paper_forecast(names, shapes, graph, k, self._rounds(), isolated)
+            ledger.entries += known.entries
+            ledger.rounds += known.rounds
+        elif graph is not None:
+            peers_forecast(ledger, names, shapes, graph, self._agreed(), k, bool(self.center))
+        else:
             ledger.entries += forecast(names, shapes, self._agreed())
-            return ledger
-        k, rounds = whole_number(self.n_components, "n_components"), self._rounds()
-        ledger.entries += paper_forecast(names, shapes, k, rounds)
-        ledger.rounds += k * rounds + 1
+            ledger.rounds += 1
         return ledger

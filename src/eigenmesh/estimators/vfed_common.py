@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from numbers import Real
+from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.column_estimator import shipping
+from eigenmesh.estimators.preparing import is_number, share_of_missing
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Recording
+from eigenmesh.federation.topology import build_graph
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.column_model import ColumnModel
-from eigenmesh.protocols.vfed_paper import MERGES, PowerSetup
+from eigenmesh.protocols.vfed_paper import MERGES
+from eigenmesh.protocols.vfed_power import PowerSetup
 
 VARIANTS = ("exact", "paper")
 PAPER_ROUNDS = 10
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a real number; True and False are none."""
-    return isinstance(value, Real) and value is not True and value is not False
 
 
 def positive(value: Any, name: str) -> float:
@@ -36,13 +35,9 @@ def positive(value: Any, name: str) -> float:
     raise InputError(f"{name} is {value!r}; a positive number is expected")
 
 
-def share_of_missing(value: Any) -> float | None:
-    """None, or a share from 0 to 1."""
-    if value is None:
-        return None
-    if is_number(value) and 0 <= float(value) <= 1:
-        return float(value)
-    raise InputError(f"fill_missing is {value!r}; None or a share from 0 to 1 is expected")
+def graph_of(topology: Any, names: Sequence[str]) -> nx.Graph | None:
+    """The graph that a fit will run on; None with a coordinator."""
+    return None if topology is None else build_graph(topology, names)
 
 
 def new_name() -> str:

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from eigenmesh.errors import InputError
 from eigenmesh.estimators.checks import one_of, whole_number
 from eigenmesh.estimators.column_estimator import LinearColumnEstimator
 from eigenmesh.estimators.vfed_common import (
     PAPER_ROUNDS,
     VARIANTS,
     concluded,
+    graph_of,
     paper_caveats,
     positive,
     power_setup,
@@ -22,10 +22,11 @@ from eigenmesh.estimators.vfed_common import (
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.protocols.vfed_paper import PaperResult, PowerHolder, vfed_paper
-from eigenmesh.protocols.vfed_paper import forecast as paper_forecast
+from eigenmesh.protocols.vfed_forecast import paper_forecast, peers_forecast
+from eigenmesh.protocols.vfed_paper import PaperResult, vfed_paper
 from eigenmesh.protocols.vfed_pca import VectorHolder, VFedResult, VFedSetup, forecast, vfed_pca
 from eigenmesh.protocols.vfed_peers import PeerHolder, vfed_peers
+from eigenmesh.protocols.vfed_power import PowerHolder
 
 MOST_ROUNDS = 50  # of the exact variant, which stops by its residuals
 
@@ -188,10 +189,11 @@ class VFedPCA(LinearColumnEstimator):
         return self.variant != "paper" and self.convergence_[-1] <= self.tolerance
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger of a fit that uses all its rounds."""
-        if self.topology is not None:
-            raise InputError("a plan of a run on a graph is not available; pass topology=None")
+        """The ledger of a fit that uses all its rounds: one that converges sends less."""
         k, rounds = whole_number(self.n_components, "n_components"), self._rounds()
+        graph = graph_of(self.topology, names)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
-            return Ledger(paper_forecast(names, shapes, k, rounds), rounds=k * rounds + 2)
-        return Ledger(forecast(names, shapes, k, rounds), rounds=rounds + 1)
+            return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
+        if graph is not None:
+            return peers_forecast(names, shapes, graph, k, rounds)
+        return Ledger.of(forecast(names, shapes, k, rounds), rounds=rounds + 1)

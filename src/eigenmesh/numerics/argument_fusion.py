@@ -84,6 +84,21 @@ class ArgumentFusion:
         )
         return cls(components, kernel, S, kept, squares, means, total, bound, typical)
 
+    def packed(self) -> Doubles:
+        """All of a model whose parties sent arguments, as one array; see `unpacked`."""
+        means = [] if self.means is None else [*self.means.columns, self.means.overall]
+        return np.append(_packed(self), means)
+
+    @classmethod
+    def unpacked(
+        cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], centre: bool
+    ) -> Self:
+        """The model of n samples and k components that `packed` laid out."""
+        components, total, bound, typical, rest = _unpacked(flat, n, k)
+        means = KernelMeans(rest[:n], float(rest[n])) if centre else None
+        nothing = np.zeros((n, 0))
+        return cls(components, kernel, nothing, kept, np.zeros(n), means, total, bound, typical)
+
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or arguments of every party."""
         scores = np.empty((len(projections[0]), len(self.components.eigenvalues)))
@@ -140,6 +155,20 @@ class LandmarkFusion:
         exact = (B @ W, mean @ W, total, left_out + len(E) * EPS)
         return cls(components, kernel, S[places], kept, *exact, typical)
 
+    def packed(self) -> Doubles:
+        """All of a model whose parties sent arguments, as one array; see `unpacked`."""
+        return np.concatenate([_packed(self), self.coefficients.ravel(), self.offset])
+
+    @classmethod
+    def unpacked(
+        cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], q: int
+    ) -> Self:
+        """The model of n samples, k components and q landmarks that `packed` laid out."""
+        components, total, bound, typical, rest = _unpacked(flat, n, k)
+        W, offset = rest[: q * k].reshape(q, k), rest[q * k :]
+        nothing = np.zeros((q, 0))
+        return cls(components, kernel, nothing, kept, W, offset, total, bound, typical)
+
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or from arguments with the landmarks."""
         scores = np.empty((len(projections[0]), len(self.offset)))
@@ -148,6 +177,44 @@ class LandmarkFusion:
             A = _new_arguments(own, self.kept, self.coordinates, self.kernel)
             scores[rows] = self.kernel.from_arguments(A, out=A) @ self.coefficients
         return scores - self.offset
+
+
+def packed_size(n: int, k: int, n_landmarks: int | None, centre: bool) -> int:
+    """Length of a packed model of n samples and k components.
+
+    >>> packed_size(10, 2, None, centre=True), packed_size(10, 2, 4, centre=True)
+    (37, 36)
+    """
+    own = n + 1 if centre else 0
+    return 4 + k + n * k + (own if n_landmarks is None else n_landmarks * k + k)
+
+
+def _packed(model: ArgumentFusion | LandmarkFusion) -> Doubles:
+    """What both kinds have; a typical value that is None is written as −1."""
+    found, typical = model.components, model.typical_value
+    scalars = [found.next_eigenvalue, model.total, model.error_bound]
+    scalars.append(-1.0 if typical is None else typical)
+    return np.concatenate([scalars, found.eigenvalues, found.eigenvectors.ravel()])
+
+
+def _unpacked(
+    flat: Floats, n: int, k: int
+) -> tuple[Components, float, float, float | None, Doubles]:
+    after, total, bound, typical = map(float, flat[:4])
+    values, vectors, rest = np.split(np.asarray(flat[4:], np.float64), [k, k + n * k])
+    known = None if typical < 0 else typical
+    return Components(values, vectors.reshape(n, k), after), total, bound, known, rest
+
+
+def full_matrix(kernel: Kernel, triangle: Floats, n: int) -> Doubles:
+    """The symmetric matrix of which `upper_triangle` gave one half.
+
+    >>> full_matrix(Kernel("rbf", 1.0), np.array([1.0, 9.0, 4.0]), 3)[2]
+    array([9., 4., 0.])
+    """
+    A = np.zeros((n, n))
+    _add_triangle(A, triangle, diagonal=kernel.of == "inner")
+    return A
 
 
 def upper_triangle(kernel: Kernel, X: Floats) -> Doubles:

@@ -15,9 +15,11 @@ from eigenmesh.numerics.eigen import fix_signs
 
 
 def power_iterations(
-    apply: Callable[[Doubles], Doubles], start: Doubles, times: int
+    apply: Callable[[Doubles], Doubles], start: Doubles, times: int, floor: float = 0.0
 ) -> tuple[Doubles, float]:
     """Eqs. (5) and (6): a ← A a / ‖A a‖, and the Rayleigh quotient aᵀA a.
+
+    Where ‖A a‖ is at most `floor`, the rounding of A, there is nothing left to find.
 
     >>> a, alpha = power_iterations(lambda v: np.array([2.0, 1.0]) * v, np.ones(2), 30)
     >>> a.round(6).tolist(), round(alpha, 6)
@@ -27,7 +29,7 @@ def power_iterations(
     for _ in range(times):
         image = apply(a)
         size = float(np.linalg.norm(image))
-        if not size:  # a matrix of zeros leaves the start as good as any
+        if size <= floor:  # a matrix of zeros leaves the start as good as any
             return a, 0.0
         a = image / size
     return a, float(a @ apply(a))

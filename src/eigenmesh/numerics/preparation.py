@@ -20,7 +20,7 @@ class Preparation:
     array([-1.225,  0.   ,  1.225])
     """
 
-    fill: Doubles  # (m,)
+    fill: Doubles | None  # (m,); None where nothing may be missing
     mean: Doubles  # (m,)
     scale: Doubles  # (m,)
 
@@ -30,8 +30,8 @@ class Preparation:
         X = as_rows(X, np.float64)
         present = _present(X)
         _require_share(1.0 - present / X.shape[0], fill_missing)
-        m = X.shape[1]
-        fill = _column_sums(X) / present
+        m, means = X.shape[1], _column_sums(X) / present
+        fill = None if fill_missing is None else means
         if not standardize:
             return cls(fill, np.zeros(m), np.ones(m))
         if is_sparse(X):
@@ -39,11 +39,10 @@ class Preparation:
                 "standardize=True subtracts means, which would fill a sparse matrix; pass a dense "
                 "array, or scale the columns first, e.g. with sklearn's MaxAbsScaler"
             )
-        filled = _filled(X, fill)
-        scale = filled.std(axis=0)
+        scale = _filled(X, fill).std(axis=0)
         # A constant column has nothing but rounding to scale up.
-        scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(fill)] = 1.0
-        return cls(fill, fill, scale)
+        scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(means)] = 1.0
+        return cls(fill, means, scale)
 
     def apply(self, X: Rows) -> Rows:
         """Columns as the model sees them; sparse ones stay sparse."""
@@ -70,15 +69,19 @@ def _column_sums(X: Rows) -> Doubles:
     return np.asarray(np.nansum(X, axis=0))
 
 
-def _filled(X: Rows, fill: Doubles) -> Rows:
-    if is_sparse(X):
-        gone = np.isnan(X.data)
-        if gone.any():
-            X = X.copy()
-            X.data[gone] = fill[X.indices[gone]]
+def _filled(X: Rows, fill: Doubles | None) -> Rows:
+    gone = np.isnan(X.data if is_sparse(X) else X)
+    if not gone.any():
         return X
-    gone = np.isnan(X)
-    return np.where(gone, fill, X) if gone.any() else X
+    if fill is None:
+        raise InputError(
+            "values are missing (NaN), expected none; fit with fill_missing=share, or impute first"
+        )
+    if is_sparse(X):
+        X = X.copy()
+        X.data[gone] = fill[X.indices[gone]]
+        return X
+    return np.where(gone, fill, X)
 
 
 def _require_share(missing: Doubles, most: float | None) -> None:

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenmesh.errors import InputError, MessageRefused, PartitionError
+from eigenmesh.errors import MessageRefused
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry
 from eigenmesh.federation.message import (
@@ -52,7 +52,7 @@ from eigenmesh.numerics.argument_fusion import (
     n_pairs,
     upper_triangle,
 )
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, squared_norms
+from eigenmesh.numerics.arrays import Doubles, Rows, squared_norms
 from eigenmesh.numerics.columns import (
     ArgumentShare,
     Loadings,
@@ -60,8 +60,8 @@ from eigenmesh.numerics.columns import (
     share_to_tree,
 )
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.preparation import Preparation
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+from eigenmesh.protocols.column_preparation import prepared_columns
 
 Places = NDArray[np.int64]
 KERNELS = ("poly", "rbf", "sigmoid", "laplacian")
@@ -126,18 +126,12 @@ class ArgumentHolder(Party):
         # Landmarks span no subspace that an indefinite kernel could be projected on.
         every_pair = setup.local_rank is not None or setup.kernel == "sigmoid"
         require_samples(site, kernel_matrix=every_pair)
-        self.preparation: Preparation | None = None
-        if setup.standardize or setup.fill_missing is not None:
-            try:
-                self.preparation = Preparation.of(site.data, setup.standardize, setup.fill_missing)
-            except InputError as error:
-                words = f"party {site.name!r}: {error.reason}"
-                raise PartitionError(words, party=site.name) from None
+        self.preparation, self.columns = prepared_columns(site, setup)
 
     @step
     def local_coordinates(self) -> LocalCoordinates:
         """The leading coordinates of the own columns; the loadings stay in the site's store."""
-        X, agreed = self._columns(), self.setup
+        X, agreed = self.columns, self.setup
         centre = Kernel(agreed.kernel, 1.0).of == "distance"
         coordinates, share = principal_coordinates(X, agreed.local_rank, agreed.seed, centre)
         has_residual = share.residual
@@ -156,10 +150,6 @@ class ArgumentHolder(Party):
         """All inner products, likewise."""
         return AllProducts(**self._about(), **self._everything())
 
-    def _columns(self) -> Rows:
-        X = self.site.data
-        return as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
-
     def _about(self) -> dict[str, Any]:
         n, m = self.site.data.shape
         ids = self.site.sample_ids_hash
@@ -167,7 +157,7 @@ class ArgumentHolder(Party):
 
     def _everything(self) -> dict[str, Any]:
         """Whichever is shorter, coordinates or arguments, and how new samples will come."""
-        X, kernel, agreed = self._columns(), Kernel(self.setup.kernel, 1.0), self.setup
+        X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0), self.setup
         n = X.shape[0]
         chosen = landmarks_of(agreed, n)
         limit = n_pairs(kernel, n) / n if chosen is None else len(chosen)
@@ -208,7 +198,7 @@ def _exact_coordinates(
     return coordinates, Loadings(share.mean, share.loadings, residual=outside)
 
 
-def landmarks_of(setup: ArgumentSetup, n: int) -> Places | None:
+def landmarks_of(setup: Any, n: int) -> Places | None:
     """The landmark samples, the same at every party; None where every pair counts."""
     if n <= setup.most_samples or n <= setup.n_landmarks:
         return None
@@ -257,7 +247,7 @@ def argument_fusion(
         widths=tuple(reply.n_columns for reply in replies),
         sent=tuple(_new_width(reply, setup, kernel) for reply in replies),
         n_samples=n,
-        notes=_notes(fusion, replies, chosen),
+        notes=fusion_notes(fusion, n, chosen),
     )
 
 
@@ -303,14 +293,15 @@ def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
     return int(reply.coordinates.shape[1] - cut)
 
 
-def _notes(
-    fusion: ArgumentFusion | LandmarkFusion, replies: Replies, chosen: Places | None
+def fusion_notes(
+    fusion: ArgumentFusion | LandmarkFusion, n_samples: int, chosen: Places | None
 ) -> tuple[str, ...]:
+    """What must be said of the model: landmarks, and negative eigenvalues."""
     notes = []
     if isinstance(fusion, LandmarkFusion) and chosen is not None:
         left = fusion.error_bound / max(fusion.total, np.finfo(float).tiny)
         notes.append(
-            f"{replies[0].n_samples:,} samples are too many for a matrix of all pairs: components "
+            f"{n_samples:,} samples are too many for a matrix of all pairs: components "
             f"are the best in the span of {len(chosen)} of them, which leaves out at most "
             f"{left:.2%} of the variance"
         )

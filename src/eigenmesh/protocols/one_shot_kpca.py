@@ -43,6 +43,7 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.columns import Share, linear_spectrum, rbf_spectrum, share_to_tree
 from eigenmesh.numerics.fusion import ProductFusion, SumFusion
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+from eigenmesh.protocols.column_preparation import preparation_of
 
 
 class OneShotSetup(Message, reveals=None):
@@ -54,6 +55,8 @@ class OneShotSetup(Message, reveals=None):
     gamma: Annotated[float | None, Positive]
     local_rank: Annotated[int, Positive]
     center: bool
+    standardize: bool
+    fill_missing: float | None
     model: str
     seed: int
 
@@ -78,17 +81,20 @@ class ColumnHolder(Party):
     def __init__(self, site: SiteView, setup: OneShotSetup) -> None:
         super().__init__(site, setup)
         require_samples(site, kernel_matrix=setup.gamma is not None)
+        self.preparation = preparation_of(site, setup)
 
     @step
     def local_spectrum(self) -> LocalSpectrum:
         """Alg. 1, line 1: the leading eigenpairs of K_j; the party's share stays in its store."""
         X, agreed = self.site.data, self.setup
+        X = X if self.preparation is None else self.preparation.apply(X)
         share: Share
         if agreed.gamma is None:
             spectrum, share = linear_spectrum(X, agreed.local_rank, agreed.center, agreed.seed)
         else:
             spectrum, share = rbf_spectrum(X, agreed.gamma, agreed.local_rank, agreed.seed)
-        self.site.keep(agreed.model, share_to_tree(share))
+        own = type(share)(**{**vars(share), "preparation": self.preparation})
+        self.site.keep(agreed.model, share_to_tree(own))
         return LocalSpectrum(
             n_samples=X.shape[0],
             n_columns=X.shape[1],

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry, forecast_message
 from eigenmesh.federation.message import (
@@ -46,8 +45,8 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import ColumnBlock, share_to_tree
 from eigenmesh.numerics.fusion import Components, SumFusion
 from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
-from eigenmesh.numerics.preparation import Preparation
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+from eigenmesh.protocols.column_preparation import preparation_of
 
 
 class VFedSetup(Message, reveals=None):
@@ -94,13 +93,7 @@ class JointScores(Message, reveals="scores"):
 def prepared_block(site: SiteView, setup: Any) -> ColumnBlock:
     """A site's columns as the setup wants them; an unusable column is an error with its name."""
     require_samples(site, kernel_matrix=False)
-    try:
-        preparation = None
-        if setup.standardize or setup.fill_missing is not None:
-            preparation = Preparation.of(site.data, setup.standardize, setup.fill_missing)
-        return ColumnBlock.of(site.data, setup.center, preparation)
-    except InputError as error:
-        raise PartitionError(f"party {site.name!r}: {error.reason}", party=site.name) from None
+    return ColumnBlock.of(site.data, setup.center, preparation_of(site, setup))
 
 
 class VectorHolder(Party):

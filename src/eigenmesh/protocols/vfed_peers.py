@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.errors import MessageRefused, RankError
+from eigenmesh.errors import RankError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import (
     Floats,
@@ -42,14 +42,12 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import share_to_tree
 from eigenmesh.numerics.eigen import fix_signs, numerical_rank
 from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
-from eigenmesh.protocols.consensus import MixingParty, MixingSetup, average, largest, mixing
+from eigenmesh.protocols.consensus import largest, mixing, root_of
+from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
 from eigenmesh.protocols.vfed_pca import VFedResult, VFedSetup, model_of, prepared_block
 
-# Entries of directions and scores lie above this share of their scale: a node without them yields.
-_NOTHING = -2.0
 
-
-class PeerSetup(MixingSetup, reveals=None):
+class PeerSetup(PassingSetup, reveals=None):
     """What the nodes agree on; the first node's directions count."""
 
     n_components: Annotated[int, Positive]
@@ -58,7 +56,6 @@ class PeerSetup(MixingSetup, reveals=None):
     fill_missing: float | None
     model: str
     seed: int
-    first: int
     n_nodes: Annotated[int, Positive]
 
 
@@ -80,13 +77,6 @@ class GramMixture(Message, reveals="gram"):
     series: int
 
 
-class PassedOn(Message, reveals="eigenvectors"):
-    """Directions or scores of the first node; or nothing yet."""
-
-    value: Annotated[Floats, Shape("n")]
-    number: int  # counts what is passed on: an old message must not mix with a new one
-
-
 class Progress(Message, reveals="moments"):
     """A bound of the residuals, directions left to multiply, components above rounding."""
 
@@ -103,11 +93,11 @@ class NodeScores(Message, reveals="scores"):
     next_value: Annotated[float, NonNegative]
 
 
-class PeerHolder(MixingParty):
+class PeerHolder(PassingParty):
     """Holds some columns of all samples; ends with the joint scores and its loadings."""
 
     Setup = PeerSetup
-    state = (*MixingParty.state, "Q", "AQ", "vectors", "values", "progress", "passes")
+    state = (*PassingParty.state, "Q", "AQ", "vectors", "values", "progress")
 
     def __init__(self, site: SiteView, setup: PeerSetup) -> None:
         super().__init__(site, setup)
@@ -118,7 +108,6 @@ class PeerHolder(MixingParty):
         self.vectors = np.linalg.qr(rng.standard_normal((n, min(k, n))))[0]
         self.values = np.zeros(min(k, n))
         self.progress = {"residual": 1.0, "next_value": 0.0, "trace": 0.0}
-        self.passes = 0
 
     @step(reusable=False)
     def introduce(self) -> PeerStart:
@@ -130,19 +119,22 @@ class PeerHolder(MixingParty):
     @step(reusable=False)
     def propose(self) -> None:
         """The first node's next directions, to be passed on; zeros where there are no more."""
-        self._pass_on(self._next())
+        block = self._next()
+        padded = np.zeros_like(self.vectors)
+        padded[:, : block.shape[1]] = block
+        self.pass_on(padded)
 
     @step(reusable=False)
     def multiply(self) -> None:
         """Begin the average of X_i X_iᵀ Q and of the traces."""
-        block = self._passed()
+        block = self._block()
         product = self.columns.times(self.columns.transposed_times(block))
         self.start_mixing(np.append(product.ravel(), self.columns.total))
 
     @step(reusable=False)
     def look(self) -> Progress:
         """The sum is there: the best vectors so far, and how good they are."""
-        block, p = self._passed(), self.setup.n_nodes
+        block, p = self._block(), self.setup.n_nodes
         width = int(np.count_nonzero(np.abs(block).max(axis=0)))
         total = p * self.mixture
         product = total[:-1].reshape(block.shape)[:, :width]
@@ -159,16 +151,13 @@ class PeerHolder(MixingParty):
 
     @step(reusable=False)
     def propose_scores(self) -> None:
-        """The first node's scores, to be passed on."""
-        scores = fix_signs(self.vectors) * np.sqrt(self.values)
-        self._pass_on(scores / max(float(np.abs(scores).max()), np.finfo(float).tiny))
+        """The first node's vectors, to be passed on."""
+        self.pass_on(fix_signs(self.vectors))
 
     @step(reusable=False)
     def keep_loadings(self) -> NodeScores:
         """Loadings from the common scores stay in the site's store."""
-        vectors = self._passed()
-        vectors = vectors / np.linalg.norm(vectors, axis=0)
-        scores = vectors * np.sqrt(self.values)
+        scores = self._block() * np.sqrt(self.values)
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
         about = {key: float(self.progress[key]) for key in ("residual", "next_value")}
         return NodeScores(scores=np.asarray(scores), **about)
@@ -185,18 +174,6 @@ class PeerHolder(MixingParty):
         """One mix."""
         self.mix(received)
 
-    @step
-    def offer_peak(self) -> PassedOn:
-        """The first node's directions or scores, once they are known here."""
-        return PassedOn(value=self.peak, number=self.passes)
-
-    @step
-    def take_peaks(self, received: dict[int, PassedOn]) -> None:
-        """Whoever has them not yet takes them over."""
-        for other in received.values():
-            if other.number == self.passes and other.value.shape == self.peak.shape:
-                self.peak = np.maximum(self.peak, other.value)
-
     # What they do.
 
     def _next(self) -> Doubles:
@@ -212,18 +189,8 @@ class PeerHolder(MixingParty):
             "trace": trace,
         }
 
-    def _pass_on(self, block: Floats) -> None:
-        n, k = self.vectors.shape
-        padded = np.zeros((n, k))
-        padded[:, : block.shape[1]] = block
-        self.passes += 1
-        first = self.site.index == self.setup.first
-        self.peak = padded.ravel() if first else np.full(n * k, _NOTHING)
-
-    def _passed(self) -> Doubles:
-        if self.peak.min() <= _NOTHING:
-            raise MessageRefused("the first node's directions have not arrived")
-        return np.asarray(self.peak.reshape(self.vectors.shape))
+    def _block(self) -> Doubles:
+        return np.asarray(self.passed.reshape(self.vectors.shape))
 
 
 @protocol("vfed-peers", roles=(PeerHolder,))
@@ -233,32 +200,52 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
         covered = nodes.parties
         nodes.enlist(PeerHolder, _agreed(nodes, setup))
         starts = nodes.ask(PeerHolder.introduce)
-        trace, reason = _search(nodes, setup.n_components, n_rounds, tolerance)
+        found = _search(nodes, covered, setup.n_components, n_rounds, tolerance)
+        if found is None:
+            continue
         nodes.ask(PeerHolder.propose_scores)
         largest(nodes, PeerHolder)
+        if nodes.parties != covered:  # the first node may have left with what it was passing on
+            continue
         ends = nodes.ask(PeerHolder.keep_loadings)
         if nodes.parties == covered:
-            return _result(starts, ends, setup, trace, tolerance, reason)
+            return _result(starts, ends, setup, tolerance, *found)
 
 
-def _search(nodes: Federation, k: int, n_rounds: int, tolerance: float) -> tuple[list[float], str]:
-    covered, trace = nodes.parties, list[float]()
-    for done in range(1, n_rounds + 1):
-        nodes.ask(PeerHolder.propose)
-        largest(nodes, PeerHolder)
-        nodes.ask(PeerHolder.multiply)
-        average(nodes, PeerHolder)
-        replies = nodes.ask(PeerHolder.look)
+def _search(
+    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int, tolerance: float
+) -> tuple[list[float], str] | None:
+    """The bounds of the residuals, and why it stopped; None if a node has left."""
+    trace, why = list[float](), "as many were asked for"
+    for _ in range(n_rounds):
+        found = _product(nodes, covered)
+        if found is None:
+            return None
+        replies = found
         trace.append(max(reply.residual for reply in replies))
-        size = f"residuals are at most {trace[-1]:.1e} of the largest eigenvalue"
-        if trace[-1] <= tolerance or nodes.parties != covered:
-            _require_rank(replies, k)
-            return trace, f"{size}, after {done} products"
+        if trace[-1] <= tolerance:
+            why = "that is small enough"
+            break
         if not all(reply.width for reply in replies):
-            _require_rank(replies, k)
-            return trace, f"no direction is left after {done} products; {size}"
+            why = "no direction is left"
+            break
     _require_rank(replies, k)
-    return trace, f"{n_rounds} products were asked for; {size}"
+    size = f"residuals are at most {trace[-1]:.1e} of the largest eigenvalue"
+    return trace, f"{size}, after {len(trace)} products: {why}"
+
+
+def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
+    """A Q at every node, and how far that gets them; None if a node has left, perhaps the first."""
+    nodes.ask(PeerHolder.propose)
+    largest(nodes, PeerHolder)
+    if nodes.parties != covered:
+        return None
+    nodes.ask(PeerHolder.multiply)
+    settled_average(nodes, PeerHolder)
+    if nodes.parties != covered:
+        return None
+    replies = nodes.ask(PeerHolder.look)
+    return replies if nodes.parties == covered else None
 
 
 def _require_rank(replies: Replies, k: int) -> None:
@@ -271,17 +258,16 @@ def _require_rank(replies: Replies, k: int) -> None:
 
 
 def _agreed(nodes: Federation, setup: VFedSetup) -> PeerSetup:
-    graph = nodes.graph
-    first = min(graph) if graph is not None else 0
-    return PeerSetup(**mixing(nodes), **vars(setup), first=first, n_nodes=len(nodes.parties))
+    agreed = {**mixing(nodes), **vars(setup)}
+    return PeerSetup(**agreed, first=root_of(nodes), n_nodes=len(nodes.parties))
 
 
 def _result(
     starts: Replies,
     ends: Replies,
     setup: VFedSetup,
-    trace: list[float],
     tolerance: float,
+    trace: list[float],
     reason: str,
 ) -> VFedResult:
     first: Any = ends[0]

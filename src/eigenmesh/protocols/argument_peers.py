@@ -1,0 +1,326 @@
+"""Kernel PCA over column partitions without a coordinator: `argument_fusion` on average consensus.
+
+Squared distances, L1 distances and inner products of samples add over columns. The nodes average
+theirs over the graph (Metropolis weights, Chebyshev acceleration); that times their number is what
+the kernel of the pooled columns is a function of, at every node. The first node decomposes, passes
+its answer on, and every other node holds it against its own average before it takes it.
+
+=============  ==============================================================================
+node keeps     its columns X_i (n, m_i), which are its share of the model
+node reveals   to its neighbours: running averages of its samples' distances or products, in the
+               first mix its own; the common components; how many samples and columns, a digest
+               of the sample ids; to whoever runs the schedule the common components
+=============  ==============================================================================
+
+Every pair of samples takes part, n(n−1)/2 numbers in every message of every mix: far more than
+shipping the columns, for those who may not. Beyond `most_samples`, samples with landmarks instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.errors import MessageRefused
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.protocol import protocol
+from eigenmesh.federation.records import record
+from eigenmesh.federation.results import Replies
+from eigenmesh.federation.site import SiteView
+from eigenmesh.numerics.argument_fusion import (
+    ArgumentFusion,
+    LandmarkFusion,
+    Piece,
+    full_matrix,
+    n_pairs,
+    packed_size,
+    upper_triangle,
+)
+from eigenmesh.numerics.arrays import Doubles, squared_norms
+from eigenmesh.numerics.columns import ArgumentShare, share_to_tree
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.argument_fusion import (
+    ArgumentSetup,
+    fusion_notes,
+    landmarks_of,
+)
+from eigenmesh.protocols.column_model import ColumnModel, require_samples
+from eigenmesh.protocols.column_preparation import prepared_columns
+from eigenmesh.protocols.consensus import largest, mixing, root_of
+from eigenmesh.protocols.graph_forecast import GraphForecast
+from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
+from eigenmesh.protocols.vfed_peers import GramMixture
+
+_AGREES = 1e-8  # residuals by a node's own average, as a share of the variance
+
+
+class ArgumentPeerSetup(PassingSetup, reveals=None):
+    """What the nodes agree on; the first node's components count."""
+
+    kernel: str
+    gamma: float | None
+    degree: float
+    coef0: float
+    center: bool
+    n_components: Annotated[int, Positive]
+    local_rank: int | None
+    n_landmarks: Annotated[int, Positive]
+    most_samples: Annotated[int, NonNegative]
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+    n_nodes: Annotated[int, Positive]
+
+
+class NodeStart(Message, reveals="counts"):
+    """What a node holds."""
+
+    n_samples: Annotated[int, SameEverywhere]
+    n_columns: int
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+
+
+class DistanceMixture(Message, reveals="distances"):
+    """A running average of distances, as `consensus.Mixture`."""
+
+    value: Annotated[Floats, Shape("n")]
+    weight: float
+    degree: Annotated[int, Reveals("counts"), NonNegative]
+    series: int
+
+
+class CommonAnswer(Message, reveals="eigenvectors"):
+    """The components, and what it takes to score new samples, as `fusion.packed` lays them out."""
+
+    value: Annotated[Floats, Shape("n"), NonEmpty]
+
+
+class DistancePeer(PassingParty):
+    """Holds some columns of all samples; ends with the components of all columns."""
+
+    Setup: ClassVar[type[Message]] = ArgumentPeerSetup
+
+    def __init__(self, site: SiteView, setup: ArgumentPeerSetup) -> None:
+        super().__init__(site, setup)
+        require_samples(site, kernel_matrix=setup.kernel == "sigmoid")
+        self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+        self.preparation, self.columns = prepared_columns(site, setup)
+        self.landmarks = landmarks_of(setup, self.columns.shape[0])
+
+    @step(reusable=False)
+    def introduce(self) -> NodeStart:
+        """Who is there, with what; the columns that count stay in the site's store."""
+        X = self.columns
+        Y = X if self.landmarks is None else X[self.landmarks]
+        share = ArgumentShare(Y, self.setup.kernel, self.preparation)
+        self.site.keep(self.setup.model, share_to_tree(share))
+        n, m = X.shape
+        ids = self.site.sample_ids_hash
+        return NodeStart(n_samples=int(n), n_columns=int(m), sample_ids=ids)
+
+    @step(reusable=False)
+    def begin(self) -> None:
+        """Begin the average of distances or products: of all pairs, or with the landmarks."""
+        X = self.columns
+        if self.landmarks is None:
+            self.start_mixing(upper_triangle(self.kernel, X))
+            return
+        own = np.asarray(self.kernel.arguments(X, X[self.landmarks]), np.float64).ravel()
+        norms = np.asarray(squared_norms(X) if self.kernel.of == "inner" else [], np.float64)
+        self.start_mixing(np.append(own, norms))
+
+    @step(reusable=False)
+    def propose(self) -> None:
+        """The first node's components, to be passed on."""
+        n, agreed = self.columns.shape[0], self.setup
+        if self.is_first:
+            self.pass_on(self._solved().packed())
+            return
+        q = None if self.landmarks is None else len(self.landmarks)
+        self.pass_on(np.zeros(packed_size(n, agreed.n_components, q, agreed.center)))
+
+    @step(reusable=False)
+    def take_answer(self) -> CommonAnswer:
+        """The common components, if they are those of this node's own average."""
+        n = self.columns.shape[0]
+        fusion = unpacked(self.passed, self.setup, n, 1)
+        A, _ = self._summed()
+        own = A if self.landmarks is not None else full_matrix(self.kernel, A, n)
+        found, sizes = fusion.components, np.abs(fusion.components.eigenvalues)
+        # K u − λ u of every component, from scores K u / √λ.
+        residuals = np.abs(fusion.scores([own]) - found.scores) * np.sqrt(sizes)
+        off = float(residuals.max()) / max(fusion.total, float(sizes[0]))
+        if off > _AGREES:
+            raise MessageRefused(
+                f"the components that were passed on are not those of this node's average: "
+                f"residuals are {off:.1e} of the variance, at most {_AGREES:.0e} is expected"
+            )
+        return CommonAnswer(value=self.passed)
+
+    @step
+    def offer_mixture(self) -> DistanceMixture:
+        """The running average of distances, to every neighbour."""
+        return DistanceMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, DistanceMixture]) -> None:
+        """One mix."""
+        self.mix(received)
+
+    # What they do.
+
+    def _summed(self) -> tuple[Doubles, Doubles]:
+        """Arguments over all nodes' columns, and squared norms; of distances these are not used."""
+        total, n = self.setup.n_nodes * self.mixture, self.columns.shape[0]
+        if self.landmarks is None:
+            return total, np.zeros(n)
+        q = len(self.landmarks)
+        norms = total[n * q :] if self.kernel.of == "inner" else np.zeros(n)
+        return total[: n * q].reshape(n, q), norms
+
+    def _solved(self) -> ArgumentFusion | LandmarkFusion:
+        (A, norms), kernel, agreed = self._summed(), self.kernel, self.setup
+        pieces, k, n = [Piece(arguments=A)], agreed.n_components, self.columns.shape[0]
+        if self.landmarks is None:
+            return ArgumentFusion.fit(pieces, n, kernel, k, agreed.center)
+        return LandmarkFusion.fit(pieces, self.landmarks, norms, kernel, k, agreed.center)
+
+
+class ProductPeer(DistancePeer):
+    """The same, of kernels that are functions of inner products."""
+
+    @step
+    def offer_mixture(self) -> GramMixture:
+        """The running average of products, to every neighbour."""
+        return GramMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, GramMixture]) -> None:
+        """One mix."""
+        self.mix(received)
+
+
+def peer_role(kernel: str) -> type[DistancePeer]:
+    """Who takes part; for `fed.require`."""
+    return ProductPeer if Kernel(kernel, 1.0).of == "inner" else DistancePeer
+
+
+def unpacked(flat: Doubles, setup: Any, n: int, p: int) -> ArgumentFusion | LandmarkFusion:
+    """The model that was passed on, for p parties that send arguments of new samples."""
+    kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+    chosen = landmarks_of(setup, n)
+    kept, k = (0,) * p, setup.n_components
+    if chosen is None:
+        return ArgumentFusion.unpacked(flat, kernel, n, k, kept, setup.center)
+    return LandmarkFusion.unpacked(flat, kernel, n, k, kept, len(chosen))
+
+
+@record
+@dataclass(frozen=True)
+class PeerFusion:
+    """The common model, and every node's eigenvectors, (nodes, n, k)."""
+
+    model: ColumnModel
+    node_vectors: Doubles
+
+
+@protocol("argument-peers", roles=(DistancePeer, ProductPeer))
+def argument_peers(
+    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+) -> PeerFusion:
+    """Every node's side; anew without a node that leaves."""
+    role = peer_role(kernel.name)
+    while True:
+        covered = nodes.parties
+        agreed = _agreed(nodes, setup, kernel, n_components, center)
+        nodes.enlist(role, agreed)
+        starts = nodes.ask(role.introduce)
+        nodes.ask(role.begin)
+        settled_average(nodes, role)
+        if nodes.parties != covered:  # their average has some of what the lost node gave
+            continue
+        nodes.ask(role.propose)
+        largest(nodes, role)
+        if nodes.parties != covered:
+            continue
+        ends = nodes.ask(role.take_answer)
+        if nodes.parties == covered:
+            return _result(starts, ends, agreed)
+
+
+def _agreed(
+    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+) -> ArgumentPeerSetup:
+    return ArgumentPeerSetup(
+        **mixing(nodes),
+        **vars(setup),
+        gamma=kernel.gamma,
+        degree=float(kernel.degree),
+        coef0=float(kernel.coef0),
+        center=center,
+        n_components=n_components,
+        first=root_of(nodes),
+        n_nodes=len(nodes.parties),
+    )
+
+
+def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFusion:
+    n, p = starts[0].n_samples, len(ends)
+    fusions = [unpacked(end.value, agreed, n, p) for end in ends]
+    chosen = landmarks_of(agreed, n)
+    model = ColumnModel(
+        fusions[0],
+        name=agreed.model,
+        parties=ends.parties,
+        widths=tuple(start.n_columns for start in starts),
+        sent=(n if chosen is None else len(chosen),) * p,
+        n_samples=n,
+        notes=fusion_notes(fusions[0], n, chosen),
+        stop_reason="the nodes' averages are equal to rounding",
+    )
+    return PeerFusion(model, np.array([own.components.eigenvectors for own in fusions]))
+
+
+def forecast(
+    ledger: Ledger,
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, int]],
+    graph: nx.Graph,
+    setup: ArgumentSetup,
+    n_components: int,
+    center: bool,
+) -> None:
+    """What a fit will send, to the float."""
+    n, kernel, role = shapes[0][0], Kernel(setup.kernel, 1.0), peer_role(setup.kernel)
+    chosen = landmarks_of(setup, n)
+    q = None if chosen is None else len(chosen)
+    mixed = n_pairs(kernel, n) if q is None else n * (q + (kernel.of == "inner"))
+    answer = packed_size(n, n_components, q, center)
+    known = GraphForecast(names, [n for n, _ in shapes], 0, graph, ledger)
+    known.told(_a_step(role.introduce), [0] * len(names))
+    known.asked(2)  # begin, propose
+    known.to_neighbours(_a_step(role.offer_mixture), mixed, known.mixes)
+    known.to_neighbours(_a_step(role.offer_peak), answer, known.diameter)
+    known.told(_a_step(role.take_answer), [answer] * len(names))
+
+
+def _a_step(found: Any) -> Step:
+    assert isinstance(found, Step)
+    return found
