@@ -156,16 +156,17 @@ class Entries(Sequence[Entry]):
 
     def totals(self) -> list[Total]:
         """Sums over rounds and receivers, in the order in which steps and senders appeared."""
-        table = self._numbers()
-        alike, group, counts = np.unique(
-            table[:, [1, 2, 4]], axis=0, return_inverse=True, return_counts=True
-        )
+        table, words_count, kinds_count = self._numbers(), len(self._words), len(self._kinds)
+        keys = (table[:, 1] * words_count + table[:, 2]) * kinds_count + table[:, 4]
+        alike, group, counts = np.unique(keys, return_inverse=True, return_counts=True)
         floats = np.zeros(len(alike), np.int64)
-        np.add.at(floats, group.reshape(-1), table[:, 5])
+        np.add.at(floats, group, table[:, 5])
         words, kinds = list(self._words), [dict(some) for some in self._kinds]
-        return [
-            Total(words[step], words[sender], kinds[number], own, messages)
-            for (step, sender, number), own, messages in zip(
-                alike.tolist(), floats.tolist(), counts.tolist(), strict=True
-            )
-        ]
+        found = []
+        for key, own, messages in zip(
+            alike.tolist(), floats.tolist(), counts.tolist(), strict=True
+        ):
+            names, number = divmod(key, kinds_count)
+            step, sender = divmod(names, words_count)
+            found.append(Total(words[step], words[sender], kinds[number], own, messages))
+        return found
