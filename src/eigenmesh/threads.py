@@ -148,6 +148,14 @@ def one_thread() -> _Limit:
     return _Limit(unaided=True)
 
 
+def one_openmp_thread() -> AbstractContextManager[object]:
+    """For this thread's calls of scikit-learn: several threads add up in any order, and what hangs
+    on a last digit would differ from run to run and from machine to machine.
+    """
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="openmp")
+    return limit
+
+
 @contextmanager
 def at_work() -> Iterator[None]:
     """Count this thread as one that keeps a core busy."""

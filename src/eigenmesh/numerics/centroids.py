@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from eigenmesh.numerics.arrays import Floats, Rows, as_rows, is_sparse, raw_rows, working_dtype
+from eigenmesh.threads import one_openmp_thread
 
 _SAMPLE = 20  # rows a cluster; more change little
 
@@ -43,8 +43,7 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
 def _clustered(sample: Rows, clusters: int, least: int, seed: int) -> NDArray[np.intp]:
     # Starting from random rows costs a tenth of k-means++, and the landmarks are as good.
     kmeans = KMeans(clusters, init="random", n_init=1, max_iter=5, tol=0, random_state=seed)
-    # One thread: several add up in any order, and a row between two clusters would hang on it.
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
+    with warnings.catch_warnings(), one_openmp_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = np.asarray(kmeans.fit_predict(sample), dtype=np.intp)
     sizes = np.bincount(labels, minlength=clusters)

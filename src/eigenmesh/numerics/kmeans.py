@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from eigenmesh.numerics.arrays import Doubles, Floats, blocks
+from eigenmesh.threads import one_openmp_thread
 
 _BLOCK = 4096
 _SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
@@ -130,7 +131,8 @@ def weighted_kmeans(
     found = []
     for seed in rng.integers(2**31, size=_STARTS * n_best):
         kmeans = KMeans(k, n_init=1, random_state=int(seed))
-        kmeans.fit(points, sample_weight=weights)
+        with one_openmp_thread():
+            kmeans.fit(points, sample_weight=weights)
         found.append((float(kmeans.inertia_), kmeans.cluster_centers_))
     found.sort(key=lambda solution: solution[0])
     best = [found[0]]
