@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -69,9 +69,11 @@ class InProcess(Engine):
         return dict(enumerate(self._sites))
 
     def session(self) -> AbstractContextManager[object]:
-        """One BLAS thread a worker: BLAS threads of several workers would fight for the cores."""
-        if len(self._hosts) == 1:
-            return nullcontext()
+        """One BLAS thread a worker: those of several workers would fight for the cores.
+
+        A party that is alone gains nothing by more: its passes are spread over the cores without
+        BLAS, and small matrices are decomposed many times slower by two threads than by one.
+        """
         return one_blas_thread()
 
     def close(self) -> None:

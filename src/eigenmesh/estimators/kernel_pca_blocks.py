@@ -106,8 +106,9 @@ class LandmarkStream:
         self.settle()
         assert self.kernel is not None  # there are landmarks
         assert self.sums is not None
-        known = (self.kernel, self.landmarks, self.sums.inside)
-        model, outside = LandmarkModel.fit(*known, n_components, centre), span_residual(*known)
+        span, sums = Span.of(self.kernel, self.landmarks), self.sums.inside
+        model = LandmarkModel.fit(self.kernel, self.landmarks, sums, n_components, centre, span)
+        outside = span_residual(span, sums)
         if not centre:
             return StreamModel(model, outside, 0.0)
         model, error = corrected(model, self.sums.outside, outside)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
 
 from eigenmesh.numerics.arrays import Floats, Rows, as_rows, is_sparse, raw_rows, working_dtype
 from eigenmesh.threads import one_openmp_thread
@@ -41,23 +42,30 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
 
 
 def _clustered(sample: Rows, clusters: int, least: int, seed: int) -> NDArray[np.intp]:
-    # Starting from random rows costs a tenth of k-means++, and the landmarks are as good.
-    kmeans = KMeans(clusters, init="random", n_init=1, max_iter=5, tol=0, random_state=seed)
+    # Random rows cost a tenth of k-means++ to start from, three steps half of five or six, and the
+    # landmarks are as good.
+    kmeans = KMeans(clusters, init="random", n_init=1, max_iter=3, tol=0, random_state=seed)
     with warnings.catch_warnings(), one_openmp_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = np.asarray(kmeans.fit_predict(sample), dtype=np.intp)
     sizes = np.bincount(labels, minlength=clusters)
-    if sizes.min() < least:
-        _fill_up(labels, sizes, kmeans.transform(sample), least)
+    small = np.flatnonzero(sizes < least)
+    if len(small):
+        distances = euclidean_distances(sample, kmeans.cluster_centers_[small])
+        _fill_up(labels, sizes, small, distances, least)
     return labels
 
 
 def _fill_up(
-    labels: NDArray[np.intp], sizes: NDArray[np.intp], distances: Floats, least: int
+    labels: NDArray[np.intp],
+    sizes: NDArray[np.intp],
+    too_small: NDArray[np.intp],
+    distances: Floats,
+    least: int,
 ) -> None:
-    """Move rows to clusters that are too small, from where more than `least` are."""
-    for small in np.flatnonzero(sizes < least):
-        for row in np.argsort(distances[:, small], kind="stable"):
+    """Move the nearest rows to clusters that are too small, from where more than `least` are."""
+    for small, away in zip(too_small, distances.T, strict=True):
+        for row in np.argsort(away, kind="stable"):
             if sizes[small] == least:
                 break
             if sizes[labels[row]] > least:

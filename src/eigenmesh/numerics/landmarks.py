@@ -89,12 +89,21 @@ class LandmarkModel:
     n_rows: int
 
     @classmethod
-    def fit(cls, kernel: Kernel, Y: Rows, sums: LandmarkSums, k: int | None, centre: bool) -> Self:
+    def fit(
+        cls,
+        kernel: Kernel,
+        Y: Rows,
+        sums: LandmarkSums,
+        k: int | None,
+        centre: bool,
+        span: Span | None = None,
+    ) -> Self:
         """The best k components of the rows that `sums` covers; if None, all above rounding.
 
+        `span` is that of Y, where it is there already.
         If centred, the total is an upper bound: `mean_outside.corrected` has what is known of it.
         """
-        span = Span.of(kernel, Y)
+        span = span or Span.of(kernel, Y)
         n, c, B = sums.n_rows, span.shift, span.basis
         mean = B.T @ (sums.sums / n + c) if centre else np.zeros(B.shape[1])
         G = B.T @ _uncorrected(sums, c, centre) @ B

@@ -36,7 +36,7 @@ from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 4096  # in all; more rows cost no more
 _ALL_ROWS = 2048  # up to which a block that is alone looks at all
-_FEW_ROWS = 512  # and with how many it begins if there are more
+_FEW_ROWS = 256  # and with how many it begins if there are more
 _FINE = 1e-4  # of the trace: an error with which fewer rows are enough
 MARGIN = 1.5  # standard errors by which a claim is above its estimate
 _FLOATS = 1536  # features and their energies
@@ -127,7 +127,8 @@ class OutsideView:
             own, drawn = seen.squared * (n / m) ** 2, np.zeros(3)
             if m < n:
                 variance = (seen.squares / m - seen.squared / m**2) * m / (m - 1)
-                drawn = n / m * (n - m) * np.array([variance, seen.along, self._paired(sample)])
+                paired = self._paired(sample, seen.values)
+                drawn = n / m * (n - m) * np.array([variance, seen.along, paired])
         return OutsideSums(features, energies, own, *drawn.tolist())
 
     @property
@@ -147,7 +148,7 @@ class OutsideView:
         products = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
         squared = max(float(products.sum()), 0.0)
         along = float(np.var(products)) / squared if squared > 0 else 0.0
-        return _Seen(kernel_sums, squares, squared, along)
+        return _Seen(K, kernel_sums, squares, squared, along)
 
     def _features(self, sample: Rows, kernel_sums: Doubles) -> Doubles:
         """Σz'(x)."""
@@ -163,17 +164,17 @@ class OutsideView:
         Y = self.span.landmarks
         return np.vstack([self.embed(Y[rows]) for rows in _parts(Y)])
 
-    def _paired(self, sample: Rows) -> float:
+    def _paired(self, sample: Rows, K: Doubles) -> float:
         """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
-        kernel, Y = self.span.kernel, self.span.landmarks
-        X = as_rows(sample[:: -(-sample.shape[0] // _PAIRED_ROWS)], np.float64)
-        P = self.inside.coordinates(kernel.block(X, Y))
-        products = np.square(kernel.matrix(X) - P @ P.T)
+        some = slice(None, None, -(-sample.shape[0] // _PAIRED_ROWS))
+        X, P = as_rows(sample[some], np.float64), self.inside.coordinates(K[some])
+        products = np.square(self.span.kernel.matrix(X) - P @ P.T)
         pairs = len(products) * (len(products) - 1)
         return float(np.sqrt((products.sum() - np.trace(products)) / pairs))
 
 
 class _Seen(NamedTuple):
+    values: Doubles  # k(X, Y)
     kernel_sums: Doubles  # Σk(x, Y)
     squares: float  # Σ‖φ(x) − Pφ(x)‖²
     squared: float  # ‖Σ(φ(x) − Pφ(x))‖²

@@ -241,8 +241,9 @@ def diskpca(
         total = rows.total(RowHolder.projected_gram, each=chosen.unseen).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     kernel = kernel_of(setup)
-    model = LandmarkModel.fit(kernel, chosen.Y, sums, n_components, center)
-    outside = span_residual(kernel, chosen.Y, sums)
+    span = Span.of(kernel, chosen.Y)
+    model = LandmarkModel.fit(kernel, chosen.Y, sums, n_components, center, span)
+    outside = span_residual(span, sums)
     error = 0.0
     if estimated:
         model, error = corrected(model, outside_of(total), outside)

@@ -26,6 +26,7 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.landmark_coverage import half_coverage
+from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.protocols.diskpca import (
@@ -159,8 +160,9 @@ def find_components(
     total = rows.total(role.projected_gram, each=chosen.unseen).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     kernel = kernel_of(setup)
-    complete = LandmarkModel.fit(kernel, chosen.Y, sums, None, center)
-    outside = span_residual(kernel, chosen.Y, sums)
+    span = Span.of(kernel, chosen.Y)
+    complete = LandmarkModel.fit(kernel, chosen.Y, sums, None, center, span)
+    outside = span_residual(span, sums)
     model = first(complete, n_components)
     result = DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
     every = chosen.Y.shape[0] >= sums.n_rows
