@@ -62,7 +62,7 @@ from eigenmesh.protocols.argument_fusion import (
 )
 from eigenmesh.protocols.column_model import ColumnModel, require_samples
 from eigenmesh.protocols.column_preparation import prepared_columns
-from eigenmesh.protocols.consensus import largest, mixing, root_of
+from eigenmesh.protocols.consensus import Mixture, largest, mixing, root_of
 from eigenmesh.protocols.graph_forecast import GraphForecast
 from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
 from eigenmesh.protocols.vfed_peers import GramMixture
@@ -97,13 +97,8 @@ class NodeStart(Message, reveals="counts"):
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
 
 
-class DistanceMixture(Message, reveals="distances"):
-    """A running average of distances, as `consensus.Mixture`."""
-
-    value: Annotated[Floats, Shape("n")]
-    weight: float
-    degree: Annotated[int, Reveals("counts"), NonNegative]
-    series: int
+class DistanceMixture(Mixture, reveals="distances"):
+    """A running average of distances."""
 
 
 class CommonAnswer(Message, reveals="eigenvectors"):

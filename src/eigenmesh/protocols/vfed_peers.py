@@ -42,7 +42,7 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import share_to_tree
 from eigenmesh.numerics.eigen import fix_signs, numerical_rank
 from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
-from eigenmesh.protocols.consensus import largest, mixing, root_of
+from eigenmesh.protocols.consensus import Mixture, largest, mixing, root_of
 from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
 from eigenmesh.protocols.vfed_pca import VFedResult, VFedSetup, model_of, prepared_block
 
@@ -68,13 +68,8 @@ class PeerStart(Message, reveals="counts"):
     total: Annotated[float, Reveals("moments"), NonNegative]
 
 
-class GramMixture(Message, reveals="gram"):
-    """A running average of products, as `consensus.Mixture`."""
-
-    value: Annotated[Floats, Shape("n")]
-    weight: float
-    degree: Annotated[int, Reveals("counts"), NonNegative]
-    series: int
+class GramMixture(Mixture, reveals="gram"):
+    """A running average of products."""
 
 
 class Progress(Message, reveals="moments"):
