@@ -10,6 +10,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_blocks import ShiftedKernel
 from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.mean_outside import MARGIN, OutsideView
+from eigenmesh.numerics.row_samples import RowSampler
 
 DIGITS = load_digits()
 X = DIGITS.data / 16
@@ -231,17 +232,17 @@ def test_the_claim_is_an_upper_bound_nearly_always():
 
 
 def test_few_rows_are_looked_at_where_they_are_enough_and_more_where_not(monkeypatch):
-    seen, sums = [], OutsideView.sums
+    seen, draw = [], RowSampler.draw
 
-    def watched(self, A, rng, most):
+    def watched(self, most, rng):
         seen.append(most)
-        return sums(self, A, rng, most)
+        return draw(self, most, rng)
 
-    monkeypatch.setattr(OutsideView, "sums", watched)
+    monkeypatch.setattr(RowSampler, "draw", watched)
     for Y in (LONG[::15], LONG[:4]):
         view = OutsideView.of(Span.of(Kernel("rbf", gamma=0.05), Y), None)
         view.sums_alone(LONG, np.random.default_rng(0), 4096)
-    assert seen == [256, 256, 4096]
+    assert seen == [256, 256, 512, 1024, 2048, 4096]
 
 
 def test_float32_rows_are_worked_in_float32(monkeypatch):

@@ -22,7 +22,7 @@ def clusters_of(monkeypatch, A, count, least, seed=0):
 
     monkeypatch.setattr(module, "_means", spy)
     found = centroids(A, count, least, seed)
-    return found, seen[0][0], seen[0][1]
+    return found, *seen[-1]
 
 
 @pytest.mark.parametrize("count", [1, 10, 60])

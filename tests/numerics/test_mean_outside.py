@@ -66,6 +66,18 @@ def test_the_estimate_is_right_on_average_and_its_error_is_honest(kernel, blocks
     assert np.sqrt(np.mean(errors**2)) <= 5 * values.std() + rounding
 
 
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_rare_heavy_rows_are_not_missed(blocks):
+    X = np.abs(np.random.default_rng(0).normal(size=(4000, 8)))
+    X[::400] *= 12
+    kernel = Kernel("poly", 1.0, 2, 0.0)
+    true, trace = truth(kernel, X, X[1:20])[0], kernel.diagonal(X).sum()
+    for seed in range(12):
+        found = estimate(kernel, X, X[1:20], seed, 512 // blocks, blocks)
+        assert abs(found.variance - true) <= 4 * found.error
+        assert found.error <= 1e-4 * trace
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_a_span_that_holds_every_row_leaves_nothing(kernel):
     X = DIGITS[:200]

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from eigenmesh.errors import InputError
 from eigenmesh.federation.records import record
-from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse, require_square
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks, dense, require_square
 from eigenmesh.numerics.centring import KernelMeans, centre_rows, kernel_means
 from eigenmesh.numerics.eigen import clip_spectrum, fix_signs, top_eigenpairs
 from eigenmesh.numerics.kernels import Kernel
@@ -40,7 +40,7 @@ class PairwiseKernel:
     def __call__(self, X: Rows, Y: Rows | None = None) -> Doubles:
         """Kernel values of the rows of X with those of Y; a precomputed X is given back."""
         if self.name == "precomputed":
-            return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+            return dense(X).astype(np.float64, copy=False)
         if not callable(self.name) and self.name not in PAIRWISE_KERNEL_FUNCTIONS:
             own = Kernel(self.name, self.gamma, self.degree, self.coef0)
             return np.asarray(own.matrix(X, Y), dtype=np.float64)

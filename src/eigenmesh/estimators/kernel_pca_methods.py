@@ -9,7 +9,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS
-from eigenmesh.numerics.arrays import Rows
+from eigenmesh.numerics.arrays import Rows, blocks
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -18,6 +18,7 @@ EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
 EXACT_MOST = 30_000  # its kernel matrix takes 7 GB
 SKEWED = 20.0  # leverage max/mean above which a few rows carry the variance
 SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured
+ALIKE_ROWS = 2048  # the same where k(x, x) = 1: a rare row that is missed weighs no more
 ROWS_A_CENTROID = 10  # fewer rows have no clusters worth a mean
 MOST_LANDMARKS = 2000  # that are taken unasked
 
@@ -99,11 +100,12 @@ def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> 
 
 
 def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int) -> float:
-    """Largest leverage score / mean with respect to `rank`, on SKEW_ROWS rows at most."""
-    n = X.shape[0]
-    if n > SKEW_ROWS:
-        X = X[np.sort(np.random.default_rng(seed).choice(n, SKEW_ROWS, replace=False))]
-    E = embedding(kernel, X.shape[1], 2 * rank, seed)(X)
+    """Largest leverage score / mean with respect to `rank`, on a sample of the rows."""
+    most, n = ALIKE_ROWS if kernel.is_level else SKEW_ROWS, X.shape[0]
+    if n > most:
+        X = X[np.sort(np.random.default_rng(seed).choice(n, most, replace=False))]
+    embed = embedding(kernel, X.shape[1], 2 * rank, seed)
+    E = np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
     whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
     scores = np.einsum("ij,ij->i", whitened, whitened)
     return float(scores.max() / scores.mean())

@@ -16,6 +16,7 @@ from eigenmesh.numerics.arrays import (
     Rows,
     as_rows,
     blocks,
+    dense,
     is_sparse,
     raw_rows,
     squared_norms,
@@ -64,8 +65,7 @@ def _fill_inner_products(X: Rows, Y: Rows, out: Floats) -> None:
     if not (is_sparse(X) or is_sparse(Y)):
         np.matmul(X, Y.T, out=out)
         return
-    product = X @ Y.T if is_sparse(X) else (Y @ X.T).T
-    out[...] = product.toarray() if is_sparse(product) else product
+    out[...] = dense(X @ Y.T if is_sparse(X) else (Y @ X.T).T)
 
 
 def _fill_manhattan(X: Rows, Y: Rows, out: Floats) -> None:

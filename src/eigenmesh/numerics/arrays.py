@@ -62,6 +62,15 @@ def raw_rows(X: Rows) -> Rows:
     return X
 
 
+def dense(X: Rows) -> NDArray[Any]:
+    """X as an array, whether sparse or not; an array is not copied.
+
+    >>> dense(sp.csr_array([[0, 2]]))
+    array([[0, 2]])
+    """
+    return np.asarray(X.toarray() if is_sparse(X) else X)
+
+
 def require_finite(X: Rows, what: str) -> None:
     """Raise InputError if X holds NaN or infinity."""
     entries = X.data if is_sparse(X) else X

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
 
-from eigenmesh.numerics.arrays import Floats, Rows, as_rows, is_sparse, raw_rows, working_dtype
+from eigenmesh.numerics.arrays import (
+    Floats,
+    Rows,
+    as_rows,
+    dense,
+    is_sparse,
+    raw_rows,
+    squared_norms,
+    working_dtype,
+)
+from eigenmesh.numerics.embeddings import count_sketch
 from eigenmesh.threads import one_openmp_thread
 
 _SAMPLE = 20  # rows a cluster; more change little
+_SKETCH = 64  # columns that keep distances well enough to begin with
+_WIDE = 2 * _SKETCH  # columns from which a sketch pays
+
+Labels = NDArray[np.intp]
 
 
 def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
@@ -33,37 +47,53 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
     clusters = min(count, n // least)
     if clusters < 1:
         return np.zeros((0, d), working_dtype(A))
+    rng = np.random.default_rng(seed)
     size = min(n, count * max(_SAMPLE, 2 * least))
-    chosen = np.random.default_rng(seed).choice(n, size, replace=False)
-    sample = _with_short_indices(as_rows(A[np.sort(chosen)]))
-    labels = _clustered(sample, clusters, least, seed)
-    means = _means(sample, labels, clusters)
-    return means[np.lexsort(means.T[::-1])].astype(sample.dtype, copy=False)
+    sample = as_rows(A[np.sort(rng.choice(n, size, replace=False))])  # a copy, so it may be moved
+    # Differences of rows far from the origin keep their digits where the middle is taken off.
+    middle: Any = 0 if is_sparse(sample) else sample.mean(axis=0)
+    if not is_sparse(sample):
+        sample -= middle
+    labels = _clustered(sample, clusters, rng)
+    _fill_up(sample, labels, clusters, least)
+    means: Floats = _means(sample, labels, clusters) + middle
+    return means[np.lexsort(means.T[::-1])]
 
 
-def _clustered(sample: Rows, clusters: int, least: int, seed: int) -> NDArray[np.intp]:
+def _clustered(sample: Rows, clusters: int, rng: np.random.Generator) -> Labels:
+    """Wide rows move between clusters of their sketches, which costs little, then once in full."""
+    d = sample.shape[1]
+    if d <= _WIDE:
+        return _lloyd(dense(sample), clusters, rng)
+    sketch = count_sketch(d, _SKETCH, rng).astype(sample.dtype)
+    sketched = sample @ (sketch if is_sparse(sample) else dense(sketch))
+    labels = _lloyd(dense(sketched), clusters, rng)
+    return _nearest(sample, _means(sample, labels, clusters))
+
+
+def _lloyd(points: Floats, clusters: int, rng: np.random.Generator) -> Labels:
     # Random rows cost a tenth of k-means++ to start from, and the landmarks are as good; more steps
     # make them no better.
+    seed = int(rng.integers(2**31))
     kmeans = KMeans(clusters, init="random", n_init=1, max_iter=4, tol=0, random_state=seed)
     with warnings.catch_warnings(), one_openmp_thread():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        labels = np.asarray(kmeans.fit_predict(sample), dtype=np.intp)
-    sizes = np.bincount(labels, minlength=clusters)
-    small = np.flatnonzero(sizes < least)
-    if len(small):
-        distances = euclidean_distances(sample, kmeans.cluster_centers_[small])
-        _fill_up(labels, sizes, small, distances, least)
-    return labels
+        return np.asarray(kmeans.fit_predict(points), dtype=np.intp)
 
 
-def _fill_up(
-    labels: NDArray[np.intp],
-    sizes: NDArray[np.intp],
-    too_small: NDArray[np.intp],
-    distances: Floats,
-    least: int,
-) -> None:
+def _nearest(sample: Rows, centres: Floats) -> Labels:
+    """Of rows dense or sparse, in their own precision: ties and last digits do not matter here."""
+    return np.asarray(np.argmin(squared_norms(centres) - 2 * (sample @ centres.T), axis=1))
+
+
+def _fill_up(sample: Rows, labels: Labels, clusters: int, least: int) -> None:
     """Move the nearest rows to clusters that are too small, from where more than `least` are."""
+    sizes = np.bincount(labels, minlength=clusters)
+    too_small = np.flatnonzero(sizes < least)
+    if not len(too_small):
+        return
+    products = sample @ _means(sample, labels, clusters)[too_small].T
+    distances = squared_norms(sample)[:, None] - 2 * products  # but for the centres' own norms
     for small, away in zip(too_small, distances.T, strict=True):
         for row in np.argsort(away, kind="stable"):
             if sizes[small] == least:
@@ -74,17 +104,10 @@ def _fill_up(
                 labels[row] = small
 
 
-def _means(sample: Rows, labels: NDArray[np.intp], clusters: int) -> Floats:
-    m = sample.shape[0]
-    members = sp.csr_array((np.ones(m), (labels, np.arange(m))), shape=(clusters, m))
-    sums = members @ as_rows(sample, np.float64)
-    total = sums.toarray() if is_sparse(sums) else sums
-    return np.asarray(total / np.bincount(labels, minlength=clusters)[:, None])
-
-
-def _with_short_indices(A: Rows) -> Rows:
-    """scikit-learn's k-means takes sparse rows with 32-bit indices only."""
-    if is_sparse(A) and A.indices.dtype != np.int32 and A.nnz < 2**31:
-        parts = (A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32))
-        return sp.csr_array(parts, shape=A.shape)
-    return A
+def _means(sample: Rows, labels: Labels, clusters: int) -> Floats:
+    """Of every cluster (clusters, d), in the precision of the rows; that of none is 0."""
+    m = len(labels)
+    ones = np.ones(m, sample.dtype)
+    sums = dense(sp.csr_array((ones, (labels, np.arange(m))), shape=(clusters, m)) @ sample)
+    sizes = np.bincount(labels, minlength=clusters).astype(sample.dtype)
+    return np.asarray(sums / np.maximum(sizes, 1)[:, None])

@@ -13,6 +13,7 @@ from eigenmesh.numerics.arrays import (
     Rows,
     as_rows,
     blocks,
+    dense,
     is_sparse,
     squared_norms,
 )
@@ -52,8 +53,7 @@ class Loadings:
             return S
         norms = np.empty(len(S))
         for rows in blocks(len(S)):
-            dense = X[rows].toarray() if is_sparse(X) else X[rows]
-            missed = dense - self.mean - S[rows] @ self.loadings.T
+            missed = dense(X[rows]) - self.mean - S[rows] @ self.loadings.T
             norms[rows] = np.sqrt(squared_norms(missed))
         return np.column_stack([S, norms])
 

@@ -31,6 +31,15 @@ def draw_distinct(weights: Doubles, count: int, rng: np.random.Generator) -> Ind
     return found
 
 
+def draw_repeatedly(weights: Doubles, count: int, rng: np.random.Generator) -> Indices:
+    """Indices, each drawn by weight from all, so that one may come several times.
+
+    >>> draw_repeatedly(np.array([0.0, 2.0]), 3, np.random.default_rng(0))
+    array([1, 1, 1])
+    """
+    return _draw(weights, np.empty(0, np.intp), rng.random(count))
+
+
 def _draw(weights: Doubles, taken: Indices, uniform: Doubles) -> Indices:
     """The indices at these shares (m,) of the weight that is not yet taken; some may be equal."""
     cuts = list(blocks(len(weights), _BLOCK))

@@ -20,6 +20,7 @@ from eigenmesh.numerics.arrays import (
     Floats,
     Rows,
     as_rows,
+    dense,
     is_sparse,
     require_count,
     require_finite,
@@ -146,13 +147,13 @@ class _Factor:
 
     def inner_gram(self) -> Doubles:
         """Fᵀ F, (m, m)."""
-        G: Doubles = _dense(self.F.T @ self.F)
+        G: Doubles = dense(self.F.T @ self.F)
         G -= self.F.shape[0] * np.outer(self.mean, self.mean)
         return G
 
     def outer_gram(self) -> Doubles:
         """F Fᵀ, (n, n)."""
-        G: Doubles = _dense(self.F @ self.F.T)
+        G: Doubles = dense(self.F @ self.F.T)
         shift = self.F @ self.mean - self.mean @ self.mean / 2
         G -= shift[:, None] + shift
         return G
@@ -189,10 +190,6 @@ def _wide_svd(F: Doubles, k: int) -> tuple[Doubles, Doubles]:
     (R,) = scipy.linalg.qr(F.T, mode="r", check_finite=False)
     U, s, _ = scipy.linalg.svd(R[: len(F)].T, check_finite=False)
     return s[:k] ** 2, U[:, :k]
-
-
-def _dense(G: Rows) -> Doubles:
-    return np.asarray(G.toarray() if is_sparse(G) else G)
 
 
 def clip_spectrum(values: Floats, n: int | None = None) -> Doubles:

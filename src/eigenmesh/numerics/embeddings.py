@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arguments import unit_rows
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, dense
 from eigenmesh.numerics.kernels import Kernel
 
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
@@ -66,7 +66,7 @@ def is_exact(kernel: str, n_columns: int, width: int) -> bool:
 
 def _linear(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     if d <= width:
-        return lambda X: _dense(as_rows(X, np.float64))
+        return lambda X: dense(as_rows(X, np.float64))
     G = rng.standard_normal((d, width)) / np.sqrt(width)
     return lambda X: np.asarray(as_rows(X, np.float64) @ G)
 
@@ -98,21 +98,25 @@ def tensor_sketch(kernel: Kernel, d: int, width: int, rng: np.random.Generator) 
             f"a polynomial kernel of degree {kernel.degree}, gamma {gamma} and coef0 "
             f"{kernel.coef0} has no sketch; a whole degree and no negative numbers are expected"
         )
-    hashes = [_count_sketch(d + 1, width, rng) for _ in range(degree)]
+    hashes = [count_sketch(d + 1, width, rng) for _ in range(degree)]
 
     def sketch(X: Rows) -> Doubles:
         X = np.sqrt(gamma) * as_rows(X, np.float64)
         product: Any = 1.0
         for H in hashes:  # a tensor product of sketches is a product of their Fourier transforms
             counts = X @ H[:d] + np.sqrt(kernel.coef0) * H[[d]].toarray()
-            product = product * np.fft.rfft(_dense(counts))
+            product = product * np.fft.rfft(dense(counts))
         return np.asarray(np.fft.irfft(product, width))
 
     return sketch
 
 
-def _count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
-    """(d, width), in each row one entry of ±1: as a sparse matrix it is quick on sparse rows."""
+def count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
+    """A CountSketch (d, width): sparse, in each row one entry of ±1, so quick on sparse rows.
+
+    >>> abs(count_sketch(5, 3, np.random.default_rng(0))).sum(axis=1)
+    array([1., 1., 1., 1., 1.])
+    """
     columns, signs = rng.integers(width, size=d), rng.choice([-1.0, 1.0], size=d)
     return sp.csr_array((signs, (np.arange(d), columns)), shape=(d, width))
 
@@ -161,10 +165,6 @@ def _orthogonal_gaussian(d: int, m: int, rng: np.random.Generator) -> Doubles:
         lengths = np.sqrt(rng.chisquare(d, size))
         groups.append(Q * np.sign(np.diagonal(R)) * lengths)
     return np.hstack(groups)
-
-
-def _dense(X: Any) -> Doubles:
-    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
 _EXACT_IF_NARROW = ("linear", "cosine")

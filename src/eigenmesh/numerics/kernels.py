@@ -155,6 +155,11 @@ class Kernel:
             K[after, rows] = K[rows, after].T
         return K
 
+    @property
+    def is_level(self) -> bool:
+        """Whether k(x, x) is the same for all rows, but for rows of zeros where angles count."""
+        return self.of != "inner" and self._norm_power == 0
+
     def diagonal(self, X: Rows) -> Floats:
         """k(x, x) of every row, without a matrix.
 

@@ -11,9 +11,8 @@ products of the f_i in the mean over draws. So ‖ΣF_i‖² gives ‖f‖², up
 shows in Σ‖F_i‖², whose true value is known, and what shows is taken off, as much as the single
 features suggest (a control variate). A block that is alone needs no features.
 
-A sample of m rows stands for a block of n: each row n/m times. That adds, in the mean, (n/m)(n − m)
-s² to ‖f_i‖², s² being the variance of the rows outside the span; it is measured on the sample and
-subtracted.
+A sample of rows stands for a block (`row_samples`). That adds to ‖f_i‖², in the mean, the variance
+of the sampled sum; it is measured on the sample and subtracted.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.row_samples import RowSample, RowSampler
 from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 4096  # in all; more rows cost no more
 _ALL_ROWS = 2048  # up to which a block that is alone looks at all
 _FEW_ROWS = 256  # and with how many it begins if there are more
-_FINE = 1e-4  # of the trace: an error with which fewer rows are enough
+_FINE = 2e-4  # of the trace: an error with which fewer rows are enough
 MARGIN = 1.5  # standard errors by which a claim is above its estimate
 _FLOATS = 1536  # features and their energies
 _NUMBERS = 2**22  # of a matrix of random directions: wide rows get fewer features
@@ -103,11 +103,13 @@ class OutsideView:
 
     def sums_alone(self, A: Rows, rng: np.random.Generator, most: int) -> OutsideSums:
         """Those of a block that is alone, from few rows if they are enough."""
-        few = most if A.shape[0] <= _ALL_ROWS else min(most, _FEW_ROWS)
-        found = self.sums(A, rng, few)
-        trace = A.shape[0] * float(np.mean(np.diag(self.span.K)))
-        fine = found.error(found.own - found.noise) <= _FINE * trace * A.shape[0]
-        return found if fine or few == most else self.sums(A, rng, most)
+        sampler, n = RowSampler(self.span.kernel, raw_rows(A)), A.shape[0]
+        size = most if n <= _ALL_ROWS else min(most, _FEW_ROWS)
+        while True:
+            found = self._sums_of(sampler.draw(size, rng))
+            if size == most or found.error(found.own - found.noise) <= _FINE * sampler.trace * n:
+                return found
+            size = min(2 * size, most)
 
     def sums(self, A: Rows, rng: np.random.Generator, most: int = SAMPLE_ROWS) -> OutsideSums:
         """The sums of rows A, from at most `most` of them, that `rng` draws.
@@ -117,44 +119,48 @@ class OutsideView:
         >>> sums.features, sums.own
         (array([ 0., 10.]), 100.0)
         """
-        A = raw_rows(A)
-        n, m = A.shape[0], min(A.shape[0], max(most, 2))  # one row shows no variance
-        sample = as_rows(A if m == n else A[np.sort(rng.choice(n, m, replace=False))])
+        return self._sums_of(RowSampler(self.span.kernel, raw_rows(A)).draw(most, rng))
+
+    def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
-            seen = self._seen(sample)
-            features = self._features(sample, seen.kernel_sums) * n / m
+            seen, drawn = self._seen(sample), np.zeros(3)
+            features = self._features(sample, seen.kernel_sums)
             energies = energies_of(self.span.kernel.name, self._n_columns, features)
-            own, drawn = seen.squared * (n / m) ** 2, np.zeros(3)
-            if m < n:
-                variance = (seen.squares / m - seen.squared / m**2) * m / (m - 1)
-                paired = self._paired(sample, seen.values)
-                drawn = n / m * (n - m) * np.array([variance, seen.along, paired])
-        return OutsideSums(features, energies, own, *drawn.tolist())
+            if sample.noise:
+                m = len(sample.counts)
+                variance = (seen.squares - seen.squared / m) * m / (m - 1)
+                drawn = sample.noise * np.array(
+                    [variance, m * seen.along, m * self._paired(sample, seen.values)]
+                )
+        return OutsideSums(features, energies, seen.squared, *drawn.tolist())
 
     @property
     def _n_columns(self) -> int:
         return int(self.span.landmarks.shape[1])
 
-    def _seen(self, sample: Rows) -> _Seen:
+    def _seen(self, sample: RowSample) -> _Seen:
         """By kernel values of the rows with the landmarks and with each other."""
-        kernel, Y = self.span.kernel, self.span.landmarks
-        K, squares = np.empty((sample.shape[0], len(self.span.K))), 0.0
-        for rows in _parts(sample):
-            X = as_rows(sample[rows], np.float64)
+        kernel, Y, counts = self.span.kernel, self.span.landmarks, sample.counts
+        K, squares = np.empty((len(counts), len(self.span.K))), 0.0
+        for rows in _parts(sample.rows):
+            X = as_rows(sample.rows[rows], np.float64)
             kernel.block(X, Y, out=K[rows])
             left = kernel.diagonal(X) - np.square(self.inside.coordinates(K[rows])).sum(axis=1)
-            squares += float(np.maximum(left, 0.0).sum())
-        kernel_sums = K.sum(axis=0)
-        products = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
-        squared = max(float(products.sum()), 0.0)
-        along = float(np.var(products)) / squared if squared > 0 else 0.0
+            squares += float(np.maximum(left, 0.0) @ np.square(counts[rows]))
+        kernel_sums = counts @ K
+        shares = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
+        shares *= counts
+        squared = max(float(shares.sum()), 0.0)
+        along = float(np.var(shares)) / squared if squared > 0 else 0.0
         return _Seen(K, kernel_sums, squares, squared, along)
 
-    def _features(self, sample: Rows, kernel_sums: Doubles) -> Doubles:
-        """Σz'(x)."""
+    def _features(self, sample: RowSample, kernel_sums: Doubles) -> Doubles:
+        """Σ c z'(x)."""
         if self.embed is None:
             return np.zeros(0)
-        features: Any = sum(self.embed(sample[rows]).sum(axis=0) for rows in _parts(sample))
+        features: Any = sum(
+            sample.counts[rows] @ self.embed(sample.rows[rows]) for rows in _parts(sample.rows)
+        )
         return np.asarray(features - self.inside.coefficients(kernel_sums) @ self._of_landmarks)
 
     @cached_property
@@ -164,32 +170,33 @@ class OutsideView:
         Y = self.span.landmarks
         return np.vstack([self.embed(Y[rows]) for rows in _parts(Y)])
 
-    def _paired(self, sample: Rows, K: Doubles) -> float:
+    def _paired(self, sample: RowSample, K: Doubles) -> float:
         """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
-        some = slice(None, None, -(-sample.shape[0] // _PAIRED_ROWS))
-        X, P = as_rows(sample[some], np.float64), self.inside.coordinates(K[some])
-        products = np.square(self.span.kernel.matrix(X) - P @ P.T)
+        some = slice(None, None, -(-len(K) // _PAIRED_ROWS))
+        X, P = as_rows(sample.rows[some], np.float64), self.inside.coordinates(K[some])
+        twice = np.outer(sample.counts[some], sample.counts[some])
+        products = np.square(twice * (self.span.kernel.matrix(X) - P @ P.T))
         pairs = len(products) * (len(products) - 1)
         return float(np.sqrt((products.sum() - np.trace(products)) / pairs))
 
 
 class _Seen(NamedTuple):
     values: Doubles  # k(X, Y)
-    kernel_sums: Doubles  # Σk(x, Y)
-    squares: float  # Σ‖φ(x) − Pφ(x)‖²
-    squared: float  # ‖Σ(φ(x) − Pφ(x))‖²
-    along: float  # variance of φ(x) − Pφ(x) in the direction of their sum
+    kernel_sums: Doubles  # Σ c k(x, Y), c being the counts
+    squares: float  # Σ c²‖φ(x) − Pφ(x)‖²
+    squared: float  # ‖Σ c(φ(x) − Pφ(x))‖²
+    along: float  # variance of c(φ(x) − Pφ(x)) in the direction of their sum
 
 
-def _row_sums(kernel: Kernel, X: Rows) -> Doubles:
-    """K(X, X)1. What float32 rows lose here is far below the error that is left."""
-    sums = np.zeros(X.shape[0])
+def _row_sums(kernel: Kernel, sample: RowSample) -> Doubles:
+    """K(X, X)c. What float32 rows lose here is far below the error that is left."""
+    X, counts = sample.rows, sample.counts
+    sums = np.zeros(len(counts))
     for rows in _parts(X):
-        here, later = X[rows], slice(rows.stop, None)
-        sums[rows] += kernel.block(here, here).sum(axis=1, dtype=np.float64)
-        K = kernel.block(here, X[later])
-        sums[rows] += K.sum(axis=1, dtype=np.float64)
-        sums[later] += K.sum(axis=0, dtype=np.float64)
+        later = slice(rows.stop, None)
+        K = kernel.block(X[rows], X[rows.start :]).astype(np.float64, copy=False)
+        sums[rows] += K @ counts[rows.start :]
+        sums[later] += counts[rows] @ K[:, rows.stop - rows.start :]
     return sums
 
 

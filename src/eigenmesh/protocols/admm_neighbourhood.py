@@ -29,7 +29,7 @@ from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.admm import Origin, stack_rows
-from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
+from eigenmesh.numerics.arrays import Doubles, Rows, dense
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.consensus import MixingSetup, average
 from eigenmesh.protocols.row_messages import RowBlock, RowCount, count, pack, unpack
@@ -116,9 +116,8 @@ class RowNeighbour(CentroidNode):
         X = self.site.data
         if not self.setup.row_noise:
             return X
-        dense = X.toarray() if is_sparse(X) else np.asarray(X)
-        noise = np.random.default_rng(self.noise_key).normal(size=dense.shape)
-        return dense + (self.setup.row_noise * noise).astype(dense.dtype)
+        noise = np.random.default_rng(self.noise_key).normal(size=X.shape)
+        return dense(X) + (self.setup.row_noise * noise).astype(X.dtype)
 
     @step
     def take_rows(self, received: dict[int, RowBlock]) -> None:

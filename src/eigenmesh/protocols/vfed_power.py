@@ -29,7 +29,7 @@ from eigenmesh.federation.message import (
 )
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.site import SiteView
-from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
+from eigenmesh.numerics.arrays import Doubles, Rows, dense
 from eigenmesh.numerics.centring import centre_in_place
 from eigenmesh.numerics.columns import KernelShare, Loadings, share_to_tree
 from eigenmesh.numerics.eigen import EPS
@@ -266,7 +266,7 @@ class PowerHolder(Party):
 def _prepared(site: SiteView, setup: PowerSetup) -> tuple[Preparation | None, Doubles, Doubles]:
     """The columns, dense, as the power iterations see them, and the mean that was subtracted."""
     preparation, X = prepared_columns(site, setup)
-    X = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+    X = dense(X).astype(np.float64, copy=False)
     centre = setup.center and setup.kernel == "linear"
     mean = X.mean(axis=0) if centre else np.zeros(X.shape[1])
     return preparation, X - mean, mean
