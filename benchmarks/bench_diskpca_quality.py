@@ -138,12 +138,19 @@ class Problem:
     seed: int
 
     @classmethod
-    def of(cls, X: Any, kernel: dict[str, Any], seed: int) -> Problem:
+    def of(
+        cls,
+        X: Any,
+        kernel: dict[str, Any],
+        seed: int,
+        n_rows: int = N_ROWS,
+        n_parties: int = PARTIES,
+    ) -> Problem:
         """Drawn by the seed."""
-        X = X[np.random.default_rng(seed).permutation(X.shape[0])[:N_ROWS]]
+        X = X[np.random.default_rng(seed).permutation(X.shape[0])[:n_rows]]
         if kernel["kernel"] == "rbf":
             kernel = {**kernel, "gamma": 1 / (2 * X.var(axis=0).sum())}
-        parts = em.split(X, PARTIES, law="power", exponent=2.0, random_state=seed)
+        parts = em.split(X, n_parties, law="power", exponent=2.0, random_state=seed)
         X = sp.vstack(parts.parts) if sp.issparse(X) else np.vstack(parts.parts)
         options = {name: value for name, value in kernel.items() if name != "kernel"}
         matrix = pairwise_kernels(X, metric=kernel["kernel"], **options)
