@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,14 +48,12 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
         return np.zeros((0, d), working_dtype(A))
     rng = np.random.default_rng(seed)
     size = min(n, count * max(_SAMPLE, 2 * least))
-    sample = as_rows(A[np.sort(rng.choice(n, size, replace=False))])  # a copy, so it may be moved
-    # Differences of rows far from the origin keep their digits where the middle is taken off.
-    middle: Any = 0 if is_sparse(sample) else sample.mean(axis=0)
-    if not is_sparse(sample):
-        sample -= middle
-    labels = _clustered(sample, clusters, rng)
-    _fill_up(sample, labels, clusters, least)
-    means: Floats = _means(sample, labels, clusters) + middle
+    sample = as_rows(A[np.sort(rng.choice(n, size, replace=False))])
+    # Products of rows far from the origin would lose the digits in which the rows differ.
+    moved = sample if is_sparse(sample) else sample - sample.mean(axis=0)
+    labels = _clustered(moved, clusters, rng)
+    _fill_up(moved, labels, clusters, least)
+    means = _means(sample, labels, clusters)
     return means[np.lexsort(means.T[::-1])]
 
 
