@@ -181,6 +181,22 @@ def test_a_plan_counts_the_matched_samples_and_the_matching():
         assert getattr(forecast, field) == getattr(report, field), field
 
 
+def test_a_plan_of_parties_that_have_not_matched_yet_is_a_bound_and_says_so(tmp_path):
+    parts, matched, common = shuffled()
+    model = em.VFedPCA(2, n_rounds=2, tolerance=1e-300)
+    with em.federation(
+        written(parts, tmp_path), split="columns", align="inner", id_secret="of the parties"
+    ) as fed:
+        forecast = em.plan(model, fed)
+        with pytest.warns(em.EigenmeshWarning, match="not converged"):
+            report = model.fit(fed).report_
+    assert len(common) < 53
+    assert report.floats_up < forecast.floats_up
+    assert report.floats_up / len(common) == pytest.approx(forecast.floats_up / 53, rel=0.02)
+    assert "at most: as if all 53 samples" in str(forecast)
+    assert em.plan(model, matched).notes == ()
+
+
 def test_the_secret_comes_from_the_caller_or_the_parties_environment(monkeypatch):
     assert shuffled()[0]._secret != shuffled()[0]._secret
     assert shuffled(id_secret="eight or more")[0]._secret == "eight or more"

@@ -25,7 +25,8 @@ Shapes = Sequence[tuple[int, int]]
 class Plan:
     """The forecast of a fit; its names are those of `report_`.
 
-    `refusals` names the parties whose own policy would refuse, and the kinds that it forbids.
+    `refusals` names the parties whose own policy would refuse, and the kinds that it forbids;
+    `notes` says where the figures are bounds.
     """
 
     floats_up: int
@@ -37,9 +38,17 @@ class Plan:
     parties: tuple[str, ...]
     baseline_floats: int
     refusals: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, ledger: Ledger, names: Sequence[str], baseline: int, policies: Any) -> Self:
+    def of(
+        cls,
+        ledger: Ledger,
+        names: Sequence[str],
+        baseline: int,
+        policies: Any,
+        notes: tuple[str, ...] = (),
+    ) -> Self:
         """The plan that a forecast ledger amounts to."""
         reveals = ledger.revealed()
         refused = {name: policies[name].forbids(reveals.get(name, {})) for name in policies}
@@ -53,6 +62,7 @@ class Plan:
             parties=tuple(names),
             baseline_floats=baseline,
             refusals={name: kinds for name, kinds in refused.items() if kinds},
+            notes=notes,
         )
 
     @property
@@ -72,7 +82,7 @@ class Plan:
             f"{party!r} would refuse: {', '.join(forbidden)}"
             for party, forbidden in self.refusals.items()
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def plan(estimator: Any, source: Any) -> Plan:
@@ -91,10 +101,21 @@ def plan(estimator: Any, source: Any) -> Plan:
     if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
         estimator = estimator._planned(source)
     names, shapes, policies = _parties_of(source)
+    aligned = getattr(source, "align", "strict") == "inner"
+    notes: tuple[str, ...] = ()
+    if aligned and isinstance(source, Federation):
+        shapes, notes = _as_if_all_matched(shapes)
     ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
-    if getattr(source, "align", "strict") == "inner":
+    if aligned:
         alignment_forecast(ledger, names)
-    return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies)
+    return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies, notes)
+
+
+def _as_if_all_matched(shapes: Shapes) -> tuple[Shapes, tuple[str, ...]]:
+    """Parties at their sites have not matched their samples yet, and no plan makes them."""
+    n = min(rows for rows, _ in shapes)
+    note = f"at most: as if all {n:,} samples of the smallest party were known to all the others"
+    return [(n, columns) for _, columns in shapes], (note,)
 
 
 def _on_graph_of(source: Any, estimator: Any) -> Any:

@@ -65,6 +65,8 @@ def plan_table(plan: Plan, *, title: str = "What it would cost") -> Table:
         _add(table, "would refuse", f"{party}: {', '.join(kinds)} may not leave it", style="red")
     if not plan.refusals:
         _add(table, "would refuse", "nobody")
+    for note in plan.notes:
+        _add(table, "note", note, style="yellow")
     return table
 
 
