@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
 
-from eigenmesh.numerics.arguments import unit_rows
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
-from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.outside_features import energies_of, features_of, unseen_variance
 from eigenmesh.numerics.row_samples import RowSample, RowSampler
 from eigenmesh.threads import one_blas_thread
 
@@ -39,14 +39,10 @@ _ALL_ROWS = 2048  # up to which a block that is alone looks at all
 _FEW_ROWS = 256  # and with how many it begins if there are more
 _FINE = 2e-4  # of the trace: an error with which fewer rows are enough
 MARGIN = 1.5  # standard errors by which a claim is above its estimate
-_FLOATS = 1536  # features and their energies
-_NUMBERS = 2**22  # of a matrix of random directions: wide rows get fewer features
-_LEAST = 16  # features
 _BLOCK_ROWS = 256
 _PAIRED_ROWS = 128  # how rows differ outside the span is seen from so many
 _CUTOFF = 1e-10  # as in `pseudo_inverse_root`
 _ROUNDING = 1e-12  # of the total, below which an error is none
-_STREAM = 0x6F757473  # apart from all other draws by the same seed
 
 
 class OutsideSums(NamedTuple):
@@ -72,17 +68,6 @@ class MeanOutside(NamedTuple):
 
     variance: float
     error: float
-
-
-def outside_floats(kernel: str, n_columns: int) -> int:
-    """The length of `OutsideSums.features` and `OutsideSums.energies` together.
-
-    >>> outside_floats("linear", 28), outside_floats("rbf", 28), outside_floats("rbf", 60_000)
-    (28, 1536, 207)
-    """
-    if _is_exact(kernel, n_columns):
-        return n_columns
-    return _independent(kernel, n_columns) * (3 if kernel in _FOURIER else 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +223,7 @@ def mean_outside(
     if len(sums.energies):
         energies = energies_of(kernel.name, n_columns, sums.features)
         squared, by_features = _controlled(energies, sums.energies, sums.own)
-        by_features *= _unseen_variance(kernel)
+        by_features *= unseen_variance(kernel)
     elif len(sums.features):
         squared = float(np.square(sums.features).sum())
     squared = max(squared - sums.noise, 0.0)
@@ -259,58 +244,6 @@ def _controlled(energies: Doubles, control: Doubles, known: float) -> tuple[floa
     # A slope that is measured has a bias, of the order of the others' share in one feature.
     bias = (squared - known) / len(left)
     return squared, len(left) * float(np.var(left, ddof=2)) + bias**2
-
-
-# Features.
-
-_FOURIER = ("rbf", "laplacian")  # a cosine and a sine of each frequency
-_PRODUCTS = ("linear", "cosine")
-
-
-def _is_exact(kernel: str, n_columns: int) -> bool:
-    return kernel in _PRODUCTS and n_columns <= _FLOATS // 2
-
-
-def _independent(kernel: str, n_columns: int) -> int:
-    """How many features are drawn, a pair counting once."""
-    if kernel == "poly" or kernel in _PRODUCTS:  # sketches, that need no matrix
-        return _FLOATS // 2
-    return max(_LEAST, min(_FLOATS // (3 if kernel in _FOURIER else 2), _NUMBERS // n_columns))
-
-
-def energies_of(kernel: str, n_columns: int, features: Doubles) -> Doubles:
-    """The squares of features, those of a pair together; none of exact ones."""
-    if not len(features) or _is_exact(kernel, n_columns):
-        return np.zeros(0)
-    squares = np.square(features)
-    return np.asarray(squares.reshape(2, -1).sum(axis=0) if kernel in _FOURIER else squares)
-
-
-@lru_cache(maxsize=1)  # parties of one process draw alike
-def features_of(kernel: Kernel, n_columns: int, seed: int) -> Embedding:
-    """z: as they are for few columns of a linear kernel, else sketches or random features."""
-    drawn = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
-    width = _independent(kernel.name, n_columns)
-    if kernel.name in _FOURIER:
-        return embedding(kernel, n_columns, 2 * width, drawn)
-    if kernel.name == "poly":
-        return tensor_sketch(kernel, n_columns, width, np.random.default_rng(drawn))
-    if kernel.name not in _PRODUCTS or _is_exact(kernel.name, n_columns):
-        return embedding(kernel, n_columns, width, drawn)
-    # A Gaussian map of very wide rows would be larger than the rows.
-    product = Kernel("poly", 1.0, 1, 0.0)
-    sketch = tensor_sketch(product, n_columns, width, np.random.default_rng(drawn))
-    if kernel.name == "linear":
-        return sketch
-    return lambda X: sketch(unit_rows(as_rows(X, np.float64)))
-
-
-def _unseen_variance(kernel: Kernel) -> float:
-    """By what the variance may be above what the features show: a TensorSketch is one draw.
-
-    Relative variances are at most (3^degree − 1)/width (Pham and Pagh, 2013), and show as 2/width.
-    """
-    return float(3**kernel.degree - 1) / 2 if kernel.name == "poly" else 1.0
 
 
 # Projections.

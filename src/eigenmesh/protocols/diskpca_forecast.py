@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
 from eigenmesh.federation.party import Step
 from eigenmesh.numerics.embeddings import embedded_width
-from eigenmesh.numerics.mean_outside import outside_floats
+from eigenmesh.numerics.outside_features import outside_floats
 from eigenmesh.protocols.diskpca import (
     RowHolder,
     drawing_steps,
