@@ -119,9 +119,9 @@ def _as_if_all_matched(shapes: Shapes) -> tuple[Shapes, tuple[str, ...]]:
 
 
 def _on_graph_of(source: Any, estimator: Any) -> Any:
-    """The estimator, with the graph of an open federation where it names none of its own."""
+    """The estimator, with the graph of an open federation: a fit takes that, too."""
     graph = source.graph if isinstance(source, Federation) else None
-    if graph is None or getattr(estimator, "topology", graph) is not None:
+    if graph is None or not hasattr(estimator, "topology"):
         return estimator
     return clone(estimator).set_params(topology=graph)
 
