@@ -49,6 +49,7 @@ ESTIMATORS = [
     em.KernelPCA(2, kernel="precomputed"),
     em.KernelPCRegressor(),
     em.KernelPCRegressor(alpha=0.0, kernel="linear", n_landmarks=30),
+    em.KernelPCRegressor(method="sketching-pca"),
     em.ADMMKPCA(),
     em.ADMMKPCA(1, kernel="rbf", variant="paper", row_noise=0.0),
     em.GossipKPCA(),

@@ -11,7 +11,7 @@ from tests.engines.contract import ENGINES
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
-from eigenmesh.errors import PartyLost, PolicyRefusal
+from eigenmesh.errors import InputError, PartyLost, PolicyRefusal
 
 X, Y = load_diabetes(return_X_y=True)
 X = StandardScaler().fit_transform(X)
@@ -174,3 +174,162 @@ def test_predictions_of_parties_come_as_a_list():
     model = em.KernelPCRegressor(4, gamma=0.05, random_state=0).fit(parts, targets)
     for own, order in zip(model.predict(parts), parts.order, strict=True):
         np.testing.assert_allclose(own, model.predict(X[order]), rtol=1e-10)
+
+
+def test_a_federation_of_rows_is_scored_by_its_parties():
+    parts, targets = split()
+    with em.federation(parts) as fed:
+        model = em.KernelPCRegressor(4, gamma=0.05).fit(fed, targets)
+        with pytest.raises(InputError, match="who has the model scores its own rows"):
+            model.predict(fed)
+
+
+# Which method, and why.
+
+
+def test_the_method_is_told_with_its_reason():
+    parts, targets = split()
+    model = em.KernelPCRegressor(4, gamma=0.05).fit(parts, targets)
+    assert model.method_.startswith("diskpca: 4 parties hold rows; centroids are the best")
+    model = em.KernelPCRegressor(4, gamma=0.05, n_landmarks=30).fit(parts, targets)
+    assert model.method_.startswith("diskpca: 4 parties hold rows; landmarks are rows drawn")
+    model = em.KernelPCRegressor(4, gamma=0.05, landmarks="uniform").fit(parts, targets)
+    assert "'uniform', as asked for" in model.method_
+
+
+@pytest.mark.parametrize(
+    ("allow", "options", "method", "words"),
+    [
+        (
+            {"centroids", "gram", "moments", "counts"},
+            {"kernel": "poly"},
+            "diskpca",
+            "no row leaves",
+        ),
+        (
+            {"centroids", "gram", "moments", "counts"},
+            {"n_landmarks": 30},
+            "diskpca",
+            "no row leaves",
+        ),
+        ({"gram", "moments", "counts"}, {}, "sketching-pca", "sums of embedded rows"),
+    ],
+    ids=["no rows, poly", "no rows, a number", "no centroids"],
+)
+def test_a_policy_that_refuses_leads_to_the_next_method(allow, options, method, words):
+    policy = em.Policy(allow=allow)
+    parts, targets = split(policies=[None, None, policy, None])
+    model = em.KernelPCRegressor(4, gamma=0.05, degree=2, random_state=0, **options)
+    plan = em.plan(model, parts)
+    model.fit(parts, targets)
+    assert model.method_.startswith(f"{method}: ")
+    assert words in model.method_
+    assert "'party-2' lets out no more" in model.method_
+    assert set(model.report_.reveals["party-2"]) <= allow
+    assert (plan.floats_up, plan.floats_down) == (
+        model.report_.floats_up,
+        model.report_.floats_down,
+    )
+    assert not plan.refusals
+
+
+def test_where_nothing_is_allowed_the_error_says_what_would_do():
+    parts, targets = split(policies=[None, em.Policy(allow={"counts"}), None, None])
+    model = em.KernelPCRegressor(4, gamma=0.05)
+    with pytest.raises(PolicyRefusal, match=r"what would do: .*for diskpca.*for sketching-pca"):
+        model.fit(parts, targets)
+    assert "moments" in em.plan(model, parts).refusals["party-1"]
+
+
+@pytest.mark.parametrize("method", ["gossip", "vfed-pca", "best", "exact"])
+def test_methods_for_other_data_say_what_suits(method):
+    parts, targets = split()
+    with pytest.raises(InputError, match=f"method is '{method}'.*diskpca"):
+        em.KernelPCRegressor(4, gamma=0.05, method=method).fit(parts, targets)
+
+
+# The baseline of the paper.
+
+
+@pytest.mark.parametrize("y", [Y, TWO], ids=["one target", "two targets"])
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_sketching_equals_scikit_learn_where_the_embedding_is_exact(y, alpha):
+    parts, targets = split(y=y)
+    model = em.KernelPCRegressor(8, alpha=alpha, kernel="linear", method="sketching-pca")
+    theirs = pooled(8, alpha, y=y, kernel="linear")
+    np.testing.assert_allclose(model.fit(parts, targets).predict(X), theirs.predict(X), rtol=1e-8)
+    assert model.r_squared_ == pytest.approx(theirs.score(X, y), rel=1e-8)
+    assert "exact" in model.report_.notes[-1]
+
+
+def test_sketching_is_ridge_on_the_components_of_the_embedding():
+    parts, targets = split(y=TWO)
+    options = {"kernel": "rbf", "gamma": 0.05, "random_state": 0}
+    model = em.KernelPCRegressor(6, method="sketching-pca", **options).fit(parts, targets)
+    kpca = em.SketchingPCA(6, **options).fit(parts)
+    np.testing.assert_allclose(model.transform(X), kpca.transform(X), rtol=1e-9, atol=1e-12)
+    Z = kpca.transform(X)
+    expected = Ridge(1.0, solver="svd").fit(Z, TWO).predict(Z)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-8)
+    assert "120 dimensions, not of the kernel" in model.report_.notes[-1]
+
+
+def test_sketching_approaches_exact_components_as_dimensions_grow():
+    parts, targets = split()
+    errors = []
+    for k in (2, 8, 40):  # twenty dimensions a component
+        model = em.KernelPCRegressor(k, gamma=0.05, method="sketching-pca", random_state=0)
+        exact = pooled(k, 1.0, kernel="rbf", gamma=0.05).predict(X)
+        errors.append(np.abs(model.fit(parts, targets).predict(X) - exact).mean())
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_floats_of_sketching_equal_the_formula_and_the_plan():
+    s, k = 4, 3
+    t = 20 * k
+    parts, targets = split(s)
+    model = em.KernelPCRegressor(k, gamma=0.05, method="sketching-pca", random_state=0)
+    plan, report = em.plan(model, parts), model.fit(parts, targets).report_
+    assert report.floats_up == s * (1 + t * (t + 1) // 2 + t + t + 2)
+    assert report.floats_down == s
+    assert (plan.floats_up, plan.floats_down, plan.rounds) == (
+        report.floats_up,
+        report.floats_down,
+        report.rounds,
+    )
+    assert plan.reveals == report.reveals
+    assert report.rounds == 3
+
+
+@pytest.mark.parametrize("round_", [1, 2, 3])
+def test_sketching_goes_on_with_survivors(round_):
+    parts, targets = split()
+    faults = [Fault("kill", party="party-1", round=round_)]
+    options = {"kernel": "linear", "method": "sketching-pca"}
+    with em.federation(parts, faults=faults) as fed:
+        with pytest.raises(PartyLost, match="party-1"):
+            em.KernelPCRegressor(5, **options).fit(fed, targets)
+    with em.federation(parts, faults=faults, on_loss="survivors") as fed:
+        model = em.KernelPCRegressor(5, **options).fit(fed, targets)
+    rows = np.vstack([part for i, part in enumerate(parts.parts) if i != 1])
+    y = np.concatenate([own for i, own in enumerate(targets) if i != 1])
+    theirs = pooled(5, 1.0, rows, y, kernel="linear")
+    np.testing.assert_allclose(model.predict(rows), theirs.predict(rows), rtol=1e-8)
+
+
+def test_fewer_components_than_asked_for_are_a_warning_of_sketching_too(tmp_path):
+    model = em.KernelPCRegressor(20, kernel="linear", method="sketching-pca")
+    with pytest.warns(em.EigenmeshWarning, match="the embedded dimensions determine 10"):
+        model.fit(X, Y)
+    model.save(tmp_path / "model.em")
+    loaded = em.load(tmp_path / "model.em")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.method_ == model.method_
+
+
+def test_the_plan_counts_no_more_centroids_than_there_are():
+    parts, targets = split(rows=X[:100], y=Y[:100])  # twenty at most, five rows each
+    model = em.KernelPCRegressor(4, gamma=0.05, random_state=0)
+    plan, report = em.plan(model, parts), model.fit(parts, targets).report_
+    assert plan.floats_down == report.floats_down
+    assert plan.floats_up == report.floats_up

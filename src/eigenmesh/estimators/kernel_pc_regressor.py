@@ -5,60 +5,73 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.data import Partitioned
+from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import estimator_from_tree, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma, psd_kernel
-from eigenmesh.estimators.kernel_pca_methods import default_landmarks
-from eigenmesh.estimators.party_values import NONE, at_sites, is_plain
+from eigenmesh.estimators.column_estimator import ColumnEstimator
+from eigenmesh.estimators.kernel_gamma import psd_kernel
+from eigenmesh.estimators.kernel_pc_regressor_fits import Regression, Wishes, fit_split
+from eigenmesh.estimators.kernel_pc_regressor_forecast import (
+    PlannedRegression,
+    planned,
+    planned_unopened,
+)
+from eigenmesh.estimators.kernel_pca import KernelPCA
+from eigenmesh.estimators.kernel_pca_ways import WAYS
+from eigenmesh.estimators.party_values import is_plain
 from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.estimators.run_report import RunReport
-from eigenmesh.federation.ledger import Ledger, forecast_entry, forecast_message
-from eigenmesh.protocols.component_ridge import (
-    RidgeResult,
-    RidgeSetup,
-    TargetRows,
-    component_ridge,
-    regression_steps,
-)
+from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.topology import Topology
+from eigenmesh.protocols.column_ridge import target_array
 from eigenmesh.protocols.diskpca import LANDMARKS
-from eigenmesh.protocols.diskpca_forecast import forecast as diskpca_forecast
 
-UNIT_NORM = ("rbf", "laplacian", "cosine")
-SCORES = "kernel-pc-regressor scores"
+METHODS = tuple(dict.fromkeys(way.name for way in WAYS))
 
 
 class KernelPCRegressor(RegressorMixin, RowEstimator):
-    """Ridge regression on the leading kernel components of rows that parties hold.
+    """Ridge regression on the leading kernel components of rows or columns that parties hold.
 
-    Components come from landmarks, as in `DisKPCA`; the coefficients from sums over the parties,
-    so that no target leaves its party. With every row a landmark this is scikit-learn's
-    ``make_pipeline(KernelPCA(n_components), Ridge(alpha))`` on the pooled rows.
+    Components come as in `KernelPCA`. For rows the coefficients come from sums over the parties, at
+    a coordinator or averaged over a graph, and no target leaves its party; for columns the
+    coordinator has the targets. With every row a landmark, and with the exact methods for columns,
+    this is scikit-learn's ``make_pipeline(KernelPCA(n_components), Ridge(alpha))`` on pooled data.
 
     Parameters
     ----------
-    n_components : components to regress on; fewer, with a warning, where there are fewer.
+    n_components : components to regress on; fewer, with a warning, where rows at a coordinator have
+        fewer, an error elsewhere.
     alpha : penalty of the squared coefficients, from 0.
-    kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine".
+    kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine"; fewer for columns.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    method : "auto", or by name: "diskpca" (landmarks; rows), "sketching-pca" (an embedding; rows),
+        "gossip", "admm" (rows on a graph), "vfed-pca", "vfed-akpca", "one-shot" (columns).
     n_landmarks : distinct landmarks in all; None for ten a component, 100 at least. The number of
         rows or more means every row.
     landmarks : one of DisKPCA's choices; "auto" is "centroids", so that no row leaves, for kernels
-        under which every row has the same norm, else "diskpca".
+        under which every row has the same norm, else "diskpca". With n_landmarks given "diskpca"
+        comes first, since centroids are never every row.
+    topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
 
     Attributes
     ----------
+    method_ : the method's name, a colon, and why it was chosen.
     coef_, intercept_ : in the scores that `transform` gives; (k,) and a number for one target.
-    r_squared_ : of the fitted rows, as `score` would give it for them.
-    eigenvalues_, gamma_, model_, report_ : as in DisKPCA.
+    r_squared_ : of the fitted rows, as `score` would give it for them; on a graph, of every node's
+        rows by that node's model.
+    eigenvalues_, gamma_, report_ : as in KernelPCA.
+    model_ : what scores rows, fitted at a coordinator; else None.
+    estimator_ : the fitted `KernelPCA` of rows on a graph and of columns; else None.
 
     Examples
     --------
@@ -72,9 +85,23 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
     >>> split = em.KernelPCRegressor(20, alpha=0.1, random_state=0).fit(parts, [y[:200], y[200:]])
     >>> "moments" in split.report_.reveals["party-0"], "rows" in split.report_.reveals["party-0"]
     (True, False)
+    >>> columns = em.Partitioned(columns=[X[:, :4], X[:, 4:]])
+    >>> print(em.KernelPCRegressor(9, kernel="linear").fit(columns, y).method_)
+    vfed-pca: 2 parties hold columns; vectors over the samples go to and fro until the answer ...
     """
 
-    _fitted = ("coef_", "intercept_", "r_squared_", "eigenvalues_", "gamma_", "model_")
+    _fitted = (
+        "coef_",
+        "intercept_",
+        "r_squared_",
+        "eigenvalues_",
+        "gamma_",
+        "method_",
+        "model_",
+        "estimator_",
+    )
+
+    estimator_: Any
 
     def __init__(
         self,
@@ -85,8 +112,10 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
         gamma: float | str | None = "mean-distance",
         degree: int = 3,
         coef0: float = 1.0,
+        method: str = "auto",
         n_landmarks: int | None = None,
         landmarks: str = "auto",
+        topology: Topology | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -95,42 +124,58 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.method = method
         self.n_landmarks = n_landmarks
         self.landmarks = landmarks
+        self.topology = topology
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows and their targets.
+    # Fitting.
 
-        For one array `y` has its rows' targets, (n,) or (n, n_targets). For split rows `y` is a
-        list of such arrays, one a party in their order; each goes into its own party's site and no
-        further. In a job of several processes each may pass None for the others' entries.
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows or columns and their targets.
+
+        For one array, and for columns of parties, `y` has the samples' targets, (n,) or
+        (n, n_targets). For split rows `y` is a list of such arrays, one a party in their order;
+        each goes into its own party's site and no further. In a job of several processes each may
+        pass None for the others' entries and, of columns, all but the first may pass None.
         """
-        k, alpha = whole_number(self.n_components, "n_components"), self._alpha()
-        choice, seed = self._choice(), seed_of(self.random_state)
-        setup = self._agreed(k, 1.0, NONE)
-        source = self._source(X)
-        y = self._checked_targets(source, y, is_plain(X))
-        with self._opened(source) as fed, fed.recording() as recording:
-            self._require_rows(fed)
-            fed.require(TargetRows, regression_steps(choice))
-            with at_sites(fed, y, "y", field="targets", signed=True) as targets:
-                gamma = kernel_gamma(fed, self.kernel, self.gamma, seed)
-                setup = self._agreed(k, gamma, targets)
-                wanted = (k, self._n_landmarks(k), choice, alpha)
-                outcome = fed.run(component_ridge, setup, *wanted).value
-        self._adopt(outcome, gamma, _is_flat(y))
-        caveats = self._caveats(outcome, k)
+        wishes, source = self._wishes(), self._source(X)
+        y = self._checked_targets(source, y) if is_plain(X) else y
+        topology = None if is_plain(X) else self.topology
+        with self._opened(source, topology) as fed, fed.recording() as recording:
+            found = fit_split(fed, wishes, y)
+        self._adopt(found)
         self.report_ = RunReport.of(
             recording,
             fed,
-            stop_reason=outcome.stop_reason,
-            baseline_floats=outcome.baseline_floats,
-            notes=caveats,
+            stop_reason=found.stop_reason,
+            baseline_floats=found.baseline_floats,
+            notes=(*found.caveats, *found.notes),
         )
-        for caveat in caveats:
+        for caveat in found.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _wishes(self) -> Wishes:
+        """Wrong parameters are told before anybody is asked."""
+        k, alpha = whole_number(self.n_components, "n_components"), self._alpha()
+        psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
+        checked_gamma(self.gamma)
+        q = None if self.n_landmarks is None else whole_number(self.n_landmarks, "n_landmarks")
+        door = KernelPCA(
+            k,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            method=one_of(self.method, "method", ("auto", *METHODS)),
+            n_landmarks=q,
+            landmarks=one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS)),
+            topology=self.topology,
+            random_state=seed_of(self.random_state),
+        )
+        return Wishes(door, k, alpha)
 
     def _alpha(self) -> float:
         alpha: Any = self.alpha
@@ -138,68 +183,50 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
             return float(alpha)
         raise InputError(f"alpha is {alpha!r}; a number from 0 is expected")
 
-    def _choice(self) -> str:
-        asked = one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS))
-        if asked != "auto":
-            return asked
-        return "centroids" if self.kernel in UNIT_NORM and self.n_landmarks is None else "diskpca"
-
-    def _n_landmarks(self, k: int) -> int:
-        if self.n_landmarks is not None:
-            return whole_number(self.n_landmarks, "n_landmarks")
-        return default_landmarks(k, self.kernel, None)
-
-    def _agreed(self, k: int, gamma: float | None, targets: str) -> RidgeSetup:
-        kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
-        checked_gamma(self.gamma)
-        return RidgeSetup(
-            kernel=kernel.name,
-            gamma=kernel.gamma,
-            degree=float(kernel.degree),
-            coef0=float(kernel.coef0),
-            leverage_rank=k,
-            embedding_dim=2 * k,
-            seed=seed_of(self.random_state),
-            scores=SCORES,
-            weights=NONE,
-            targets=targets,
-        )
-
-    def _checked_targets(self, source: Any, y: Any, plain: bool) -> Any:
+    def _checked_targets(self, source: Any, y: Any) -> Any:
         """The targets of one array are checked here, those of parties where they arrive."""
-        if y is None:
-            raise InputError("KernelPCRegressor requires y to be passed, but the target y is None")
-        if not plain:
-            return y
-        try:
-            found = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        except ValueError as error:
-            raise InputError(str(error).partition("\n")[0]) from None
-        n = source.n_samples
+        found, n = target_array(y), source.n_samples
         if len(found) != n:
             raise InputError(f"X has {n} rows and y {len(found)}; one target a row is expected")
         return found
 
-    def _adopt(self, outcome: RidgeResult, gamma: float | None, flat: bool) -> None:
-        self.model_ = outcome.model
-        self.gamma_ = gamma
-        self.eigenvalues_ = outcome.model.eigenvalues
-        self.coef_ = outcome.coefficients[:, 0] if flat else outcome.coefficients.T
-        self.intercept_ = float(outcome.intercept[0]) if flat else outcome.intercept
-        self.r_squared_ = float(np.mean(outcome.r_squared))
-        self.n_features_in_ = int(outcome.model.landmarks.shape[1])
-        self._last_transform: list[RunReport] = []
+    def _adopt(self, found: Regression) -> None:
+        fit, flat = found.fit, found.flat
+        self.model_ = found.model
+        self.estimator_ = found.estimator
+        self.method_ = found.method
+        self.gamma_ = found.gamma
+        self.eigenvalues_ = found.eigenvalues
+        self.coef_ = fit.coefficients[:, 0] if flat else fit.coefficients.T
+        self.intercept_ = float(fit.intercept[0]) if flat else fit.intercept
+        self.r_squared_ = float(np.mean(fit.r_squared))
+        self.n_features_in_ = found.n_features
+        self._last_transform = [] if found.estimator is None else found.estimator._last_transform
 
-    def _caveats(self, outcome: RidgeResult, k: int) -> tuple[str, ...]:
-        rank = len(outcome.model.eigenvalues)
-        if rank >= k:
-            return ()
-        return (f"{k} components were asked for, the landmarks determine {rank}",)
+    # Using it.
+
+    def transform(self, X: Any) -> Any:
+        """Scores: an array for an array, a list for rows split over parties.
+
+        Only columns split over parties take messages; a `transform_report_` then tells of them.
+        """
+        check_is_fitted(self)
+        door = self.estimator_
+        of_columns = door is not None and isinstance(door.estimator_, ColumnEstimator)
+        if isinstance(X, Federation) and not of_columns:
+            raise InputError(
+                "the model is of rows and the new data are a federation; who has the model scores "
+                "its own rows: give it to each party, as a file, and pass its rows there"
+            )
+        return super().transform(X) if door is None else door.transform(X)
 
     def predict(self, X: Any) -> Any:
-        """Predicted targets; a list for rows split over parties. Nothing is sent."""
+        """Predicted targets; a list for rows split over parties.
+
+        Columns split over parties send what their scores take, else nothing is sent.
+        """
         scores = self.transform(X)
-        if isinstance(X, Partitioned):
+        if isinstance(scores, list):
             return [self._predicted(own) for own in scores]
         return self._predicted(scores)
 
@@ -216,28 +243,40 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
         tags.target_tags.multi_output = True
         return tags
 
+    # Files.
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree()
+        if self.estimator_ is not None:
+            tree["fitted"]["estimator_"] = self.estimator_._tree()
+        return tree
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        loaded = super()._from_tree(tree)
+        if loaded.estimator_ is not None:
+            loaded.estimator_ = estimator_from_tree(loaded.estimator_)
+            loaded._last_transform = loaded.estimator_._last_transform
+        return loaded
+
+    def _save_shares(self, path: str | Path) -> None:
+        if self.estimator_ is None:
+            super()._save_shares(path)
+        self.estimator_._save_shares(path)
+
+    def _load_shares(self, path: str | Path) -> None:
+        if self.estimator_ is not None:
+            self.estimator_._load_shares(path)
+
+    # Forecasts.
+
+    def _planned(self, source: Any) -> PlannedRegression:
+        wishes = self._wishes()
+        if is_plain(source) or is_dask_collection(source):
+            return planned_unopened(source, wishes)
+        with self._opened(source, self.topology) as fed:
+            return planned(fed, wishes)
+
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit of one target to dense rows will have."""
-        k, choice = whole_number(self.n_components, "n_components"), self._choice()
-        q = min(self._n_landmarks(k), sum(n for n, _ in shapes))
-        found = diskpca_forecast(names, shapes, self._agreed(k, 1.0, NONE), k, q, choice)
-        ledger = Ledger(rounds=found.rounds + 3)
-        ledger.entries += [
-            entry._replace(step=entry.step.replace("RowHolder.", "TargetRows."))
-            for entry in found.entries
-        ]
-        for name in names:
-            ledger.entries += [
-                forecast_entry(TargetRows.sum_targets, name, 1),
-                forecast_message(TargetRows.keep_scores, name, q * k + 2 * k),
-                forecast_message(TargetRows.normal_equations, name, 1),
-                forecast_entry(TargetRows.normal_equations, name, k * (k + 1) // 2 + 2 * k + 2),
-            ]
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
-        return ledger
-
-
-def _is_flat(y: Any) -> bool:
-    """Whether there is one target a row, and not a matrix of them."""
-    first = next((own for own in y if own is not None), 0.0) if isinstance(y, list | tuple) else y
-    return np.ndim(first) == 1
+        """The ledger that a fit of one target to dense rows at a coordinator will have."""
+        return planned_unopened(None, self._wishes())._forecast(names, shapes)

@@ -23,11 +23,11 @@ import numpy as np
 from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, Reveals, Shape
-from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.party import Party, Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.protocols.landmark_scores import (
     ScoreSetup,
     ScoringRows,
@@ -36,6 +36,8 @@ from eigenmesh.protocols.landmark_scores import (
     scoring_steps,
 )
 from eigenmesh.protocols.row_messages import full, upper
+
+record(RidgeFit)
 
 
 class RidgeSetup(ScoreSetup, reveals=None):
@@ -68,59 +70,54 @@ class NormalEquations(Message, reveals="moments"):
     n_rows: Annotated[int, Reveals("counts")]
 
 
-class TargetRows(ScoringRows):
+class TargetHolder(Party):
+    """Base of parties with targets, whose setup names the key that they are kept under."""
+
+    @step
+    def sum_targets(self) -> TargetSums:
+        """What the targets add up to."""
+        y = self.own_targets()
+        return TargetSums(sums=y.sum(axis=0), n_rows=len(y))
+
+    def own_targets(self) -> Doubles:
+        """The rows' targets, (n, m)."""
+        n = int(self.site.data.shape[0])
+        kept = self.site.kept(self.setup.targets)
+        found = np.zeros((0, 1)) if kept is None else np.asarray(kept["targets"])
+        if len(found) != n:
+            raise InputError(
+                f"party {self.site.name!r} has {n} rows and {len(found)} targets; one a row is "
+                f"expected",
+                party=self.site.name,
+            )
+        return found.reshape(n, -1)
+
+
+class TargetRows(TargetHolder, ScoringRows):
     """Holds rows and their targets."""
 
     Setup = RidgeSetup
 
     @step
-    def sum_targets(self) -> TargetSums:
-        """What the targets add up to."""
-        y = self._targets()
-        return TargetSums(sums=y.sum(axis=0), n_rows=len(y))
-
-    @step
     def normal_equations(self, centre: TargetMean) -> NormalEquations:
         """What scores and targets add up to; targets less their mean, to keep their digits."""
-        y = self._targets() - centre.mean
-        Z = self._scores()
-        return NormalEquations(
-            upper=upper(Z.T @ Z),
-            cross=Z.T @ y,
-            score_sums=Z.sum(axis=0),
-            target_sums=y.sum(axis=0),
-            target_squares=np.square(y).sum(axis=0),
-            n_rows=len(y),
-        )
-
-    def _scores(self) -> Doubles:
         kept = self.site.kept(self.setup.scores)
         assert kept is not None, "scores are kept before their sums are asked for"
-        return np.asarray(kept["points"], dtype=np.float64)
-
-    def _targets(self) -> Doubles:
-        kept = self.site.kept(self.setup.targets)
-        found = np.zeros((0, 1)) if kept is None else np.asarray(kept["targets"])
-        if len(found) != self.n_rows:
-            raise InputError(
-                f"party {self.site.name!r} has {self.n_rows} rows and {len(found)} targets; one a "
-                f"row is expected",
-                party=self.site.name,
-            )
-        return found.reshape(self.n_rows, -1)
+        Z = np.asarray(kept["points"], dtype=np.float64)
+        sums = ridge_sums(Z, self.own_targets() - centre.mean)._asdict()
+        return NormalEquations(upper=upper(sums.pop("gram")), **sums)
 
 
 @record
 @dataclass(frozen=True)
 class RidgeResult:
-    """prediction(x) = score(x) `coefficients` + `intercept`."""
+    """Components, and ridge on their scores."""
 
-    model: LandmarkModel
-    coefficients: Doubles  # (k, m)
-    intercept: Doubles  # (m,)
-    r_squared: Doubles  # (m,) of the rows that were fitted
-    outside: float
-    leverage_skew: float | None
+    model: Any  # a LandmarkModel or, of embedded rows, a FeatureModel
+    fit: RidgeFit
+    n_columns: int
+    source: str  # what the components come from
+    worth: str  # how good they are, in words
     baseline_floats: int
     stop_reason: str = "the normal equations are solved"
 
@@ -142,33 +139,19 @@ def component_ridge(
 ) -> RidgeResult:
     """Components, then ridge with penalty `alpha` on their scores and a free intercept."""
     rows.enlist(TargetRows, setup, regression_steps(landmarks))
-    # Targets that do not fit their rows are told before anything else leaves.
-    targets = rows.total(TargetRows.sum_targets).sum
+    centre = mean_target(rows, TargetRows)
     wanted = (n_components, n_landmarks, landmarks, True)
     found = find_components(rows, TargetRows, setup, *wanted).result
     keep_scores(rows, TargetRows, found.model)
-    centre = TargetMean(targets.sums / targets.n_rows)
-    sums = rows.total(TargetRows.normal_equations, centre).sum
-    coefficients, intercept, r_squared = solve(sums, centre.mean, alpha)
-    return RidgeResult(
-        found.model,
-        coefficients,
-        intercept,
-        r_squared,
-        found.outside,
-        found.leverage_skew,
-        found.baseline_floats,
-    )
+    told = rows.total(TargetRows.normal_equations, centre).sum
+    sums = (full(told.upper), *(getattr(told, name) for name in RidgeSums._fields[1:]))
+    fit = ridge(RidgeSums(*sums), np.asarray(centre.mean), alpha)
+    worth = f"the landmarks leave {found.outside:.3g} of the uncentred variance out"
+    d = int(found.model.landmarks.shape[1])
+    return RidgeResult(found.model, fit, d, "landmarks", worth, found.baseline_floats)
 
 
-def solve(sums: Any, centre: Floats, alpha: float) -> tuple[Doubles, Doubles, Doubles]:
-    """Coefficients, intercept and R² from the sums; exactly centred whoever they cover."""
-    z = sums.score_sums / sums.n_rows
-    y = sums.target_sums / sums.n_rows
-    G = full(sums.upper) - sums.n_rows * np.outer(z, z)
-    C = sums.cross - sums.n_rows * np.outer(z, y)
-    W = np.linalg.lstsq(G + alpha * np.eye(len(G)), C, rcond=None)[0]
-    total = sums.target_squares - sums.n_rows * y**2
-    left = total - 2 * np.einsum("km,km->m", W, C) + np.einsum("km,kl,lm->m", W, G, W)
-    r_squared = 1 - left / np.where(total > 0, total, 1.0)
-    return W, np.asarray(centre + y - z @ W), np.asarray(r_squared)
+def mean_target(rows: Federation, role: type[TargetHolder]) -> TargetMean:
+    """Asked first: targets that do not fit their rows are told before anything else leaves."""
+    targets = rows.total(role.sum_targets).sum
+    return TargetMean(targets.sums / targets.n_rows)

@@ -1,0 +1,202 @@
+"""How `KernelPCRegressor` is fitted: to rows at a coordinator, rows on a graph, or columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eigenmesh.estimators.diskpca import DisKPCA
+from eigenmesh.estimators.kernel_gamma import kernel_gamma
+from eigenmesh.estimators.kernel_pca import KernelPCA
+from eigenmesh.estimators.kernel_pca_ways import Needs, Way, choose_way
+from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.sketching_pca import SketchingPCA
+from eigenmesh.federation.federation import Federation
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.ridge import RidgeFit
+from eigenmesh.protocols.column_ridge import column_ridge, column_targets, require_targets
+from eigenmesh.protocols.component_ridge import (
+    RidgeResult,
+    RidgeSetup,
+    TargetRows,
+    component_ridge,
+    regression_steps,
+)
+from eigenmesh.protocols.consensus import mixing
+from eigenmesh.protocols.embedded_ridge import (
+    EmbeddedRidgeSetup,
+    EmbeddedTargets,
+    embedded_ridge,
+    embedded_steps,
+)
+from eigenmesh.protocols.graph_ridge import (
+    PROBES,
+    GraphRidgeSetup,
+    GraphTargets,
+    graph_ridge,
+    graph_targets,
+    ridge_steps,
+)
+
+SCORES = "kernel-pc-regressor scores"
+APART_UNSAID = 1e-3  # nodes whose predictions are further apart, of their spread, deserve a warning
+
+
+class Wishes(NamedTuple):
+    """The regressor's parameters, checked; `door` finds components with its arguments."""
+
+    door: KernelPCA
+    n_components: int
+    alpha: float
+
+
+@dataclass(frozen=True)
+class Regression:
+    """What a fit found: rows are scored by `model`, or anything by `estimator` if there is one."""
+
+    fit: RidgeFit
+    flat: bool  # one target a row, and not a matrix of them
+    method: str
+    model: Any
+    estimator: KernelPCA | None
+    gamma: float | None
+    eigenvalues: Doubles
+    n_features: int
+    baseline_floats: int
+    stop_reason: str
+    notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()  # notes that are warnings too
+
+
+def fit_split(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+    """By where the data are; what does not suit them is told before anybody is asked."""
+    wishes.door._ways(fed.split, fed.graph is not None)
+    if fed.split == "columns":
+        return fit_columns(fed, wishes, y)
+    require_targets(y)
+    return fit_rows(fed, wishes, y) if fed.graph is None else fit_graph(fed, wishes, y)
+
+
+# Rows, and a coordinator.
+
+
+def row_ways(door: KernelPCA) -> list[Way]:
+    """Kernel PCA's ways for rows, each with what its regression asks of the parties."""
+    found = door._ways("rows", False)
+    if door.n_landmarks is not None and door.landmarks == "auto":
+        # Who asks for a number may ask for every row, which centroids never are.
+        found = sorted(found, key=lambda way: way.options.get("landmarks") != "diskpca")
+    return [dataclasses.replace(way, needs=_ridge_steps) for way in found]
+
+
+def _ridge_steps(estimator: Any, fed: Federation) -> Needs:
+    if isinstance(estimator, SketchingPCA):
+        return EmbeddedTargets, embedded_steps()
+    return TargetRows, regression_steps(estimator.landmarks)
+
+
+def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+    """Components and normal equations in one run."""
+    door = wishes.door
+    choice, estimator = choose_way(fed, row_ways(door), door._built)
+    with at_sites(fed, y, "y", field="targets", signed=True) as targets:
+        gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
+        found = _run_rows(fed, wishes, estimator, gamma, targets)
+    k, rank = wishes.n_components, len(found.model.eigenvalues)
+    short = (f"{k} components were asked for, the {found.source} determine {rank}",)
+    return Regression(
+        found.fit,
+        is_flat(y),
+        str(choice),
+        found.model,
+        None,
+        gamma,
+        found.model.eigenvalues,
+        found.n_columns,
+        found.baseline_floats,
+        found.stop_reason,
+        (found.worth,),
+        short if rank < k else (),
+    )
+
+
+def _run_rows(
+    fed: Federation, wishes: Wishes, estimator: Any, gamma: float | None, targets: str
+) -> RidgeResult:
+    k, alpha = wishes.n_components, wishes.alpha
+    agreed = vars(estimator._agreed(gamma))
+    if isinstance(estimator, SketchingPCA):
+        setup = EmbeddedRidgeSetup(**agreed, targets=targets)
+        return fed.run(embedded_ridge, setup, k, alpha).value
+    assert isinstance(estimator, DisKPCA), "rows at a coordinator have these two ways"
+    kept = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
+    wanted = (k, estimator.n_landmarks, estimator.landmarks, alpha)
+    return fed.run(component_ridge, kept, *wanted).value
+
+
+def is_flat(y: Any) -> bool:
+    """Whether there is one target a row, and not a matrix of them."""
+    first = next((own for own in y if own is not None), 0.0) if isinstance(y, list | tuple) else y
+    return np.ndim(first) == 1
+
+
+# Rows on a graph.
+
+
+def fit_graph(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+    """Components without a centre; then normal equations, by the models that the nodes keep."""
+    door = wishes.door
+    fed.require(GraphTargets, ridge_steps())
+    with at_sites(fed, y, "y", field="targets", signed=True) as targets:
+        agreed: dict[str, Any] = {"alpha": wishes.alpha, "targets": targets}
+        agreed["seed"] = door.random_state
+        fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed))
+        door.fit(fed)
+        found = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
+    told = (
+        f"predictions of the nodes at {PROBES} probe points are at most {found.apart:.1e} of their "
+        f"spread apart",
+    )
+    warned = found.apart > APART_UNSAID
+    notes, caveats = ((), told) if warned else (told, ())
+    return _of_door(door, found.fit, is_flat(y), found.stop_reason, notes, caveats)
+
+
+# Columns.
+
+
+def fit_columns(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+    """Components of the columns; the targets are, and stay, where the scores arrive."""
+    door = wishes.door
+    fed.run(column_targets, y)
+    scores = np.asarray(door.fit_transform(fed))
+    found = fed.run(column_ridge, scores, y, wishes.alpha).value
+    reason = "the samples' scores and targets are in one place"
+    return _of_door(door, found.fit, found.flat, reason)
+
+
+def _of_door(
+    door: KernelPCA,
+    fit: RidgeFit,
+    flat: bool,
+    reason: str,
+    notes: tuple[str, ...] = (),
+    caveats: tuple[str, ...] = (),
+) -> Regression:
+    return Regression(
+        fit,
+        flat,
+        door.method_,
+        None,
+        door,
+        door.gamma_,
+        door.eigenvalues_,
+        door.n_features_in_,
+        door.report_.baseline_floats,
+        f"{door.report_.stop_reason}; {reason}",
+        (*door.report_.notes, *notes),
+        caveats,
+    )
