@@ -207,6 +207,12 @@ def chunk_shapes(array: Any) -> list[tuple[int, int]]:
     return [(int(n), int(d)) for n in rows for d in columns]
 
 
+def chunk_split(array: Any) -> str:
+    """What the chunks of a Dask collection hold: "columns" if there are several side by side."""
+    chunks = getattr(array, "chunks", ((), ()))
+    return "columns" if len(chunks) == 2 and len(chunks[1]) > 1 else "rows"
+
+
 def _on_dask(
     source: Any,
     split: str,

@@ -370,11 +370,9 @@ def test_wrong_parameters_say_what_is_expected(wrong):
         em.KernelKMeans(**wrong).fit(few_digits(60))
 
 
-def test_exact_does_not_pool_and_columns_are_refused():
+def test_exact_does_not_pool():
     with pytest.raises(em.EigenmeshError, match="one place.*one array"):
         em.KernelKMeans(3, method="exact").fit(em.split(few_digits(60), 2))
-    with pytest.raises(em.EigenmeshError, match="needs rows"):
-        em.KernelKMeans(3).fit(em.split(few_digits(60), 2, by="columns"))
 
 
 @pytest.mark.parametrize(

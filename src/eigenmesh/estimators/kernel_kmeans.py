@@ -1,4 +1,4 @@
-"""`KernelKMeans`, the front door: kernel k-means of one array or of rows that parties hold."""
+"""`KernelKMeans`, the front door: kernel k-means of one array, or of what parties hold."""
 
 from __future__ import annotations
 
@@ -9,30 +9,42 @@ from typing import Any, Self
 
 import numpy as np
 
+from eigenmesh.connect import chunk_split
+from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome, fit_at_parties, fit_exact
-from eigenmesh.estimators.kernel_kmeans_forecast import forecast
-from eigenmesh.estimators.kernel_kmeans_methods import METHODS, Wishes
-from eigenmesh.estimators.party_labels import PartyLabels
-from eigenmesh.estimators.party_values import at_sites
+from eigenmesh.estimators.kernel_kmeans_fitted import FittedKernelKMeans
+from eigenmesh.estimators.kernel_kmeans_forecast import PlannedComponents, forecast
+from eigenmesh.estimators.kernel_kmeans_methods import (
+    COMPONENT_METHODS,
+    METHODS,
+    Wishes,
+    require_row_method,
+)
+from eigenmesh.estimators.kernel_kmeans_split import fit_columns, fit_graph, require_suits
+from eigenmesh.estimators.kernel_pca import KernelPCA
+from eigenmesh.estimators.party_labels import whole_labels
+from eigenmesh.estimators.party_values import at_sites, is_plain
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.topology import Topology
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.diskpca import LANDMARKS
 from eigenmesh.protocols.distributed_kmeans import METHODS as KMEANS
 from eigenmesh.protocols.kernel_kmeans import LABELS
 
 
-class KernelKMeans(PartyLabels):
-    """Kernel k-means of an array of any length, or of rows that stay with their parties.
+class KernelKMeans(FittedKernelKMeans):
+    """Kernel k-means of an array of any length, or of rows or columns that stay with their parties.
 
     The rows' scores in the leading components of the uncentred kernel, found from landmarks, are
-    clustered where the rows are; a million rows stream. `method_` says what was done, and why.
+    clustered where the rows are; a million rows stream. Components of columns, and of rows on a
+    graph, are those of `KernelPCA`. `method_` says what was done, and why.
 
     Parameters
     ----------
@@ -42,32 +54,37 @@ class KernelKMeans(PartyLabels):
     method : "auto" is "landmarks": components from landmarks, then distributed k-means. "exact":
         Lloyd's iteration on the whole kernel matrix, for one array. "fed": `FedKernelKMeans`, the
         paper's own method. And what it compares with: "nystrom" (uniform landmarks),
-        "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset).
+        "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset). For columns "vfed-pca",
+        "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
     n_eigenvectors : components that are clustered; n_clusters if None.
     n_landmarks : landmarks in all; None for ten a cluster, 100 at least, and for every row of an
         array of 500 rows or fewer.
-    landmarks : "auto", or one of DisKPCA's choices.
+    landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
     kmeans : "lloyd", exact; "coreset", three rounds and a little worse; "auto" is "lloyd" where
         rounds cost little.
     n_features : of "random-features" and "fed".
     n_init : restarts of k-means, the best of which counts.
     max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
-        at most `tol` of a row's mean squared distance to its centre.
+        at most `tol` of a row's mean squared distance to its centre (of columns: as in
+        scikit-learn's KMeans).
+    topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
 
     Attributes
     ----------
     labels_ : the rows' clusters; for split data a list, with None for parties whose labels are not
-        in this process: they are at the parties' sites.
+        in this process: they are at the parties' sites. For columns one array, of all samples.
     inertia_ : Σ w ‖φ(x) − μ‖² in feature space, μ the mean of the row's cluster. An upper bound,
         since means are known inside the landmarks' span: at most `inertia_slack_` too large, which
         is 0 where every row is a landmark. With "random-features" and "fed", that of the features.
+        Of columns, and on a graph, `report_.notes` says what it is.
     inertia_slack_ : see there; None where it is not known (weights, "random-features", "fed").
     cluster_centers_ : in the coordinates that `transform` gives.
     eigenvalues_ : of the uncentred kernel matrix, the n_eigenvectors largest; none with
         "random-features".
     spectrum_ : all of them that the landmarks determine (with "exact" a few more than clusters);
         `reports.cluster_plots.eigengap_figure` shows where they fall.
+    estimator_ : of columns and on a graph, the fitted `KernelPCA`; else None.
     n_iter_, gamma_, method_, report_ : as everywhere.
 
     Examples
@@ -82,6 +99,9 @@ class KernelKMeans(PartyLabels):
     >>> parts = em.split(X, n_parties=3, random_state=0)
     >>> [len(labels) for labels in em.KernelKMeans(2, gamma=5.0, random_state=0).fit_predict(parts)]
     [200, 200, 200]
+    >>> nodes = em.KernelKMeans(2, gamma=5.0, topology="ring", random_state=0).fit(parts)
+    >>> [adjusted_rand_score(y[rows], own) for rows, own in zip(parts.order, nodes.labels_)]
+    [1.0, 1.0, 1.0]
     """
 
     _fitted = (
@@ -94,6 +114,7 @@ class KernelKMeans(PartyLabels):
         "gamma_",
         "method_",
         "model_",
+        "estimator_",
     )
 
     def __init__(
@@ -113,6 +134,7 @@ class KernelKMeans(PartyLabels):
         n_init: int = 4,
         max_iter: int = 300,
         tol: float = 1e-4,
+        topology: Topology | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -129,6 +151,7 @@ class KernelKMeans(PartyLabels):
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.topology = topology
         self.random_state = random_state
 
     # Fitting.
@@ -136,29 +159,66 @@ class KernelKMeans(PartyLabels):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to an array, a Partitioned, a Federation or a Dask collection.
 
-        `sample_weight` is an array for an array, and a list with one a party for split rows. It
-        counts in the clusters, not in the choice of landmarks and components.
+        `sample_weight` is an array for an array and for columns, and a list with one a party for
+        split rows. It counts in the clusters, not in the choice of landmarks and components.
         """
         wishes = self._wishes()
-        if wishes.method == "fed":
+        split, on_graph = self._place(X)
+        if wishes.method == "fed" and (split, on_graph) == ("rows", False):
             return self._fit_fed(X, sample_weight)
-        with self._opened(self._source(X)) as fed, fed.recording() as recording:
-            self._require_rows(fed)
-            with at_sites(fed, sample_weight, "sample_weight") as weights:
-                fit = fit_exact if wishes.method == "exact" else fit_at_parties
-                outcome = fit(fed, wishes, self._kernel, weights)
-            self._labels = self._own_labels(fed, LABELS, X)
+        topology = None if is_plain(X) else self.topology
+        with self._opened(self._source(X), topology) as fed, fed.recording() as recording:
+            outcome = self._found(fed, wishes, sample_weight)
+            if outcome.labels is None:
+                self._labels = self._own_labels(fed, LABELS, X)
+            else:
+                self._labels = whole_labels(outcome.labels)
         self._adopt(outcome)
         self.report_ = RunReport.of(
             recording,
             fed,
             stop_reason=outcome.stop_reason,
             baseline_floats=outcome.baseline_floats,
+            bounds=None if outcome.estimator is None else outcome.estimator.report_.bounds,
             notes=(*outcome.caveats, *outcome.facts),
         )
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _place(self, X: Any) -> tuple[str, bool]:
+        """What the parties hold, and whether they are on a graph."""
+        if isinstance(X, Federation):
+            return X.split, X.graph is not None
+        if is_plain(X):
+            return "rows", False
+        split = X.split if isinstance(X, Partitioned) else chunk_split(X)
+        return split, self.topology is not None
+
+    def _found(self, fed: Federation, wishes: Wishes, sample_weight: Any) -> Outcome:
+        on_graph = fed.graph is not None
+        if fed.split == "columns":
+            require_suits(wishes, fed.split, on_graph)
+            return fit_columns(fed, wishes, self._components, sample_weight)
+        with at_sites(fed, sample_weight, "sample_weight") as weights:
+            if on_graph:
+                require_suits(wishes, fed.split, on_graph)
+                return fit_graph(fed, wishes, self._components, weights)
+            require_row_method(wishes)
+            fit = fit_exact if wishes.method == "exact" else fit_at_parties
+            return fit(fed, wishes, self._kernel, weights)
+
+    def _components(self, n_components: int, topology: Any = None) -> KernelPCA:
+        """What finds the components of columns, or of rows on a graph."""
+        own = self.get_params(deep=False)
+        same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks")
+        return KernelPCA(
+            n_components,
+            center=False,
+            topology=self.topology if topology is None else topology,
+            random_state=seed_of(self.random_state),
+            **{name: own[name] for name in same},
+        )
 
     def _wishes(self) -> Wishes:
         k = whole_number(self.n_clusters, "n_clusters")
@@ -170,7 +230,7 @@ class KernelKMeans(PartyLabels):
         psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
         checked_gamma(self.gamma)
         return Wishes(
-            one_of(self.method, "method", ("auto", *METHODS)),
+            one_of(self.method, "method", ("auto", *METHODS, *COMPONENT_METHODS)),
             self.kernel,
             k,
             whole_number(s, "n_eigenvectors"),
@@ -191,6 +251,7 @@ class KernelKMeans(PartyLabels):
 
     def _adopt(self, outcome: Outcome) -> None:
         self.model_ = outcome.model
+        self.estimator_ = outcome.estimator
         self.cluster_centers_ = outcome.centres
         self.eigenvalues_ = outcome.spectrum[: outcome.n_eigenvectors]
         self.spectrum_ = outcome.spectrum
@@ -200,7 +261,8 @@ class KernelKMeans(PartyLabels):
         self.gamma_ = outcome.gamma
         self.method_ = outcome.method
         self.n_features_in_ = outcome.n_columns
-        self._last_transform: list[RunReport] = []
+        inner = self.estimator_
+        self._last_transform: list[RunReport] = [] if inner is None else inner._last_transform
 
     def _fit_fed(self, X: Any, sample_weight: Any) -> Self:
         """The federated method, by its own estimator."""
@@ -234,15 +296,23 @@ class KernelKMeans(PartyLabels):
         self._labels, self.report_ = fed.labels_, fed.report_
         return self
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.cluster_centers_.shape[1])
-
     # Before anything runs.
+
+    def _planned(self, source: Any) -> Any:
+        """What forecasts a fit to `source`: itself, unless components are `KernelPCA`'s."""
+        wishes, (split, on_graph) = self._wishes(), self._place(source)
+        if (split, on_graph) == ("rows", False):
+            return self
+        require_suits(wishes, split, on_graph)
+        graph = source.graph if isinstance(source, Federation) else None
+        return PlannedComponents(
+            wishes, split, lambda k: self._components(k, graph)._planned(source)
+        )
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""
         wishes = self._wishes()
+        require_row_method(wishes)
         if wishes.method == "fed":
             own = self.get_params(deep=False)
             params = {n: own[n] for n in FedKernelKMeans._get_param_names() if n in own}

@@ -42,7 +42,7 @@ FindKernel = Callable[[Federation, int], Kernel]
 class Outcome(NamedTuple):
     """What a fit found."""
 
-    model: Any  # rows to points
+    model: Any  # rows to points; None where `estimator` does it
     centres: Doubles
     n_eigenvectors: int
     spectrum: Doubles
@@ -56,6 +56,8 @@ class Outcome(NamedTuple):
     baseline_floats: int
     caveats: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    estimator: Any = None  # that finds the components, where they have parties' shares or nodes
+    labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
 def fit_at_parties(

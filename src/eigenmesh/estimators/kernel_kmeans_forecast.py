@@ -2,20 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from eigenmesh.estimators.gossip_kpca import GossipKPCA
+from eigenmesh.estimators.graph_estimator import NO_GRAPH
 from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.estimators.kernel_kmeans_methods import REFINE, Choice, Wishes, candidates_for
+from eigenmesh.estimators.kernel_kmeans_split import RANK_OF_COLUMNS, most_components
+from eigenmesh.estimators.one_shot import OneShotKPCA
 from eigenmesh.federation.ledger import Ledger, forecast_entry, forecast_message
 from eigenmesh.numerics.embeddings import embedded_width
+from eigenmesh.protocols.column_model import ShareHolder
 from eigenmesh.protocols.diskpca_forecast import forecast as diskpca_forecast
 from eigenmesh.protocols.distributed_kmeans import forecast as kmeans_forecast
+from eigenmesh.protocols.graph_kmeans import Wanted
+from eigenmesh.protocols.graph_kmeans import forecast as graph_forecast
 from eigenmesh.protocols.kernel_kmeans import ClusteredRows, FeatureRows
 from eigenmesh.protocols.row_messages import KernelSetup
+from eigenmesh.protocols.shared_centroids import MIN_CLUSTER as GRAPH_MIN_CLUSTER
 from eigenmesh.protocols.survey import SurveyedSite
 
 Shapes = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class PlannedComponents:
+    """The forecast of a fit to columns, or to rows on a graph.
+
+    `build` gives the estimator that a fit will run for so many components.
+    """
+
+    wishes: Wishes
+    split: str
+    build: Callable[[int], Any]
+
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
+        wishes, ledger = self.wishes, Ledger()
+        if wishes.kernel in RANK_OF_COLUMNS:
+            by_columns = self.split == "columns"
+            asked: Any = SurveyedSite.count_columns if by_columns else SurveyedSite.count_rows
+            ledger.rounds += 1
+            ledger.entries += [forecast_entry(asked, name, 0) for name in names]
+        estimator = self.build(most_components(wishes, self.split, [d for _, d in shapes]))
+        components = estimator._forecast(names, shapes)
+        ledger.entries += components.entries
+        ledger.rounds += components.rounds
+        if self.split == "rows":
+            _graph_clusters(ledger, wishes, estimator, names, shapes)
+        elif isinstance(estimator, OneShotKPCA) and wishes.kernel == "poly":
+            _scores_of_columns(ledger, estimator, names, shapes)
+        return ledger
+
+
+def _graph_clusters(
+    ledger: Ledger, wishes: Wishes, estimator: Any, names: Sequence[str], shapes: Shapes
+) -> None:
+    sizes, dim = [n for n, _ in shapes], int(estimator.n_components)
+    span, width = "scores", dim
+    if isinstance(estimator, GossipKPCA):
+        agreed = estimator._agreed(NO_GRAPH, estimator._kernel(1.0), len(names))
+        span = "features" if agreed.features == "random" else "landmarks"
+        centroids = sum(min(agreed.n_centroids, n // GRAPH_MIN_CLUSTER) for n in sizes)
+        width = {
+            "rows": sizes[0],
+            "centroids": centroids,
+            "random": embedded_width(wishes.kernel, shapes[0][1], agreed.n_features),
+        }[agreed.features]
+    wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, "", wishes.seed)
+    graph = estimator._planned_graph(names)
+    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), wishes.max_iter)
+
+
+def _scores_of_columns(
+    ledger: Ledger, estimator: OneShotKPCA, names: Sequence[str], shapes: Shapes
+) -> None:
+    """Coordinates were cut short, so that the fitted samples are scored like new ones."""
+    rank = estimator._settings().local_rank
+    ledger.rounds += 1
+    for name, (n, d) in zip(names, shapes, strict=True):
+        most = min(n, d)
+        sent = rank - 1 if rank < most else most  # without what is left out
+        ledger.entries.append(forecast_entry(ShareHolder.project_samples, name, n * sent))
 
 
 def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -> Ledger:

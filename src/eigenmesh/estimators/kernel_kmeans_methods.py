@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eigenmesh.errors import PolicyRefusal
+from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.kernel_pca_methods import default_landmarks
 from eigenmesh.federation.federation import Federation
 from eigenmesh.protocols.diskpca import MIN_CLUSTER
@@ -37,6 +37,8 @@ PRESETS = {
     "random-features": Preset("none", "coreset", "random features, then distributed k-means"),
 }
 METHODS = (*PRESETS, "exact", "fed")
+# Of `KernelPCA`: how it finds the components of columns, or of rows on a graph.
+COMPONENT_METHODS = ("gossip", "admm", "vfed-pca", "vfed-akpca", "one-shot")
 
 
 class Choice(NamedTuple):
@@ -68,6 +70,17 @@ class Wishes(NamedTuple):
     max_iter: int
     tol: float
     seed: int
+
+
+def require_row_method(wishes: Wishes) -> None:
+    """Refuse a method that is for columns, or for a graph, where rows have a coordinator."""
+    if wishes.method in COMPONENT_METHODS:
+        on_graph = wishes.method in ("gossip", "admm")
+        remedy = "pass topology= for a graph" if on_graph else "it is for Partitioned(columns=...)"
+        raise InputError(
+            f"method is {wishes.method!r}; for rows with a coordinator it is 'auto' or one of: "
+            f"{', '.join(METHODS)}; {remedy}"
+        )
 
 
 def candidates_for(wishes: Wishes, shapes: Shapes) -> list[Choice]:

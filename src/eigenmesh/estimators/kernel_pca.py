@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from eigenmesh.connect import is_dask_collection
+from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
@@ -282,7 +282,7 @@ class KernelPCA(PooledKernelPCA):
         if not _is_split(source):
             return self
         if is_dask_collection(source):  # opening it would place parties
-            return self._built(self._ways("rows", self.topology is not None)[0])
+            return self._built(self._ways(chunk_split(source), self.topology is not None)[0])
         with self._opened(source, self.topology) as fed:
             ways = self._ways(fed.split, fed.graph is not None)
             try:

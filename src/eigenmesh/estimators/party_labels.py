@@ -24,7 +24,7 @@ class PartyLabels(ClusterMixin, RowEstimator):
 
     def _own_labels(self, fed: Federation, key: str, X: Any) -> Any:
         """The labels that this process can see, of X or by party; they were not sent."""
-        labels = [own if own is None else _whole(own) for own in of_sites(fed, key, "labels")]
+        labels = [own if own is None else whole_labels(own) for own in of_sites(fed, key, "labels")]
         return labels[0] if is_plain(X) else labels
 
     @property
@@ -51,8 +51,9 @@ class PartyLabels(ClusterMixin, RowEstimator):
 
     def _nearest(self, scores: Any) -> Any:
         labels, _ = nearest(np.asarray(scores, dtype=np.float64), self.cluster_centers_)
-        return _whole(labels)
+        return whole_labels(labels)
 
 
-def _whole(labels: Any) -> Any:
-    return np.asarray(labels).astype(np.int32)  # as scikit-learn's k-means gives them
+def whole_labels(labels: Any) -> Any:
+    """Labels in the type that scikit-learn's k-means gives them."""
+    return np.asarray(labels).astype(np.int32)

@@ -175,11 +175,11 @@ def _concluded(
             again = dict.fromkeys(sorted(missed), FinalCentres(centres))
             found.append(fed.total(PointHolder.assign, each=again))
     total = reduce(add, [part.sum for part in found])
-    notes = _shortfall(n_clusters, len(centres), int(np.count_nonzero(total.sizes)))
+    notes = shortfall(n_clusters, len(centres), int(np.count_nonzero(total.sizes)))
     return KMeansResult(centres, total.cost, total.sizes, total.weights, n_iter, reason, notes)
 
 
-def _shortfall(asked: int, found: int, filled: int) -> tuple[str, ...]:
+def shortfall(asked: int, found: int, filled: int) -> tuple[str, ...]:
     """What to say where there are fewer clusters than were asked for."""
     if found < asked:
         return (f"{asked} clusters were asked for, but only {found} starting points differ",)

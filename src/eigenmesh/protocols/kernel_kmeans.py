@@ -29,9 +29,9 @@ from eigenmesh.federation.message import Floats, Message, NonNegative, Reveals, 
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
-from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
+from eigenmesh.numerics.arrays import Doubles, as_rows
+from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.kmeans import membership, weight_of_each
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.protocols.distributed_kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.protocols.landmark_scores import (
@@ -49,7 +49,6 @@ from eigenmesh.protocols.point_holder import KMeansSetup
 SCORES, LABELS, WEIGHTS = "kernel-kmeans scores", "kernel-kmeans labels", "kernel-kmeans weights"
 ENOUGH = 0.96  # of what all landmarks hold, by half of them
 DOUBLINGS = 3
-_BLOCK = 4096
 
 
 class ClusterAsk(Message, reveals=None):
@@ -72,15 +71,9 @@ class ClusteredRows(ScoringRows):
     @step
     def cluster_moments(self, asked: ClusterAsk) -> KernelSums:
         """What the rows of each cluster add up to in the landmarks' span."""
-        Y, labels, weights = self.all_landmarks(), self._labels(), self._weights()
-        sums, trace = np.zeros((asked.n_clusters, Y.shape[0])), 0.0
-        for rows in blocks(self.n_rows, _BLOCK):
-            A = self.site.data[rows]
-            members = membership(labels[rows], weights[rows], asked.n_clusters)
-            sums += members @ self.kernel.block(A, Y)
-            trace += float(weights[rows] @ np.asarray(self.kernel.diagonal(A), dtype=np.float64))
-        of_each = weight_of_each(labels, weights, asked.n_clusters)
-        return KernelSums(sums=sums, weights=of_each, trace=max(trace, 0.0))
+        clusters = (self._labels(), self._weights(), asked.n_clusters)
+        found = cluster_moments(self.kernel, self.site.data, self.all_landmarks(), clusters)
+        return KernelSums(sums=found.sums, weights=found.weights, trace=found.trace)
 
     def _labels(self) -> Any:
         kept = self.site.kept(LABELS)
@@ -174,10 +167,7 @@ def _components(
 def _inertia(model: LandmarkModel, found: KernelSums) -> float:
     """Σ w k(x, x) − Σ_c ‖Σ w P φ(x)‖² / W_c, P on the landmarks' span."""
     B = pseudo_inverse_root(model.kernel.matrix(as_rows(model.landmarks, np.float64)))
-    filled = found.weights > 0
-    means = (found.sums[filled] @ B) / found.weights[filled, None]
-    between = float(found.weights[filled] @ np.einsum("ij,ij->i", means, means))
-    return max(found.trace - between, 0.0)
+    return inertia_of(found.trace, found.sums @ B, found.weights)
 
 
 @protocol("feature-kmeans", roles=(FeatureRows,))
