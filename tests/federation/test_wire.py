@@ -198,7 +198,7 @@ def test_what_is_no_tree_of_numbers_is_refused_by_the_sender(thing):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_scalars_that_are_not_finite_do_not_travel(value):
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(ValueError, match="finite number is expected"):
         wire.dumps({"x": value})
 
 
@@ -209,7 +209,7 @@ def test_a_tree_as_deep_as_no_message_is_refused_by_either_side():
     with pytest.raises(TypeError, match="levels"):
         wire.dumps(deep)
     for depth in (40, 450, 900, 5000, 100_000):
-        header = b'{"root":' + b"[" * depth + b"]" * depth + b',"arrays":[]}'
+        header = b'{"root":' + b"[" * depth + b"]" * depth + b',"scalars":0,"arrays":[]}'
         with pytest.raises(MessageRefused):
             wire.loads(sealed(header))
 
@@ -239,11 +239,55 @@ def test_no_module_of_the_package_imports_a_pickler():
 # Structure: every part of the header is checked even if the checksum is right.
 
 
-def header(root, listing):
-    return json.dumps({"root": root, "arrays": listing}).encode()
-
-
 REF = {"$": 0}
+
+
+def header(root, listing, scalars=0):
+    return json.dumps({"root": root, "arrays": listing, "scalars": scalars}).encode()
+
+
+def padded(text, buffers):
+    return sealed(text, bytes(-(12 + len(text)) % 16) + buffers)
+
+
+def test_headers_that_fit_are_read():
+    assert wire.loads(padded(header([1, "a", None], []), b"")) == [1, "a", None]
+    assert wire.loads(padded(header({"x": REF}, [["<f8", [0]]]), b""))["x"].shape == (0,)
+    assert wire.loads(padded(header([{"$": -1}], [], 1), struct.pack("<d", 2.5))) == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("root", "scalars", "numbers"),
+    [
+        ({"$": -1}, 0, []),
+        ({"$": -2}, 1, [1.0]),
+        ([{"$": -1}, {"$": -1}], 1, [1.0]),
+        ([{"$": -1}, {"$": -1}], 2, [1.0, 2.0]),
+        ({"$": -1}, 1, []),
+        ({"$": -1}, 1, [1.0, 2.0]),
+        ({"$": -1}, 1, [float("nan")]),
+        ({"$": -1}, 1, [float("inf")]),
+        ({"$": -1}, True, [1.0]),
+        ({"$": -1}, 1.0, [1.0]),
+        ({"$": -1}, "1", [1.0]),
+        ({"$": -1}, None, [1.0]),
+        (None, -1, []),
+        (None, False, []),
+        (None, 0.0, []),
+        (None, 1, [1.0]),
+        ({"$": -1}, 2**39, [1.0]),
+        (1.5, 0, []),
+        ([0.0], 0, []),
+    ],
+)
+def test_numbers_that_do_not_fit_their_header_are_refused(root, scalars, numbers):
+    with pytest.raises(MessageRefused):
+        wire.loads(padded(header(root, [], scalars), np.array(numbers, "<f8").tobytes()))
+
+
+def test_the_length_does_not_hang_on_the_digits_of_numbers():
+    lengths = {len(wire.dumps({"gamma": number})) for number in (0.5, 1 / 3, -1e-300, 7.0)}
+    assert len(lengths) == 1
 
 
 @pytest.mark.parametrize(
@@ -283,10 +327,8 @@ REF = {"$": 0}
     ],
 )
 def test_header_that_does_not_fit_is_refused(root, listing, buffers):
-    text = header(root, listing)
-    padding = bytes(-(12 + len(text)) % 16) if buffers or listing else b""
     with pytest.raises(MessageRefused):
-        wire.loads(sealed(text, padding + buffers))
+        wire.loads(padded(header(root, listing), buffers))
 
 
 @pytest.mark.parametrize(
@@ -296,13 +338,13 @@ def test_header_that_does_not_fit_is_refused(root, listing, buffers):
         b"[]",
         b"null",
         b'{"root":1}',
-        b'{"root":1,"arrays":[],"class":"os.system"}',
-        b'{"root":1,"root":2,"arrays":[]}',
-        b'{"root":{"a":1,"a":2},"arrays":[]}',
-        b'{"root":1e999,"arrays":[]}',
-        b'{"root":"\xff","arrays":[]}',
-        b'\xef\xbb\xbf{"root":1,"arrays":[]}',
-        b'{"root":1,"arrays":[]}trailing',
+        b'{"root":1,"scalars":0,"arrays":[],"class":"os.system"}',
+        b'{"root":1,"root":2,"scalars":0,"arrays":[]}',
+        b'{"root":{"a":1,"a":2},"scalars":0,"arrays":[]}',
+        b'{"root":1e999,"scalars":0,"arrays":[]}',
+        b'{"root":"\xff","scalars":0,"arrays":[]}',
+        b'\xef\xbb\xbf{"root":1,"scalars":0,"arrays":[]}',
+        b'{"root":1,"scalars":0,"arrays":[]}trailing',
     ],
 )
 def test_header_that_is_not_our_json_is_refused(text):

@@ -7,7 +7,10 @@ numpy arrays. Nothing in the form names a class, and nothing is ever unpickled.
 
     b"EMW1" | checksum u32 | header length u32 | header JSON | padding | buffer | padding | ...
 
-Inside the JSON an array stands as ``{"$": k}``; ``"arrays"`` lists dtype and shape of buffer k.
+Inside the JSON an array stands as ``{"$": k}``; ``"arrays"`` lists dtype and shape of buffer k. A
+number with a point stands as ``{"$": -k}``, k from 1, and is the k-th of ``"scalars"`` float64
+numbers in a last buffer: as a decimal its length would hang on its last digit, and so would the
+bytes that are counted.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ _DTYPES = {
     name: np.dtype(name)  # kinds b, i, u, f, c
     for name in "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()
 }
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_PLAIN = frozenset({str, int, bool, type(None)})
 _MAX_INT = 2**63
 _REMEMBERED, _MEMORABLE = 512, 1024  # headers whose reading is remembered, and their longest
 
@@ -46,12 +49,14 @@ def dumps(tree: Tree) -> bytes:
     >>> loads(dumps({"x": np.arange(3.0), "n": 3}))
     {'x': array([0., 1., 2.]), 'n': 3}
     """
-    arrays: list[np.ndarray[Any, Any]] = []
-    root = _without_arrays(tree, arrays)
+    arrays, scalars = buffers = _Buffers([], [])
+    root = _skeleton(tree, buffers)
     listing = [[a.dtype.str, a.shape] for a in arrays]
-    header = _ENCODER.encode({"root": root, "arrays": listing}).encode()
+    header = _ENCODER.encode({"root": root, "arrays": listing, "scalars": len(scalars)}).encode()
     chunks: list[Any] = [header]
     position = _PREFIX.size + len(header)
+    if scalars:
+        arrays.append(np.array(scalars, "<f8"))
     for array in arrays:
         chunks += [_ZEROS[-position % _ALIGN], array]
         position += -position % _ALIGN + array.nbytes
@@ -67,31 +72,51 @@ def loads(data: bytes | memoryview) -> Tree:
     plan = _remembered_plan(text) if len(text) <= _MEMORABLE else _plan(text)
     if plan.end != len(data):
         _refuse(f"it has {len(data)} bytes where its header speaks of {plan.end}")
-    return _filled(plan.root, [_buffer(data, place) for place in plan.places])
+    arrays = [_buffer(data, place) for place in plan.places]
+    scalars = arrays.pop().tolist() if plan.n_scalars else []
+    if not all(map(math.isfinite, scalars)):
+        _refuse("a number is not finite")
+    return _filled(plan.root, _Buffers(arrays, scalars))
 
 
-def _without_arrays(node: Tree, arrays: list[np.ndarray[Any, Any]], depth: int = 0) -> Tree:
-    """The JSON skeleton of `node`; its arrays are appended to `arrays`."""
+class _Buffers(NamedTuple):
+    """What a skeleton refers to."""
+
+    arrays: list[np.ndarray[Any, Any]]
+    scalars: list[float]
+
+
+def _skeleton(node: Tree, buffers: _Buffers, depth: int = 0) -> Tree:
+    """`node` as JSON without arrays and floats, which are put into `buffers`."""
     if depth > _MAX_DEPTH:
         raise TypeError(f"a tree of more than {_MAX_DEPTH} levels cannot travel")
+    if isinstance(node, np.generic):
+        node = node.item()
     if type(node) in _PLAIN:  # most nodes are
         return node
+    if isinstance(node, float):
+        return _scalar(float(node), buffers.scalars)
     if isinstance(node, np.ndarray):
-        arrays.append(_portable(node))
-        return {"$": len(arrays) - 1}
+        buffers.arrays.append(_portable(node))
+        return {"$": len(buffers.arrays) - 1}
     if isinstance(node, dict):
         _check_keys(node)
         return {
-            key: value if type(value) in _PLAIN else _without_arrays(value, arrays, depth + 1)
+            key: value if type(value) in _PLAIN else _skeleton(value, buffers, depth + 1)
             for key, value in node.items()
         }
     if isinstance(node, list | tuple):
-        return [_without_arrays(value, arrays, depth + 1) for value in node]
-    if isinstance(node, np.generic):
-        return node.item()
-    if isinstance(node, str | int | float):
+        return [_skeleton(value, buffers, depth + 1) for value in node]
+    if isinstance(node, str | int):
         return node
     raise TypeError(f"{type(node).__name__} cannot travel; use arrays, numbers and strings")
+
+
+def _scalar(number: float, scalars: list[float]) -> dict[str, int]:
+    if not math.isfinite(number):
+        raise ValueError(f"{number} cannot travel as a scalar; a finite number is expected")
+    scalars.append(number)
+    return {"$": -len(scalars)}
 
 
 def _check_keys(node: dict[Any, Tree]) -> None:
@@ -111,7 +136,7 @@ def _portable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def copied(node: Tree) -> Tree:
     """A tree with arrays of its own; refuses what cannot travel, as `dumps` does."""
-    if type(node) in _PLAIN:
+    if type(node) in _PLAIN or type(node) is float:
         return node
     if isinstance(node, np.ndarray):
         return _portable(node).copy()
@@ -120,7 +145,8 @@ def copied(node: Tree) -> Tree:
         return {key: copied(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [copied(value) for value in node]
-    return _without_arrays(node, [])
+    node = node.item() if isinstance(node, np.generic) else node
+    return node if isinstance(node, float) else _skeleton(node, _Buffers([], []))
 
 
 # Reading. What a header says is worked out once for all messages that have the very same one, as
@@ -137,10 +163,11 @@ class _Place(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A header that is in order: the JSON skeleton, the arrays, and the length of the message."""
+    """A header that is in order: the JSON skeleton, the buffers, and the length of the message."""
 
     root: Tree
-    places: tuple[_Place, ...]
+    places: tuple[_Place, ...]  # of the arrays, then of the scalars if there are any
+    n_scalars: int
     end: int
 
 
@@ -162,23 +189,27 @@ def _checked_header(data: bytes | memoryview) -> bytes:
 def _plan(text: bytes) -> _Plan:
     """What the header says; refuses one that is not in order."""
     header = _strict_json(text)
-    if not (isinstance(header, dict) and header.keys() == {"root", "arrays"}):
-        _refuse("its header lacks 'root' or 'arrays'")
+    if not (isinstance(header, dict) and header.keys() == {"root", "arrays", "scalars"}):
+        _refuse("its header lacks 'root', 'arrays' or 'scalars'")
     if not isinstance(header["arrays"], list):
         _refuse("its list of arrays is malformed")
+    n_arrays, n_scalars = len(header["arrays"]), header["scalars"]
+    if type(n_scalars) is not int:
+        _refuse("its number of scalars is malformed")
     places = []
     end = _PREFIX.size + len(text)
-    for item in header["arrays"]:
+    for item in [*header["arrays"], *([["<f8", [n_scalars]]] if n_scalars else [])]:
         dtype, shape = _checked_listing(item)
         end += -end % _ALIGN
         count = math.prod(shape)
         places.append(_Place(dtype, shape, end, not count))
         end += count * dtype.itemsize
     used: list[int] = []
-    _check_tree(header["root"], len(places), used)
-    if sorted(used) != list(range(len(places))):
+    _check_tree(header["root"], n_arrays, n_scalars, used)
+    # Their number first: a list of all that a header may claim could exhaust the memory.
+    if len(used) != n_scalars + n_arrays or sorted(used) != list(range(-n_scalars, n_arrays)):
         _refuse("its buffers and its header do not match")
-    return _Plan(header["root"], tuple(places), end)
+    return _Plan(header["root"], tuple(places), n_scalars, end)
 
 
 _remembered_plan = lru_cache(_REMEMBERED)(_plan)
@@ -213,22 +244,22 @@ def _fits(shape: list[int]) -> bool:
     return math.prod(size or 1 for size in shape) < 2**40
 
 
-def _check_tree(node: Tree, n_arrays: int, used: list[int], depth: int = 0) -> None:
-    """Refuse what `dumps` would not have written; note the arrays that are referred to."""
+def _check_tree(node: Tree, n_arrays: int, n_scalars: int, used: list[int], depth: int = 0) -> None:
+    """Refuse what `dumps` would not have written; note what is referred to."""
     if depth > _MAX_DEPTH:
         _refuse(f"it has more than {_MAX_DEPTH} levels")
     if isinstance(node, dict) and "$" in node:
         number = node["$"]
-        if len(node) != 1 or type(number) is not int or not 0 <= number < n_arrays:
-            _refuse("it refers to an array that is not there")
+        if len(node) != 1 or type(number) is not int or not -n_scalars <= number < n_arrays:
+            _refuse("it refers to an array or a number that is not there")
         used.append(number)
     elif isinstance(node, dict | list):
         for value in node.values() if isinstance(node, dict) else node:
-            _check_tree(value, n_arrays, used, depth + 1)
+            _check_tree(value, n_arrays, n_scalars, used, depth + 1)
     elif type(node) is int and not -_MAX_INT <= node < _MAX_INT:
         _refuse("an integer exceeds 64 bits")
-    elif type(node) is float and not math.isfinite(node):
-        _refuse("a number is not finite")
+    elif type(node) is float:
+        _refuse("a number with a point stands in its header")
 
 
 def _buffer(data: Any, place: _Place) -> np.ndarray[Any, Any]:
@@ -240,17 +271,18 @@ def _buffer(data: Any, place: _Place) -> np.ndarray[Any, Any]:
     return array
 
 
-def _filled(node: Tree, arrays: list[Any]) -> Tree:
+def _filled(node: Tree, buffers: _Buffers) -> Tree:
     """The tree of a checked skeleton, in containers of its own."""
     if type(node) is dict:
         if "$" in node:
-            return arrays[node["$"]]
+            k = node["$"]
+            return buffers.arrays[k] if k >= 0 else buffers.scalars[-k - 1]
         return {
-            key: value if type(value) in _PLAIN else _filled(value, arrays)
+            key: value if type(value) in _PLAIN else _filled(value, buffers)
             for key, value in node.items()
         }
     if type(node) is list:
-        return [_filled(value, arrays) for value in node]
+        return [_filled(value, buffers) for value in node]
     return node
 
 
