@@ -31,6 +31,7 @@ _USUAL_ROWS, _MANY_ROWS, _NEAR_ROWS = 2048, 8192, 512
 _FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
 _LONG = 128  # columns
 _CACHED = 1 << 17  # values
+_FEWEST_ROWS = 64  # that are worth a matrix product
 _NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
 
 
@@ -217,6 +218,9 @@ class _Copied(_Fused):
         super().__init__(kernel, affine)
         d, q = affine.weights.shape
         dtype = affine.weights.dtype
+        # The product stays in the nearest cache until it is finished.
+        fitting = 1 << (self._cached_rows.bit_length() - 1)
+        self._block_rows = min(max(fitting, _FEWEST_ROWS), BLOCK_ROWS)
         self._left = np.empty((self._block_rows, d + 2), dtype)
         self._left[:, d + 1] = 1
         self._right = np.vstack([affine.weights, np.full(q, affine.norm_weight), affine.constant])
