@@ -254,6 +254,21 @@ def test_labels_stay_with_their_rows(tmp_path, row_files, wine):
     assert "3 clusters, rbf kernel" in run(*command).stdout
 
 
+def test_columns_are_clustered_too(tmp_path, files, wine):
+    labels, model = tmp_path / "l.csv", tmp_path / "m.em"
+    options = ["--clusters", "3", "--split", "columns", "--kernel", "rbf", "--gamma", "0.05"]
+    code, planned = answer("plan", *files, *options)
+    assert code == 0
+    code, found = answer("cluster", *files, *options, "--labels", labels, "--model", model)
+    assert code == 0
+    assert found["labels"] == [str(labels)]
+    held = np.loadtxt(labels, delimiter=",", skiprows=1, dtype=int)
+    assert found["sizes"] == np.bincount(held).tolist()
+    for name in ("floats_up", "floats_down", "rounds"):
+        assert planned[name] == found["report"][name], name
+    np.testing.assert_array_equal(em.load(model).predict(wine[:120]), held)
+
+
 def test_rows_do_not_leave_a_party_that_forbids_it(tmp_path, row_files):
     allowed = ["--allow", "centroids,gram,moments,counts"]
     command = ["fit", *row_files, "--model", tmp_path / "m.em", *ROWS, *allowed]

@@ -215,9 +215,15 @@ def cluster(
     clusters: Annotated[int, typer.Option(help="Clusters wanted.", show_default=False)],
     labels: Annotated[
         Path | None,
-        typer.Option(help="Save the rows' clusters, as .npy or .csv, a file a party."),
+        typer.Option(help="Save the clusters, as .npy or .csv; for rows, a file a party."),
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="Where to save the model.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to save the model; for columns, with the parties' private shares beside it."
+        ),
+    ] = None,
+    split: options.Split = "rows",
     method: options.Method = "auto",
     kernel: options.Kernel = "rbf",
     gamma: options.Gamma = None,
@@ -227,10 +233,11 @@ def cluster(
     n_landmarks: options.LandmarkCount = None,
     seed: options.Seed = 0,
     names: options.Names = None,
+    align: options.Align = "strict",
     allow: options.Allow = None,
     json: options.AsJson = False,
 ) -> None:
-    """Kernel k-means of rows that parties hold; the labels stay with the rows.
+    """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
 
     Example: [bold]eigenmesh cluster a.npy b.npy --clusters 3 --labels labels.csv[/bold]
     """
@@ -238,7 +245,7 @@ def cluster(
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
             if file:
                 check_output(file, data, suffixes)
-        parts = options.parties(data, "rows", names, allow)
+        parts = options.parties(data, split, names, allow, align)
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
@@ -247,7 +254,7 @@ def cluster(
         with progress("clustering"):
             kmeans.fit(parts)
         if model:
-            kmeans.save(model)
+            kmeans.save(model, parties=split == "columns")
         written = _write_labels(labels, kmeans.labels_, parts) if labels else []
         if json:
             typer.echo(as_json({"model": model, "labels": written, **cluster_tree(kmeans)}))
@@ -261,11 +268,11 @@ def cluster(
 @app.command()
 def plan(
     data: options.Data,
-    split: options.Split = "columns",
+    split: options.SplitIfTold = None,
     method: options.Method = "auto",
     components: options.Components = "2",
     clusters: Annotated[
-        int | None, typer.Option(help="Forecast a clustering of rows instead of a fit.")
+        int | None, typer.Option(help="Forecast a clustering instead of a fit.")
     ] = None,
     kernel: options.Kernel = "linear",
     gamma: options.Gamma = None,
@@ -287,7 +294,8 @@ def plan(
     Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
-        parts = options.parties(data, "rows" if clusters else split, names, allow, align)
+        usual = "rows" if clusters else "columns"
+        parts = options.parties(data, split or usual, names, allow, align)
         told = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, seed=0),
@@ -336,20 +344,22 @@ def _names_for(parties: tuple[str, ...], data: list[Path], names: str | None) ->
 
 def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:
     """One file for all samples; where parties hold rows, one for each party's own."""
-    names = kpca.get_feature_names_out()
-    if not isinstance(Z, list):
-        write_scores(path, Z, names, _ids(parts, 0))
+    return _write_columns(path, Z, kpca.get_feature_names_out(), parts)
+
+
+def _write_labels(path: Path, labels: Any, parts: Partitioned) -> list[Path]:
+    held = labels if isinstance(labels, list) else [labels]
+    columns = [np.asarray(own)[:, None] for own in held]
+    return _write_columns(path, columns if held is labels else columns[0], ["cluster"], parts)
+
+
+def _write_columns(path: Path, values: Any, names: Any, parts: Partitioned) -> list[Path]:
+    if not isinstance(values, list):
+        write_scores(path, values, names, _ids(parts, 0))
         return [path]
     files = _party_files(path, parts)
-    for i, (file, own) in enumerate(zip(files, Z, strict=True)):
+    for i, (file, own) in enumerate(zip(files, values, strict=True)):
         write_scores(file, own, names, _ids(parts, i))
-    return files
-
-
-def _write_labels(path: Path, labels: list[Any], parts: Partitioned) -> list[Path]:
-    files = _party_files(path, parts)
-    for i, (file, own) in enumerate(zip(files, labels, strict=True)):
-        write_scores(file, np.asarray(own)[:, None], ["cluster"], _ids(parts, i))
     return files
 
 

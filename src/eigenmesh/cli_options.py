@@ -19,6 +19,10 @@ Split: TypeAlias = Annotated[
     Literal["columns", "rows"],
     typer.Option(help="What the parties hold: other columns of the same samples, or other rows."),
 ]
+SplitIfTold: TypeAlias = Annotated[
+    Literal["columns", "rows"] | None,
+    typer.Option(help="As for fit and cluster: columns if left out, rows with --clusters."),
+]
 Method: TypeAlias = Annotated[
     str,
     typer.Option(
