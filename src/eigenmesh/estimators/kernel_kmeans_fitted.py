@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.estimators.base import estimator_from_tree
 from eigenmesh.estimators.column_estimator import ColumnEstimator
+from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.party_labels import PartyLabels
 
 
-class FittedKernelKMeans(PartyLabels):
+class FittedKernelKMeans(FrontDoor, PartyLabels):
     """The half of `KernelKMeans` that comes after fit."""
 
     estimator_: Any  # a `KernelPCA` that scores samples, or None where `model_` does
@@ -54,26 +53,3 @@ class FittedKernelKMeans(PartyLabels):
     def _saved_names(self) -> list[str]:
         own = ["_labels"] if self._over_columns and hasattr(self, "_labels") else []
         return [*super()._saved_names(), *own]  # labels of rows are their parties'
-
-    def _tree(self) -> dict[str, Any]:
-        tree = super()._tree()
-        if self.estimator_ is not None:
-            tree["fitted"]["estimator_"] = self.estimator_._tree()
-        return tree
-
-    @classmethod
-    def _from_tree(cls, tree: dict[str, Any]) -> Self:
-        loaded = super()._from_tree(tree)
-        if loaded.estimator_ is not None:
-            loaded.estimator_ = estimator_from_tree(loaded.estimator_)
-            loaded._last_transform = loaded.estimator_._last_transform
-        return loaded
-
-    def _save_shares(self, path: str | Path) -> None:
-        if self.estimator_ is None:
-            super()._save_shares(path)
-        self.estimator_._save_shares(path)
-
-    def _load_shares(self, path: str | Path) -> None:
-        if self.estimator_ is not None:
-            self.estimator_._load_shares(path)

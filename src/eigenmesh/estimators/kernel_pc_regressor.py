@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import estimator_from_tree, seed_of
+from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
+from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.kernel_pc_regressor_fits import Regression, Wishes, fit_split
 from eigenmesh.estimators.kernel_pc_regressor_forecast import (
@@ -38,7 +38,7 @@ from eigenmesh.protocols.diskpca import LANDMARKS
 METHODS = tuple(dict.fromkeys(way.name for way in WAYS))
 
 
-class KernelPCRegressor(RegressorMixin, RowEstimator):
+class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     """Ridge regression on the leading kernel components of rows or columns that parties hold.
 
     Components come as in `KernelPCA`. For rows the coefficients come from sums over the parties, at
@@ -100,8 +100,6 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
         "model_",
         "estimator_",
     )
-
-    estimator_: Any
 
     def __init__(
         self,
@@ -242,31 +240,6 @@ class KernelPCRegressor(RegressorMixin, RowEstimator):
         tags.target_tags.single_output = True
         tags.target_tags.multi_output = True
         return tags
-
-    # Files.
-
-    def _tree(self) -> dict[str, Any]:
-        tree = super()._tree()
-        if self.estimator_ is not None:
-            tree["fitted"]["estimator_"] = self.estimator_._tree()
-        return tree
-
-    @classmethod
-    def _from_tree(cls, tree: dict[str, Any]) -> Self:
-        loaded = super()._from_tree(tree)
-        if loaded.estimator_ is not None:
-            loaded.estimator_ = estimator_from_tree(loaded.estimator_)
-            loaded._last_transform = loaded.estimator_._last_transform
-        return loaded
-
-    def _save_shares(self, path: str | Path) -> None:
-        if self.estimator_ is None:
-            super()._save_shares(path)
-        self.estimator_._save_shares(path)
-
-    def _load_shares(self, path: str | Path) -> None:
-        if self.estimator_ is not None:
-            self.estimator_._load_shares(path)
 
     # Forecasts.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import FederatedEstimator, estimator_from_tree
 from eigenmesh.estimators.checks import missing_gap
 from eigenmesh.estimators.diskpca import residual_claim
+from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_pca_blocks import LandmarkStream, StreamSums
 from eigenmesh.estimators.kernel_pca_exact import ExactModel, PairwiseKernel
 from eigenmesh.estimators.kernel_pca_preimage import Preimages
@@ -39,7 +38,7 @@ _OF_INNER = (
 _OPTIONAL = ("landmark_residual_", "leverage_skew_", "n_samples_seen_", "residual_error_")
 
 
-class FittedKernelPCA(FederatedEstimator):
+class FittedKernelPCA(FrontDoor):
     """The half of `KernelPCA` that comes after fit."""
 
     kernel: Any
@@ -53,7 +52,6 @@ class FittedKernelPCA(FederatedEstimator):
     n_jobs: int | None
 
     model_: Any  # an ExactModel, a LandmarkModel, or None where `estimator_` is used
-    estimator_: Any
     preimages_: Preimages | None
     sums_: StreamSums | None
     _stream: LandmarkStream | None
@@ -276,31 +274,16 @@ class FittedKernelPCA(FederatedEstimator):
                 "kernel is a function, which no safe file can hold; choose a kernel by name, or "
                 "save eigenvalues_, eigenvectors_ and X_fit_ yourself"
             )
-        tree = super()._tree()
-        if self.estimator_ is not None:
-            tree["fitted"]["estimator_"] = self.estimator_._tree()
-        return tree
+        return super()._tree()
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any]) -> Self:
         loaded = super()._from_tree(tree)
         loaded._stream = None
-        if loaded.estimator_ is not None:
-            loaded.estimator_ = estimator_from_tree(loaded.estimator_)
-            loaded._last_transform = loaded.estimator_._last_transform
         if loaded.sums_ is not None:
             model = loaded.model_
             loaded._stream = LandmarkStream.resumed(model.kernel, model.landmarks, loaded.sums_)
         return loaded
-
-    def _save_shares(self, path: str | Path) -> None:
-        if self.estimator_ is None:
-            super()._save_shares(path)
-        self.estimator_._save_shares(path)
-
-    def _load_shares(self, path: str | Path) -> None:
-        if self.estimator_ is not None:
-            self.estimator_._load_shares(path)
 
 
 def _lazily(model: Any, X: Any) -> Any:
