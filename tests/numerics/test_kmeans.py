@@ -1,5 +1,8 @@
 """k-means in pieces: against scikit-learn and against the definitions."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -13,6 +16,7 @@ from eigenmesh.numerics.kmeans import (
     cluster_sums,
     distinct,
     draw_far,
+    fitted,
     nearest,
     shares,
     weighted_kmeans,
@@ -153,3 +157,15 @@ def test_coordinates_in_the_span_of_the_means_order_the_means_as_feature_space_d
     coefficients, centres = mean_basis(K, found.members)
     labels, _ = nearest(K @ coefficients, centres)
     np.testing.assert_array_equal(labels, found.labels)
+
+
+def test_points_that_do_not_differ_enough_raise_no_warning_in_any_thread():
+    few = np.repeat(np.eye(3), 200, axis=0)
+    before = warnings.filters[:]
+    with warnings.catch_warnings(), ThreadPoolExecutor(8) as pool:
+        warnings.simplefilter("error")
+        runs = [
+            pool.submit(fitted, KMeans(5, n_init=3, random_state=seed), few) for seed in range(40)
+        ]
+        assert all(len(set(run.result().labels_)) == 3 for run in runs)
+    assert warnings.filters == before

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from eigenmesh.numerics.arrays import (
     Floats,
@@ -21,7 +18,7 @@ from eigenmesh.numerics.arrays import (
     working_dtype,
 )
 from eigenmesh.numerics.embeddings import count_sketch
-from eigenmesh.threads import one_openmp_thread
+from eigenmesh.numerics.kmeans import fitted
 
 _SAMPLE = 20  # rows a cluster; more change little
 _SKETCH = 64  # columns that keep distances well enough to begin with
@@ -73,9 +70,7 @@ def _lloyd(points: Floats, clusters: int, rng: np.random.Generator) -> Labels:
     # make them no better.
     seed = int(rng.integers(2**31))
     kmeans = KMeans(clusters, init="random", n_init=1, max_iter=4, tol=0, random_state=seed)
-    with warnings.catch_warnings(), one_openmp_thread():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return np.asarray(kmeans.fit_predict(points), dtype=np.intp)
+    return np.asarray(fitted(kmeans, points).labels_, dtype=np.intp)
 
 
 def _nearest(sample: Rows, centres: Floats) -> Labels:

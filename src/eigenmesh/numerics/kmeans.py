@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from eigenmesh.numerics.arrays import Doubles, Floats, blocks
 from eigenmesh.threads import one_openmp_thread
@@ -130,9 +133,7 @@ def weighted_kmeans(
         return np.repeat(points[None], n_best, axis=0)
     found = []
     for seed in rng.integers(2**31, size=_STARTS * n_best):
-        kmeans = KMeans(k, n_init=1, random_state=int(seed))
-        with one_openmp_thread():
-            kmeans.fit(points, sample_weight=weights)
+        kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
         found.append((float(kmeans.inertia_), kmeans.cluster_centers_))
     found.sort(key=lambda solution: solution[0])
     best = [found[0]]
@@ -141,6 +142,47 @@ def weighted_kmeans(
             best.append(solution)
     best += found[: n_best - len(best)]
     return np.stack([_in_order(centres) for _, centres in best])
+
+
+def fitted(kmeans: KMeans, points: Floats, weights: Doubles | None = None) -> KMeans:
+    """scikit-learn's k-means, added up in one order, and silent where fewer points differ.
+
+    Who asked for the clusters says so in words of its own.
+
+    >>> fitted(KMeans(2, n_init=1, random_state=0), np.ones((3, 1))).labels_
+    array([0, 0, 0], dtype=int32)
+    """
+    with _silence, one_openmp_thread():
+        return kmeans.fit(points, sample_weight=weights)
+
+
+class _Silence:
+    """No warnings of convergence while any thread is inside.
+
+    `catch_warnings` alone does not count threads: who leaves first gives the others theirs back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore", ConvergenceWarning)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(*error)
+
+
+_silence = _Silence()
 
 
 def _in_order(centres: Doubles) -> Doubles:

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.kmeans import Labels, WeightedPoints, distinct, nearest
-from eigenmesh.threads import one_openmp_thread
+from eigenmesh.numerics.kmeans import Labels, WeightedPoints, distinct, fitted, nearest
 
 _SAME = 1e-10  # of the largest score: a difference that is rounding
 
@@ -49,8 +48,7 @@ def score_kmeans(
         centres, n_iter = few.points, 1
     else:
         kmeans = KMeans(k, n_init=n_init, max_iter=max_iter, tol=tol, random_state=seed)
-        with one_openmp_thread():  # sums in one order: the same answer wherever it is computed
-            kmeans.fit(different.points, sample_weight=different.weights)
+        fitted(kmeans, different.points, different.weights)
         centres, n_iter = np.asarray(kmeans.cluster_centers_, np.float64), int(kmeans.n_iter_)
     labels, squared = nearest(data.points, centres)
     return ScoreClusters(centres, labels, float(data.weights @ squared), n_iter)
