@@ -47,28 +47,29 @@ class RowSampler:
         if self.kernel.is_level:
             chosen = np.sort(rng.choice(n, m, replace=False))
             return RowSample(as_rows(A[chosen]), np.full(m, n / m), 1 - m / n)
-        chosen = np.sort(draw_repeatedly(self._chances, m, rng))
-        return RowSample(as_rows(A[chosen]), 1 / (m * self._chances[chosen]), 1.0)
+        chances, _ = self._weighed
+        chosen = np.sort(draw_repeatedly(chances, m, rng))
+        return RowSample(as_rows(A[chosen]), 1 / (m * chances[chosen]), 1.0)
 
-    @cached_property
+    @property
     def trace(self) -> float:
         """Σ k(x, x), or an upper bound that rows of zeros do not reach."""
-        return float(self.rows.shape[0] if self.kernel.is_level else self._diagonal.sum())
+        return float(self.rows.shape[0]) if self.kernel.is_level else self._weighed[1]
 
     @cached_property
-    def _chances(self) -> Doubles:
-        """Of every row to be drawn."""
-        lengths, n = np.sqrt(np.maximum(self._diagonal, 0)), self.rows.shape[0]
-        largest = lengths.max()
-        if not (np.isfinite(largest) and largest > 0):
-            return np.full(n, 1 / n)
-        lengths /= largest  # so that their sum does not overflow
-        return np.asarray(0.5 / n + 0.5 * lengths / lengths.sum())
-
-    @cached_property
-    def _diagonal(self) -> Doubles:
-        values = np.empty(self.rows.shape[0])
+    def _weighed(self) -> tuple[Doubles, float]:
+        """The chance of every row to be drawn, in the one array of their number, and Σ k(x, x)."""
+        n = self.rows.shape[0]
+        values = np.empty(n)
         with np.errstate(over="ignore"):
-            for rows in blocks(len(values), _BLOCK):
+            for rows in blocks(n, _BLOCK):
                 values[rows] = self.kernel.diagonal(as_rows(self.rows[rows], np.float64))
-        return values
+            trace = float(values.sum())
+        np.sqrt(np.maximum(values, 0, out=values), out=values)
+        largest = values.max()
+        if not (np.isfinite(largest) and largest > 0):
+            return np.full(n, 1 / n), trace
+        values /= largest  # so that their sum does not overflow
+        values *= 0.5 / values.sum()
+        values += 0.5 / n
+        return values, trace
