@@ -106,3 +106,14 @@ def test_a_row_of_zeros_keeps_its_kernel_values():
 def test_kernels_without_a_feature_space_are_refused(kernel, match):
     with pytest.raises(InputError, match=match):
         embedding(kernel, 3, 10, 0)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3])
+@pytest.mark.parametrize("width", [1, 7, 20])
+@pytest.mark.parametrize("coef0", [0.0, 0.7])
+def test_narrow_rows_without_transforms_are_sketched_as_by_them(degree, width, coef0):
+    X = np.random.default_rng(0).normal(size=(600, 5))
+    kernel = Kernel("poly", gamma=0.3, degree=degree, coef0=coef0)
+    embed = embedding(kernel, 5, width, seed=4)
+    np.testing.assert_allclose(embed(X), embed(sp.csr_array(X)), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(embed(X)[300:301], embed(X[300:301]), rtol=1e-12, atol=1e-12)

@@ -7,19 +7,22 @@ knows these maps its rows alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arguments import unit_rows
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, dense
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, dense, is_sparse
 from eigenmesh.numerics.kernels import Kernel
 
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
 
 _SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map that follows it
+_NARROW = 128  # columns up to which a matrix product costs less than a Fourier transform
+_PIECE = 256  # rows whose sketches need no memory from the system
 
 
 def embedding(
@@ -78,37 +81,83 @@ def _cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Emb
 
 def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     wide = _SKETCH_SHARE * width
-    sketch = tensor_sketch(kernel, d, wide, rng)
-    G = rng.standard_normal((wide, width)) / np.sqrt(width)
-    return lambda X: np.asarray(sketch(X) @ G)
+    sketch = _TensorSketch.drawn(kernel, d, wide, rng)
+    embed = sketch.then(rng.standard_normal((wide, width)) / np.sqrt(width))
+
+    def in_pieces(X: Rows) -> Doubles:
+        if X.shape[0] <= _PIECE:
+            return embed(X)
+        return np.vstack([embed(X[rows]) for rows in blocks(X.shape[0], _PIECE)])
+
+    return in_pieces
 
 
 def tensor_sketch(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     """TensorSketch of a polynomial kernel, exactly `width` dimensions; of degree 1, CountSketch.
 
-    (gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0).
-
     >>> sketch = tensor_sketch(Kernel("poly", 1.0, 2, 0.0), 3, 64, np.random.default_rng(0))
     >>> sketch(np.eye(3)).shape
     (3, 64)
     """
-    degree, gamma = int(kernel.degree), float(kernel.gamma or 1.0)
-    if degree != kernel.degree or kernel.coef0 < 0 or gamma < 0:
-        raise InputError(
-            f"a polynomial kernel of degree {kernel.degree}, gamma {gamma} and coef0 "
-            f"{kernel.coef0} has no sketch; a whole degree and no negative numbers are expected"
-        )
-    hashes = [count_sketch(d + 1, width, rng) for _ in range(degree)]
+    return _TensorSketch.drawn(kernel, d, width, rng)
 
-    def sketch(X: Rows) -> Doubles:
-        X = np.sqrt(gamma) * as_rows(X, np.float64)
+
+@dataclass(frozen=True)
+class _TensorSketch:
+    """(gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0)."""
+
+    kernel: Kernel
+    hashes: tuple[Any, ...]  # a CountSketch (d + 1, width) for each factor
+    width: int
+
+    @classmethod
+    def drawn(cls, kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Self:
+        degree, gamma = int(kernel.degree), float(kernel.gamma or 1.0)
+        if degree != kernel.degree or kernel.coef0 < 0 or gamma < 0:
+            raise InputError(
+                f"a polynomial kernel of degree {kernel.degree}, gamma {gamma} and coef0 "
+                f"{kernel.coef0} has no sketch; a whole degree and no negative numbers are expected"
+            )
+        scales = np.append(np.full(d, np.sqrt(gamma)), np.sqrt(kernel.coef0))
+        hashes = [count_sketch(d + 1, width, rng) for _ in range(degree)]
+        return cls(kernel, tuple(sp.csr_array(H * scales[:, None]) for H in hashes), width)
+
+    def __call__(self, X: Rows) -> Doubles:
+        X = as_rows(X, np.float64)
         product: Any = 1.0
-        for H in hashes:  # a tensor product of sketches is a product of their Fourier transforms
-            counts = X @ H[:d] + np.sqrt(kernel.coef0) * H[[d]].toarray()
-            product = product * np.fft.rfft(dense(counts))
-        return np.asarray(np.fft.irfft(product, width))
+        for H in self.hashes:  # a tensor product of sketches is a product of Fourier transforms
+            product = product * np.fft.rfft(dense(X @ H[:-1]) + dense(H[[-1]]))
+        return np.asarray(np.fft.irfft(product, self.width))
 
-    return sketch
+    def then(self, G: Doubles) -> Embedding:
+        """X ↦ sketch(x) G. Narrow rows need no transforms of their own: these are linear maps."""
+        if self.hashes[0].shape[0] > _NARROW:
+            return lambda X: np.asarray(self(X) @ G)
+        into = [_parts_of(np.fft.rfft(dense(H))) for H in self.hashes]
+        unit = np.eye(self.width // 2 + 1)
+        back = np.vstack([np.fft.irfft(part, self.width) for part in (unit, 1j * unit)]) @ G
+
+        def embed(X: Rows) -> Doubles:
+            if is_sparse(X):
+                return np.asarray(self(X) @ G)
+            X = as_rows(X, np.float64)
+            product = X @ into[0][:-1] + into[0][-1]
+            for F in into[1:]:
+                product = _times(product, X @ F[:-1] + F[-1])
+            return np.asarray(product @ back)
+
+        return embed
+
+
+def _parts_of(F: Any) -> Doubles:
+    """Complex numbers (n, m) as real and imaginary parts (n, 2m)."""
+    return np.hstack([F.real, F.imag])
+
+
+def _times(one: Doubles, other: Doubles) -> Doubles:
+    """Products of complex numbers in the form of `_parts_of`."""
+    (a, b), (c, d) = np.hsplit(one, 2), np.hsplit(other, 2)
+    return np.hstack([a * c - b * d, a * d + b * c])
 
 
 def count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
