@@ -83,6 +83,41 @@ def _rank_fact(kpca: KernelPCA, wishes: Wishes) -> tuple[str, ...]:
     return (f"{asked} eigenvectors were asked for, the data determine {rank}",)
 
 
+class Claim(NamedTuple):
+    """An inertia, how much it may be too large (None: not known), and in words what it is."""
+
+    inertia: float
+    slack: float | None
+    words: str
+
+
+def _outcome(
+    kpca: KernelPCA,
+    found: ScoreClusters | GraphClusters,
+    claim: Claim,
+    then: str,
+    facts: tuple[str, ...],
+    **more: Any,
+) -> Outcome:
+    """What components and clusters amount to."""
+    return Outcome(
+        model=None,
+        centres=found.centres,
+        n_eigenvectors=len(kpca.eigenvalues_),
+        spectrum=kpca.eigenvalues_,
+        inertia=claim.inertia,
+        slack=claim.slack,
+        n_iter=found.n_iter,
+        gamma=kpca.gamma_,
+        method=f"{kpca.method_}; then {then}",
+        n_columns=kpca.n_features_in_,
+        baseline_floats=kpca.report_.baseline_floats,
+        facts=(*kpca.report_.notes, *facts),
+        estimator=kpca,
+        **more,
+    )
+
+
 # Columns.
 
 
@@ -100,22 +135,14 @@ def fit_columns(fed: Federation, wishes: Wishes, build: Build, sample_weight: An
     found = score_kmeans(WeightedPoints(Z, w), *run)
     claim = _column_inertia(kpca, WeightedPoints(Z, w), found, wishes, weights is None)
     filled = int(np.count_nonzero(weight_of_each(found.labels, w, len(found.centres))))
-    return Outcome(
-        model=None,
-        centres=found.centres,
-        n_eigenvectors=len(kpca.eigenvalues_),
-        spectrum=kpca.eigenvalues_,
-        inertia=claim.inertia,
-        slack=claim.slack,
-        n_iter=found.n_iter,
-        gamma=kpca.gamma_,
-        method=f"{kpca.method_}; then k-means of the scores, where they are known",
-        n_columns=kpca.n_features_in_,
+    return _outcome(
+        kpca,
+        found,
+        claim,
+        "k-means of the scores, where they are known",
         stop_reason=kpca.report_.stop_reason,
-        baseline_floats=kpca.report_.baseline_floats,
         caveats=shortfall(wishes.n_clusters, len(found.centres), filled),
-        facts=(*kpca.report_.notes, claim.words, *_rank_fact(kpca, wishes)),
-        estimator=kpca,
+        facts=(claim.words, *_rank_fact(kpca, wishes)),
         labels=found.labels,
     )
 
@@ -139,14 +166,6 @@ def _checked_weights(sample_weight: Any) -> Doubles | None:
     if not weights.any():
         raise InputError(f"sample_weight is 0 everywhere; {expected}")
     return weights
-
-
-class Claim(NamedTuple):
-    """An inertia, how much it may be too large (None: not known), and in words what it is."""
-
-    inertia: float
-    slack: float | None
-    words: str
 
 
 def _bounded(inertia: float, slack: float) -> Claim:
@@ -188,30 +207,15 @@ def fit_graph(fed: Federation, wishes: Wishes, build: Build, weights: str) -> Ou
     found = fed.run(graph_kmeans, wanted, wishes.max_iter).value
     claim = _graph_inertia(found, span)
     filled = int(np.count_nonzero(found.weights))
-    return Outcome(
-        model=None,
-        centres=found.centres,
-        n_eigenvectors=len(kpca.eigenvalues_),
-        spectrum=kpca.eigenvalues_,
-        inertia=claim.inertia,
-        slack=claim.slack,
-        n_iter=found.n_iter,
-        gamma=kpca.gamma_,
-        method=f"{kpca.method_}; then Lloyd's iteration, its sums averaged by neighbours",
-        n_columns=kpca.n_features_in_,
+    told = f"the nodes' centres differ by at most {found.apart:.1e}"
+    return _outcome(
+        kpca,
+        found,
+        claim,
+        "Lloyd's iteration, its sums averaged by neighbours",
         stop_reason=found.stop_reason,
-        baseline_floats=kpca.report_.baseline_floats,
-        caveats=(
-            *_apart(kpca, found),
-            *shortfall(wishes.n_clusters, len(found.centres), filled),
-        ),
-        facts=(
-            *kpca.report_.notes,
-            f"the nodes' centres differ by at most {found.apart:.1e}",
-            claim.words,
-            *_rank_fact(kpca, wishes),
-        ),
-        estimator=kpca,
+        caveats=(*_apart(kpca, found), *shortfall(wishes.n_clusters, len(found.centres), filled)),
+        facts=(told, claim.words, *_rank_fact(kpca, wishes)),
     )
 
 

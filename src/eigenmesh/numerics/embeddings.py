@@ -106,8 +106,7 @@ def tensor_sketch(kernel: Kernel, d: int, width: int, rng: np.random.Generator) 
 class _TensorSketch:
     """(gamma x·y + coef0)^degree = (x'·y')^degree with x' = (√gamma x, √coef0)."""
 
-    kernel: Kernel
-    hashes: tuple[Any, ...]  # a CountSketch (d + 1, width) for each factor
+    hashes: tuple[Any, ...]  # for each factor a CountSketch (d + 1, width) of x'
     width: int
 
     @classmethod
@@ -120,7 +119,7 @@ class _TensorSketch:
             )
         scales = np.append(np.full(d, np.sqrt(gamma)), np.sqrt(kernel.coef0))
         hashes = [count_sketch(d + 1, width, rng) for _ in range(degree)]
-        return cls(kernel, tuple(sp.csr_array(H * scales[:, None]) for H in hashes), width)
+        return cls(tuple(sp.csr_array(H * scales[:, None]) for H in hashes), width)
 
     def __call__(self, X: Rows) -> Doubles:
         X = as_rows(X, np.float64)
@@ -130,7 +129,7 @@ class _TensorSketch:
         return np.asarray(np.fft.irfft(product, self.width))
 
     def then(self, G: Doubles) -> Embedding:
-        """X ↦ sketch(x) G. Narrow rows need no transforms of their own: these are linear maps."""
+        """Sketches times G. Narrow rows need no transforms of their own: these are linear maps."""
         if self.hashes[0].shape[0] > _NARROW:
             return lambda X: np.asarray(self(X) @ G)
         into = [_parts_of(np.fft.rfft(dense(H))) for H in self.hashes]
