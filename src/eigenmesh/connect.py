@@ -285,7 +285,7 @@ def _partitioned(paths: Sequence[str | Path], split: str, whose: Whose) -> Parti
 def _check_paths(paths: Any, split: str) -> None:
     if split not in ("rows", "columns"):
         raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
-    alone = isinstance(paths, str | Path) or len(paths) == 0
+    alone = isinstance(paths, str | Path) or not hasattr(paths, "__len__") or len(paths) == 0
     if alone or not all(isinstance(path, str | Path) for path in paths):
         raise InputError(
             "a federation is opened over a Partitioned or a list of paths, one a party; "

@@ -337,6 +337,7 @@ class Partitioned:
             check_ids(self.split, self.names, shapes, self._ids)
 
     def _checked_ids(self, sample_ids: Sequence[Iterable[Any]]) -> tuple[Ids, ...]:
+        sample_ids = list(sample_ids)
         if len(sample_ids) != self.n_parties:
             raise InputError(
                 f"sample_ids has {len(sample_ids)} entries, expected {self.n_parties}: "
@@ -411,6 +412,7 @@ def checked_names(names: Sequence[str] | None, n_parties: int) -> tuple[str, ...
     """One name a party, all different; "party-0", "party-1", … if none are given."""
     if names is None:
         return tuple(f"party-{party}" for party in range(n_parties))
+    names = names if isinstance(names, str) else list(names)
     if isinstance(names, str) or len(names) != n_parties:
         raise InputError(f"names is {names!r}, expected a list of {n_parties} names, one a party")
     for name in names:

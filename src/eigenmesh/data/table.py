@@ -130,6 +130,9 @@ def _as_dense(data: Any, owner: str | None) -> NDArray[Any]:
         return data
     if isinstance(data, np.ma.MaskedArray) and np.ma.is_masked(data):
         raise refuse(owner, "has masked values, expected none; fill them or drop their rows")
+    if isinstance(data, Iterator):
+        kind = type(data).__name__
+        raise refuse(owner, f"is a {kind}, expected an array; np.vstack(list(...)) makes one of it")
     try:
         return np.asarray(data)
     except (ValueError, TypeError):

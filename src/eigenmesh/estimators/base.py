@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import networkx as nx
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import federation, is_dask_collection
@@ -19,13 +19,14 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.topology import Topology
 
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
 
-class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEstimator):
     """Base of all estimators: scikit-learn's conventions over a protocol."""
 
     _fitted: ClassVar[tuple[str, ...]] = ()  # attributes that a saved model needs, without report_
@@ -39,10 +40,15 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if cls._fitted:  # a base of other estimators has nothing to save
             _ESTIMATORS[cls.__name__] = cls
 
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
+        return self.fit(X, y, **fit_params).transform(X)
+
     # Data in.
 
     def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """A plain array, checked as scikit-learn does it, with our class of error."""
+        require_no_iterator(X)
         _require_no_words(X)
         try:
             return validate_data(
@@ -162,6 +168,15 @@ def load(path: str | Path) -> Any:
 def estimator_from_tree(tree: dict[str, Any]) -> FederatedEstimator:
     """The estimator of a tree, without parties' shares."""
     return _ESTIMATORS[str(tree["estimator"])]._from_tree(tree)
+
+
+def require_no_iterator(X: Any) -> None:
+    """Blocks that can be looked at once are for those who say that they take them."""
+    if isinstance(X, Iterator):
+        raise InputError(
+            f"X is a {type(X).__name__}; an array is expected here: pass np.vstack(list(X)), or to "
+            f"transform and predict one block after the other"
+        )
 
 
 def _require_no_words(X: Any) -> None:

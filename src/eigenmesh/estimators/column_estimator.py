@@ -82,12 +82,12 @@ class ColumnEstimator(FederatedEstimator):
         self.n_features_in_ = sum(model.widths)
         self._last_transform: list[RunReport] = []
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted samples; equal to `fit(X).transform(X)`.
 
         Where the centre knows these scores already, nothing more is sent.
         """
-        self.fit(X)
+        self.fit(X, y, **fit_params)
         return self._fitted_scores(X)
 
     def _fitted_scores(self, X: Any) -> Any:

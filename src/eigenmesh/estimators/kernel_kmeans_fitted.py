@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from eigenmesh.estimators.base import require_no_iterator
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.party_labels import PartyLabels
@@ -29,6 +30,7 @@ class FittedKernelKMeans(FrontDoor, PartyLabels):
         are split every party sends one message, and the scores are one array.
         """
         check_is_fitted(self)
+        require_no_iterator(X)
         return super().transform(X) if self.estimator_ is None else self.estimator_.transform(X)
 
     def predict(self, X: Any) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.front_door import FrontDoor
@@ -209,6 +209,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         Only columns split over parties take messages; a `transform_report_` then tells of them.
         """
         check_is_fitted(self)
+        require_no_iterator(X)
         door = self.estimator_
         of_columns = door is not None and isinstance(door.estimator_, ColumnEstimator)
         if isinstance(X, Federation) and not of_columns:

@@ -172,13 +172,13 @@ class KernelPCA(PooledKernelPCA):
             self._require_columns_for_preparing("rows")
             return self._fit_pooled(self._checked(X, reset=True, min_samples=2))
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
         if isinstance(X, Iterator):
             raise InputError(
                 "blocks from an iterator are gone after fit; pass fresh ones to transform"
             )
-        self.fit(X)
+        self.fit(X, y, **fit_params)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
         if isinstance(self.estimator_, ColumnEstimator):

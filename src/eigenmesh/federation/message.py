@@ -104,6 +104,11 @@ class Message:
         cls.reveals = reveals
         record(dataclasses.dataclass(frozen=True, eq=False)(cls))
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # from a grid of parameters, or from arithmetic
+                object.__setattr__(self, name, value.item())
+
 
 M = TypeVar("M", bound=Message)
 
