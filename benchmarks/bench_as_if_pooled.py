@@ -1,0 +1,345 @@
+"""The front doors on random configurations: as if pooled, or said so?
+
+Each configuration comes from one seed (`configuration(seed)`; `--one SEED` runs it again). What
+is within: of KernelPCA every wanted eigenvalue, the squared length of its scores and what these
+span within `ACCURACY` of the pooled ones; of KernelKMeans the true inertia of the labels at most
+1.02 times the best of ten exact runs; of KernelPCRegressor R² in sample within 0.01 of ridge
+regression on pooled components. The pooled answer is taken at the fitted `gamma_`, and that is
+held against its rule apart. WARNED: not within, and a warning concerns the answer. GAP: within, and
+the warning is that the data do not determine the last component. ALARM: within, and another
+warning. What is sent, if more than shipping, is warned of apart and neither excuses nor alarms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import show
+from _drawn import Configuration, configuration
+from _pooled import (
+    Spectrum,
+    best_inertia,
+    distance_from_rule,
+    gamma_by_rule,
+    inertia,
+    kernel_matrix,
+    r2,
+    ridge_r2,
+)
+from threadpoolctl import threadpool_limits
+
+import eigenmesh as em
+
+ACCURACY = 0.01
+INERTIA = 1.02
+SECONDS = 60
+GAMMA_TOLERANCE = {"none": 1e-9, "scale": 1e-6, "mean-distance": 1e-6, "median": 0.08}
+GOOD = ("WITHIN", "GAP", "WARNED", "ERROR")
+BAD = ("ALARM", "SILENT", "FOREIGN", "SLOW")
+COST = re.compile(r"floats were sent|than shipping|shipping every")
+GAP = re.compile(r"not determined by the data|does not determine|differ by")
+
+
+class TimeIsUp(BaseException):
+    """Not an Exception, so that no handler of the library takes it for a party's fault."""
+
+
+@dataclass
+class Verdict:
+    """What became of one configuration."""
+
+    case: Configuration
+    verdict: str = ""
+    method: str = ""
+    misses: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # warnings that concern the answer
+    gaps: list[str] = field(default_factory=list)
+    costs: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)  # warnings that are not the library's
+    error: str = ""
+    gamma: float | None = None  # distance from the rule
+    shortfall: tuple[float, float] | None = None  # claimed, true
+    gap: float | None = None
+    avoidable: bool = False  # an error where the pooled rows have an answer
+    seconds: float = 0.0
+
+    def words(self) -> dict[str, Any]:
+        """For a file."""
+        own = {key: value for key, value in vars(self).items() if key != "case"}
+        return {"seed": self.case.seed, "case": str(self.case), **own}
+
+
+def judge(case: Configuration) -> Verdict:
+    """Fit and score within the time limit, then hold the answer against the pooled one."""
+    outcome = Verdict(case)
+    source, targets = case.source, case.targets
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model, answer = bounded(case, source, targets)
+        except TimeIsUp:
+            outcome.verdict = "SLOW"
+        except em.EigenmeshError as error:
+            outcome.verdict, outcome.error = "ERROR", f"{type(error).__name__}: {error}"
+            outcome.avoidable = has_answer(case)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}:{last.lineno}"
+            outcome.verdict = "FOREIGN"
+            outcome.error = f"{type(error).__name__} at {place}: {error}"
+    outcome.seconds = time.perf_counter() - started
+    sort_warnings(outcome, caught)
+    if not outcome.verdict:
+        compare(outcome, model, answer)
+        outcome.verdict = said(outcome)
+    return outcome
+
+
+def has_answer(case: Configuration) -> bool:
+    """Whether the pooled rows determine as many components as are wanted."""
+    gamma = case.model().gamma
+    if not isinstance(gamma, float):
+        gamma = gamma_by_rule(case.dense, case.gamma, case.kernel)
+    K = kernel_matrix(case.dense, case.kernel, gamma, case.degree, case.coef0)
+    truth = Spectrum.of(K, case.k, centred(case))
+    return bool(truth.values[min(case.k, len(truth.values)) - 1] > 100 * truth.floor)
+
+
+def centred(case: Configuration) -> bool:
+    return case.door == "KernelPCRegressor" or (case.door == "KernelPCA" and case.center)
+
+
+def bounded(case: Configuration, source: Any, targets: Any) -> tuple[Any, np.ndarray]:
+    def stop(*_: Any) -> None:
+        raise TimeIsUp
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        model = case.model().fit(source, targets)
+        if case.door == "KernelKMeans":
+            return model, case.pooled(model.labels_)
+        after = model.transform if case.door == "KernelPCA" else model.predict
+        return model, case.pooled(after(source))
+    finally:
+        signal.alarm(0)
+
+
+def sort_warnings(outcome: Verdict, caught: list[warnings.WarningMessage]) -> None:
+    cost = getattr(em.errors, "CostWarning", None)
+    for one in caught:
+        text = str(one.message)
+        if not issubclass(one.category, em.EigenmeshWarning):
+            outcome.others.append(f"{one.category.__name__}: {text}")
+        elif (cost and issubclass(one.category, cost)) or COST.search(text):
+            outcome.costs.append(text)
+        elif GAP.search(text):
+            outcome.gaps.append(text)
+        else:
+            outcome.notes.append(text)
+
+
+def said(outcome: Verdict) -> str:
+    # Which of two equal components was taken changes a regression, but no eigenvalue or inertia.
+    excuse = outcome.notes or (outcome.case.door == "KernelPCRegressor" and outcome.gaps)
+    if outcome.misses:
+        return "WARNED" if excuse else "SILENT"
+    if outcome.notes:
+        return "ALARM"
+    return "GAP" if outcome.gaps else "WITHIN"
+
+
+def compare(outcome: Verdict, model: Any, answer: np.ndarray) -> None:
+    case = outcome.case
+    outcome.method = str(model.method_).split(":")[0]
+    gamma = float(model.gamma_) if getattr(model, "gamma_", None) is not None else 1.0
+    if case.kernel in ("rbf", "laplacian", "poly") and case.gamma != "number":
+        outcome.gamma = distance_from_rule(case.dense, gamma, case.gamma, case.kernel)
+    K = kernel_matrix(case.dense, case.kernel, gamma, case.degree, case.coef0)
+    truth = Spectrum.of(K, case.k, centred(case))
+    if not np.isfinite(answer).all():
+        outcome.misses.append("the answer is not finite")
+        return
+    {
+        "KernelPCA": compare_components,
+        "KernelKMeans": compare_clusters,
+        "KernelPCRegressor": compare_regression,
+    }[case.door](outcome, model, answer, truth)
+    compare_shortfall(outcome, model, truth)
+
+
+def compare_components(outcome: Verdict, model: Any, Z: np.ndarray, truth: Spectrum) -> None:
+    k = outcome.case.k
+    true = truth.values[:k]
+    if Z.shape[1] != k:
+        outcome.misses.append(f"{Z.shape[1]} components for {k}")
+        return
+    far = worst(np.asarray(model.eigenvalues_)[:k], true, truth.floor)
+    if far > ACCURACY:
+        outcome.misses.append(f"an eigenvalue is off by {far:.3g}")
+    far = worst((Z**2).sum(axis=0), true, truth.floor)
+    if far > ACCURACY:
+        outcome.misses.append(f"squared scores add up to {far:.3g} off an eigenvalue")
+    captured = truth.captured(Z)
+    lost = 1 - (captured.sum() + truth.floor) / true.sum()
+    each = float(np.max((true - captured - truth.floor) / np.maximum(true, truth.floor)))
+    if lost > ACCURACY or each > 2 * ACCURACY:
+        outcome.misses.append(f"the scores' span loses {lost:.3g} in all, {each:.3g} at worst")
+    ratio = np.asarray(model.explained_variance_ratio_)[:k]
+    apart = np.abs(ratio - true / truth.trace)
+    if (apart > 2 * ACCURACY * ratio + 1e-3 + truth.floor / truth.trace).any():
+        outcome.misses.append(f"explained_variance_ratio_ is off by {apart.max():.3g}")
+
+
+def worst(values: np.ndarray, true: np.ndarray, floor: float) -> float:
+    """Largest relative distance, what is above rounding."""
+    beyond = np.maximum(np.abs(values - true) - floor, 0)
+    return float(np.max(beyond / np.maximum(true, floor)))
+
+
+def compare_clusters(outcome: Verdict, model: Any, labels: np.ndarray, truth: Spectrum) -> None:
+    rng = np.random.default_rng([outcome.case.seed, 9])
+    best = best_inertia(truth.K, outcome.case.k, 10, rng)
+    own = inertia(truth.K, labels)
+    clusters = len(np.unique(labels))
+    if clusters < min(outcome.case.k, len(np.unique(outcome.case.dense, axis=0))):
+        outcome.misses.append(f"{clusters} clusters for {outcome.case.k}")
+    if own > INERTIA * best + 10 * truth.floor:
+        outcome.misses.append(f"inertia is {own / max(best, truth.floor):.4f} of the best of ten")
+
+
+def compare_regression(outcome: Verdict, model: Any, fitted: np.ndarray, truth: Spectrum) -> None:
+    case = outcome.case
+    pooled = ridge_r2(truth, case.k, case.y, case.alpha)
+    given = len(model.eigenvalues_)
+    if given < case.k and truth.values[case.k - 1] > 100 * truth.floor:
+        outcome.misses.append(f"{given} components for {case.k}")
+    own = r2(case.y, fitted.reshape(case.y.shape))
+    if abs(own - pooled) > ACCURACY:
+        gap = 1 - truth.values[case.k] / truth.values[case.k - 1]
+        outcome.misses.append(f"R² is {own:.4f}, pooled {pooled:.4f} (gap {gap:.3g})")
+
+
+def compare_shortfall(outcome: Verdict, model: Any, truth: Spectrum) -> None:
+    values, k = truth.values, outcome.case.k
+    if len(values) > k:
+        outcome.gap = float((values[k - 1] - values[k]) / max(values[k - 1], truth.floor))
+    claimed = getattr(model, "shortfall_", None)
+    own = np.asarray(getattr(model, "eigenvalues_", ()), dtype=float)[:k]
+    if claimed is None or not len(own):
+        return
+    beyond = values[: len(own)] - own - truth.floor
+    true = float(np.max(beyond / np.maximum(values[: len(own)], truth.floor)))
+    outcome.shortfall = (float(claimed), max(true, 0.0))
+
+
+def shortfall_is_right(claimed: float, true: float) -> bool:
+    near = abs(claimed - true) <= 0.002
+    return near or (claimed > 0 and true > 0 and 0.5 <= claimed / true <= 2)
+
+
+def table(outcomes: list[Verdict], key: str) -> None:
+    names = sorted({getattr(one.case, key) for one in outcomes})
+    rows = []
+    for name in [*names, "all"]:
+        own = [one for one in outcomes if name in ("all", getattr(one.case, key))]
+        counts = Counter(one.verdict for one in own)
+        rows.append([name, str(len(own)), *(str(counts[verdict]) for verdict in (*GOOD, *BAD))])
+    show(f"Verdicts by {key}", [key, "cases", *GOOD, *BAD], rows)
+
+
+def ratios(outcomes: list[Verdict]) -> None:
+    within = [one for one in outcomes if one.verdict in ("WITHIN", "GAP", "ALARM")]
+    alarms = sum(one.verdict == "ALARM" for one in within)
+    gaps = [one for one in outcomes if one.gaps]
+    wide = sum(one.gap is not None and one.gap > 0.1 for one in gaps)
+    claims = [one.shortfall for one in outcomes if one.shortfall is not None]
+    right = sum(shortfall_is_right(*claim) for claim in claims)
+    rules = [one for one in outcomes if one.gamma is not None]
+    off = [one for one in rules if one.gamma > GAMMA_TOLERANCE[one.case.gamma]]
+    silent = sum(one.verdict in ("SILENT", "FOREIGN", "SLOW") for one in outcomes)
+    print(f"silent, foreign or slow: {silent} of {len(outcomes)} (wanted: 0)")
+    print(f"alarms of those within: {alarms} of {len(within)} (wanted: at most 5 %)")
+    print(f"  with costs warned of: {sum(bool(one.costs) for one in within)} more or as well")
+    print(f"gaps warned of: {len(gaps)}, of which truly above 10 %: {wide}")
+    print(f"shortfall_ within a factor of 2 or 0.002: {right} of {len(claims)} (wanted: 9 of 10)")
+    print(f"gamma_ off its rule: {len(off)} of {len(rules)} ({GAMMA_TOLERANCE})")
+    for one in off:
+        print(f"  --one {one.case.seed}: {one.gamma:.3g} off; {one.case}")
+
+
+def listing(outcomes: list[Verdict]) -> None:
+    for verdict in ("SILENT", "FOREIGN", "SLOW", "ALARM"):
+        for one in outcomes:
+            if one.verdict == verdict:
+                words = "; ".join([*one.misses, *filter(None, [one.error]), *one.notes][:3])
+                print(
+                    f"{verdict} --one {one.case.seed} [{one.method}] {words[:400]}\n    {one.case}"
+                )
+    for title, texts in (
+        ("Errors where the pooled rows have an answer", errors(outcomes, avoidable=True)),
+        ("Other errors", errors(outcomes, avoidable=False)),
+        ("Warnings of the answer", [text for one in outcomes for text in set(one.notes)]),
+        ("Warnings of others", [text for one in outcomes for text in set(one.others)]),
+    ):
+        print(f"{title}:")
+        for text, count in Counter(re.sub(r"\d[\d.,e+-]*", "#", t)[:220] for t in texts).items():
+            print(f"  {count} × {text}")
+
+
+def errors(outcomes: list[Verdict], avoidable: bool) -> list[str]:
+    own = [one for one in outcomes if one.verdict == "ERROR" and one.avoidable == avoidable]
+    return [one.error for one in own]
+
+
+def draw(seed: int, number: int, only: str | None) -> list[Configuration]:
+    cases: list[Configuration] = []
+    step = 0
+    while len(cases) < number:
+        case = configuration(1000 * seed + step)
+        step += 1
+        if only is None or only == case.door:
+            cases.append(case)
+    return cases
+
+
+def run(arguments: argparse.Namespace) -> None:
+    cases = draw(arguments.seed, arguments.configurations, arguments.only)
+    if arguments.one is not None:
+        cases = [configuration(arguments.one)]
+    outcomes = []
+    for case in cases:
+        outcomes.append(judge(case))
+        if arguments.verbose or arguments.one is not None:
+            print(json.dumps(outcomes[-1].words(), default=float, ensure_ascii=False), flush=True)
+    table(outcomes, "door")
+    table(outcomes, "split")
+    ratios(outcomes)
+    listing(outcomes)
+    if arguments.json:
+        words = [one.words() for one in outcomes]
+        arguments.json.write_text(json.dumps(words, default=float, ensure_ascii=False, indent=1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--configurations", type=int, default=200)
+    parser.add_argument("--only", choices=["KernelPCA", "KernelKMeans", "KernelPCRegressor"])
+    parser.add_argument("--one", type=int, help="the seed of a single configuration")
+    parser.add_argument("--json", type=Path, help="where every verdict is written")
+    parser.add_argument("--verbose", action="store_true", help="every verdict as it comes")
+    with threadpool_limits(1, user_api="blas"):
+        run(parser.parse_args())
