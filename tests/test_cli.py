@@ -242,6 +242,30 @@ def test_a_plan_of_rows_foretells_the_report(tmp_path, row_files):
         assert planned[name] == fitted["report"][name], name
 
 
+@pytest.mark.parametrize("told, topology", [("ring", "ring"), ("lattice:2", ("lattice", 2))])
+def test_parties_on_a_graph_from_the_command_line(tmp_path, row_files, wine, told, topology):
+    options = [*row_files, "--split", "rows", "--kernel", "rbf", "--gamma", "0.05"]
+    _, expected = answer("plan", *options, "--topology", told)
+    code, found = answer("fit", *options, "--topology", told, "--model", tmp_path / "m.em")
+    assert code == 0
+    assert found["method"].startswith("gossip")
+    assert found["report"]["floats_up"] == expected["floats_up"]
+    assert found["report"]["floats_down"] == expected["floats_down"]
+    model = em.load(tmp_path / "m.em")
+    parts = em.Partitioned(rows=row_files)
+    same = em.KernelPCA(2, kernel="rbf", gamma=0.05, topology=topology, random_state=0).fit(parts)
+    np.testing.assert_allclose(model.transform(wine), same.transform(wine), atol=1e-8)
+    clusters = [*row_files, "--clusters", "3", "--topology", told]
+    code, found = answer("cluster", *clusters)
+    assert code == 0 and found["method"].startswith("gossip")
+
+
+@pytest.mark.parametrize("told", ["moebius", "lattice:3", "lattice:x", "ring:2"])
+def test_a_topology_that_is_none_is_explained(row_files, told):
+    code, found = answer("plan", *row_files, "--split", "rows", "--topology", told)
+    assert code == 2 and told.partition(":")[0] in found["message"]
+
+
 def test_labels_stay_with_their_rows(tmp_path, row_files, wine):
     labels = tmp_path / "l.npy"
     command = ["cluster", *row_files, "--clusters", "3", "--labels", labels, "--gamma", "0.05"]

@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
+from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators import (
     ADMMKPCA,
@@ -30,6 +31,7 @@ __all__ = [
     "DisKPCA",
     "EigenmeshError",
     "EigenmeshWarning",
+    "Fault",
     "FedKernelKMeans",
     "GossipKPCA",
     "KernelKMeans",

@@ -106,6 +106,7 @@ def fit(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
     seed: options.Seed = 0,
@@ -140,6 +141,7 @@ def fit(
             **options.landmark_words(method, landmarks, n_landmarks, seed),
             local_rank=local_rank,
             fusion=fusion,
+            topology=options.graph(topology),
         )
         with progress("fitting"):
             Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
@@ -231,6 +233,7 @@ def cluster(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    topology: options.Topology = None,
     seed: options.Seed = 0,
     names: options.Names = None,
     align: options.Align = "strict",
@@ -250,6 +253,7 @@ def cluster(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
             **options.landmark_words(method, landmarks, n_landmarks, seed),
+            topology=options.graph(topology),
         )
         with progress("clustering"):
             kmeans.fit(parts)
@@ -280,6 +284,7 @@ def plan(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
     names: options.Names = None,
@@ -299,6 +304,7 @@ def plan(
         told = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, seed=0),
+            "topology": options.graph(topology),
         }
         wanted: Any
         if clusters:

@@ -56,6 +56,13 @@ Landmarks: TypeAlias = Annotated[
 LandmarkCount: TypeAlias = Annotated[
     int | None, typer.Option(help="For rows: landmarks in all; more cost more and err less.")
 ]
+Topology: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Parties without a coordinator: star, full, ring, grid, random-regular, or lattice:4 "
+        "for four neighbours each. With a coordinator if left out."
+    ),
+]
 LocalRank: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -131,6 +138,22 @@ def components(wanted: str) -> int | float:
         raise InputError(
             f"--components {wanted}: a whole number, or a share such as 0.9, is expected"
         ) from None
+
+
+def graph(topology: str | None) -> Any:
+    """The topology that an option names.
+
+    >>> graph("ring"), graph("lattice:4")
+    ('ring', ('lattice', 4))
+    """
+    name, colon, neighbours = (topology or "").partition(":")
+    if not colon:
+        return topology
+    if name == "lattice" and neighbours.isdecimal():
+        return (name, int(neighbours))
+    raise InputError(
+        f"--topology {topology}: star, full, ring, grid, random-regular or lattice:4 is expected"
+    )
 
 
 def bandwidth(kernel: str, gamma: str | None) -> float | str | None:

@@ -74,7 +74,8 @@ def federation(
     on_loss : "raise", "survivors", "reuse" or "skip"; see `Federation`.
     max_age : with "reuse", how many rounds old a reply may be; with "skip", how many rounds in a
         row a party may miss.
-    faults : a schedule of faults to inject, for tests and rehearsals.
+    faults : a schedule of faults to inject, for tests and rehearsals: `em.Fault`, at parties or on
+        the links between them.
     client : for "dask": a `distributed.Client`; the current one if None.
     workers : for "dask": addresses of the workers among which parties are dealt; all if None.
 
@@ -102,6 +103,11 @@ def federation(
         max_age=max_age,
     )
     fed.align = source.align if isinstance(source, Partitioned) else align
+    try:
+        _check_links(faults, fed)
+    except InputError:
+        fed.close()
+        raise
     return fed
 
 
@@ -134,7 +140,7 @@ def _on_sites(
         parts = source if isinstance(source, Partitioned) else _partitioned(source, split, whose)
         sites, split = sites_of(parts), parts.split
     _check_faults(faults, [site.name for site in sites])
-    wrap: Any = with_faults(faults) if faults else None
+    wrap: Any = with_faults(faults, [site.name for site in sites]) if faults else None
     return _ENGINES[engine](sites, wrap), split
 
 
@@ -269,10 +275,23 @@ def site_at(
 
 
 def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
-    for fault in faults:
-        if fault.party is not None and fault.party not in names:
+    for party in (party for fault in faults for party in (fault.party, fault.to)):
+        if party is not None and party not in names:
             raise InputError(
-                f"a fault is set for {fault.party!r}; the parties are {', '.join(map(repr, names))}"
+                f"a fault is set for {party!r}; the parties are {', '.join(map(repr, names))}"
+            )
+
+
+def _check_links(faults: Sequence[Fault], fed: Federation) -> None:
+    """A fault on a link that is not there would be no fault, without a word."""
+    numbers = {name: i for i, name in enumerate(fed.parties)}
+    for fault in (fault for fault in faults if fault.to is not None):
+        graph, i, j = fed.graph, numbers.get(fault.party or ""), numbers[str(fault.to)]
+        if graph is None or (i is not None and not graph.has_edge(i, j)):
+            raise InputError(
+                f"a fault is set on the link from {fault.party or 'everybody'!r} to {fault.to!r}; "
+                f"{'there is no graph' if graph is None else 'they are no neighbours'}: pass a "
+                f"topology that has this link"
             )
 
 

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from eigenmesh.engines.faulty import FAULTS, Fault, FaultyHost, with_faults
+import eigenmesh as em
+from eigenmesh.engines.faulty import FAULTS, LINK_FAULTS, Fault, FaultyHost, with_faults
 from eigenmesh.errors import InputError
 from eigenmesh.federation import wire
 
@@ -132,6 +133,52 @@ def test_faults_of_an_exchange_befall_the_messages_to_the_neighbours():
     assert damaged.keys() == plain[1].keys()
     assert all(damaged[to] != plain[1][to] for to in damaged)
     assert outboxes(Fault("kill", round=2))[1:] == [(None, None)] * 2
+
+
+def on_links(names, *faults, n=40):
+    """The outboxes of "north", whose neighbours are numbers 1 and 2."""
+    host = with_faults(faults, names)(Echo())
+    return [dict(host.offer(request(turn + 1, "exchange"))[1]) for turn in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fault_on_a_link_befalls_messages_to_that_neighbour_alone(seed):
+    names = ["north", "south", "east"]
+    plain = on_links(names)
+    drawn = {"share": 0.3, "seed": seed}
+    for kind in LINK_FAULTS:
+        found = on_links(names, Fault(kind, "north", to="east", **drawn))
+        assert [outbox[1] for outbox in found] == [outbox[1] for outbox in plain]
+        changed = [i for i in range(40) if found[i].get(2) != plain[i][2]]
+        assert 3 < len(changed) < 25
+        if kind == "lose":
+            assert all(2 not in found[i] for i in changed)
+        if kind == "stale":
+            assert all(found[i].get(2) == (plain[i - 1][2] if i else None) for i in changed)
+    both = on_links(names, *(Fault("lose", to=to, **drawn) for to in names[1:]))
+    missing = [{to for to in (1, 2) if to not in outbox} for outbox in both]
+    assert {1} in missing and {2} in missing  # links draw on their own
+
+
+def test_faults_on_links_leave_replies_alone():
+    host = with_faults([Fault("lose", to="south")], ["north", "south"])(Echo())
+    assert replies(host, 3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", sorted(set(FAULTS) - set(LINK_FAULTS)))
+def test_a_link_cannot_be_late_or_dead(kind):
+    with pytest.raises(InputError, match="a link can lose, stale, corrupt"):
+        Fault(kind, "a", to="b")
+
+
+def test_a_fault_on_a_link_that_is_not_there_is_refused():
+    parts = em.Partitioned(rows=[[[1.0]], [[2.0]], [[3.0]], [[4.0]]])
+    far = [em.Fault("lose", "party-0", to="party-2")]
+    for topology in ("ring", None):
+        with pytest.raises(InputError, match="on the link from 'party-0' to 'party-2'"):
+            em.federation(parts, topology=topology, faults=far)
+    with pytest.raises(InputError, match="'party-9'"):
+        em.federation(parts, topology="ring", faults=[em.Fault("lose", to="party-9")])
 
 
 def test_duplicated_exchange_keeps_the_first_messages():

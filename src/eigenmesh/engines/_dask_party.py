@@ -63,7 +63,7 @@ class PartyActor:
                 import_module(module)
         self._site = build_site(names[index], data)
         host = Host(self._site, index, names)
-        self._host: GuardedHost = FaultyHost(host, faults) if faults else host
+        self._host: GuardedHost = FaultyHost(host, faults, names) if faults else host
         self._index = index
         self._worker = get_worker()
         self._post = _Post()

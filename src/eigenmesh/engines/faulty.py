@@ -17,6 +17,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.federation import wire
 
 FAULTS = ("lose", "delay", "duplicate", "stale", "corrupt", "kill")
+LINK_FAULTS = ("lose", "stale", "corrupt")  # what can befall a message on its way to one neighbour
 
 
 class GuardedHost(Protocol):
@@ -34,7 +35,7 @@ class GuardedHost(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """One line of the schedule.
+    """One line of a schedule of faults, for tests and rehearsals.
 
     Parameters
     ----------
@@ -42,8 +43,20 @@ class Fault:
         "stale" reply of the round before, "corrupt" a byte of the reply, or "kill" the party.
         In an exchange the party's messages to its neighbours take the place of the reply.
     party : whom it befalls; None for everybody.
+    to : the neighbour on whose link it befalls: "lose", "stale" or "corrupt" the party's messages
+        to that neighbour and to no other, in exchanges only; None for all that the party sends.
     round : at which of the party's rounds, from 1; None for each.
-    share : the share of such occasions on which it happens, drawn from `seed`.
+    share : the share of such occasions on which it happens, drawn from `seed` for each party, and
+        for each link that is named.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> parts = em.split([[float(i)] for i in range(20)], n_parties=4, random_state=0)
+    >>> cut = [em.Fault("lose", "party-0", to="party-1", share=0.5)]
+    >>> with em.federation(parts, topology="full", on_loss="survivors", faults=cut) as fed:
+    ...     em.GossipKPCA(1).fit(fed).report_.parties
+    ('party-0', 'party-1', 'party-2', 'party-3')
     """
 
     kind: str
@@ -52,10 +65,21 @@ class Fault:
     share: float = 1.0
     seconds: float = 0.0
     seed: int = 0
+    to: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in FAULTS:
             raise InputError(f"fault {self.kind!r} is unknown; expected one of {', '.join(FAULTS)}")
+        if self.to is not None and self.kind not in LINK_FAULTS:
+            raise InputError(
+                f"fault {self.kind!r} on the link to {self.to!r}; a link can "
+                f"{', '.join(LINK_FAULTS)}: leave `to` out, or lose all that passes"
+            )
+
+    def draws(self, party: str) -> np.random.Generator:
+        """Whether it happens, occasion by occasion: draws of this party, or of its link."""
+        link = () if self.to is None else (len(party), *self.to.encode())
+        return np.random.default_rng([self.seed, *party.encode(), *link])
 
 
 class _NamedHost(GuardedHost, Protocol):
@@ -64,18 +88,23 @@ class _NamedHost(GuardedHost, Protocol):
         """Name of the site."""
 
 
-def with_faults(faults: Sequence[Fault]) -> Callable[[_NamedHost], FaultyHost]:
-    """What an engine applies to each of its hosts."""
-    return lambda host: FaultyHost(host, faults)
+def with_faults(
+    faults: Sequence[Fault], names: Sequence[str] = ()
+) -> Callable[[_NamedHost], FaultyHost]:
+    """What an engine applies to each of its hosts; `names` are those of all parties, in order."""
+    return lambda host: FaultyHost(host, faults, names)
 
 
 class FaultyHost:
     """A host whose traffic suffers the faults of a schedule."""
 
-    def __init__(self, host: _NamedHost, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self, host: _NamedHost, faults: Sequence[Fault], names: Sequence[str] = ()
+    ) -> None:
         self._host = host
+        self._numbers = {name: i for i, name in enumerate(names)}
         self._faults = [fault for fault in faults if fault.party in (None, host.party)]
-        self._draws = [np.random.default_rng([f.seed, *host.party.encode()]) for f in self._faults]
+        self._draws = [fault.draws(host.party) for fault in self._faults]
         self._round = 0
         self._dead = False
         self._last_reply: bytes | None = None
@@ -88,7 +117,7 @@ class FaultyHost:
 
     def handle(self, request: bytes) -> bytes | None:
         """A round of the schedule is a step that the coordinator asks for; the rest passes."""
-        due = self._due() if wire.loads(request)["op"] == "step" else {}
+        due, _ = self._due() if wire.loads(request)["op"] == "step" else ({}, ())
         if self._dead:
             return None
         reply = self._host.handle(request)
@@ -104,7 +133,7 @@ class FaultyHost:
 
     def offer(self, request: bytes) -> tuple[bytes | None, Mapping[int, bytes] | None]:
         """A round of the schedule; its faults befall the messages to the neighbours."""
-        due = self._due()
+        due, on_links = self._due()
         if self._dead:
             return None, None
         reply, outbox = self._host.offer(request)
@@ -114,35 +143,48 @@ class FaultyHost:
         if outbox is None:
             return reply, None
         stale, self._last_outbox = self._last_outbox, outbox
-        if "lose" in due:
-            return reply, {}
-        if "stale" in due:
-            return reply, stale
-        if "corrupt" in due:
-            return reply, {to: _damaged(message) or b"" for to, message in outbox.items()}
+        everywhere = [(kind, list(outbox)) for kind in LINK_FAULTS if kind in due][:1]
+        on_one = [(fault.kind, [self._numbers[str(fault.to)]]) for fault in on_links]
+        for kind, receivers in everywhere + on_one:
+            outbox = _befallen(outbox, stale, kind, receivers)
         return reply, outbox
 
     def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes | None:
         """Passes, unless the party is dead."""
         return None if self._dead else self._host.accept(request, inbox)
 
-    def _due(self) -> dict[str, Fault]:
-        """The faults of this round. Every draw is made, so that a schedule does not depend on
-        what happened before.
+    def _due(self) -> tuple[dict[str, Fault], Sequence[Fault]]:
+        """The faults of this round: by kind those of the party, and those of its links. Every draw
+        is made, so that a schedule does not depend on what happened before.
         """
         self._round += 1
         drawn = [draw.random() < f.share for f, draw in zip(self._faults, self._draws, strict=True)]
-        due = {
-            fault.kind: fault
+        due = [
+            fault
             for fault, happens in zip(self._faults, drawn, strict=True)
             if happens and fault.round in (None, self._round)
-        }
-        self._dead = self._dead or "kill" in due
-        return due
+        ]
+        own = {fault.kind: fault for fault in due if fault.to is None}
+        self._dead = self._dead or "kill" in own
+        return own, [fault for fault in due if fault.to is not None]
 
     def _sleep(self, due: Mapping[str, Fault]) -> None:
         if "delay" in due:
             time.sleep(due["delay"].seconds)
+
+
+def _befallen(
+    outbox: Mapping[int, bytes], stale: Mapping[int, bytes], kind: str, receivers: Sequence[int]
+) -> dict[int, bytes]:
+    """The outbox after what befell the messages to these receivers."""
+    passed = {to: message for to, message in outbox.items() if to not in receivers}
+    if kind == "lose":
+        return passed
+    source = stale if kind == "stale" else outbox
+    found = {to: source[to] for to in receivers if to in source and to in outbox}
+    if kind == "corrupt":
+        found = {to: _damaged(message) or b"" for to, message in found.items()}
+    return {**passed, **found}
 
 
 def _damaged(data: bytes | None) -> bytes | None:

@@ -54,7 +54,8 @@ class ADMMKPCA(GraphEstimator):
     ----------
     n_components : components wanted; several are found together, as a block.
     topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
-        ("lattice", k) or a networkx graph. A plain array is a single node.
+        ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
+        "ring". A plain array is a single node.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     penalty : "auto", the largest that any node needs for convergence; "paper", the schedule of the
@@ -117,7 +118,7 @@ class ADMMKPCA(GraphEstimator):
         self,
         n_components: int = 2,
         *,
-        topology: Any = "ring",
+        topology: Any = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,

@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from eigenmesh.connect import federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
-from eigenmesh.errors import InputError, ModelFileError, NotNumbers
+from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.topology import Topology
+from eigenmesh.federation.topology import AUTO, USUAL, Topology
 
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
@@ -78,16 +78,23 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         An open federation has its own topology: the estimator's must not contradict it.
         """
         if isinstance(source, Federation):
-            if topology is not None and source.graph is None:
-                raise InputError(
-                    f"topology is {topology!r}, but the federation was opened with a coordinator; "
-                    f"pass em.federation(..., topology={topology!r})"
-                )
+            self._require_topology(source, topology)
             yield source
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
         with federation(source, engine=engine, split=self._split, topology=topology) as fed:
             yield fed
+
+    def _require_topology(self, fed: Federation, topology: Topology | None) -> None:
+        if isinstance(topology, str) and topology == AUTO:
+            topology = USUAL if fed.graph is None else None
+        if topology is not None:
+            fed.require_topology(topology)
+        elif fed.graph is not None and not hasattr(self, "topology"):
+            raise TopologyError(
+                f"{type(self).__name__} needs a coordinator, but the federation was opened on a "
+                f"graph; open it without topology, or fit an estimator that has a topology"
+            )
 
     @property
     def transform_report_(self) -> RunReport:

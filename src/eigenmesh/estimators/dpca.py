@@ -10,7 +10,7 @@ import numpy as np
 from eigenmesh.data import Partitioned
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.column_estimator import LinearColumnEstimator
-from eigenmesh.estimators.graph_estimator import plain_topology, with_graph
+from eigenmesh.estimators.graph_estimator import graph_topology, plain_topology, with_graph
 from eigenmesh.estimators.vfed_common import concluded, positive, prepared_as
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
@@ -30,7 +30,8 @@ class DPCA(LinearColumnEstimator):
     Parameters
     ----------
     n_components : components wanted.
-    topology : "ring", "star", "full", "grid", "random-regular", ("lattice", k) or a graph.
+    topology : "ring", "star", "full", "grid", "random-regular", ("lattice", k) or a graph;
+        "auto" for that of a federation that is open, else "ring".
     n_iterations : fits of the loadings.
     n_inner : ADMM steps after each.
     penalty : of the ADMM, as a share of the largest curvature of any node.
@@ -73,7 +74,7 @@ class DPCA(LinearColumnEstimator):
         self,
         n_components: int = 2,
         *,
-        topology: Any = "ring",
+        topology: Any = "auto",
         n_iterations: int = 20,
         n_inner: int = 12,
         penalty: float = 0.1,
@@ -99,7 +100,7 @@ class DPCA(LinearColumnEstimator):
         steps = self._steps()
         source = self._source(X)
         alone = isinstance(source, Partitioned) and len(source.names) == 1
-        topology = "full" if alone else self.topology
+        topology = "full" if alone else graph_topology(self.topology, source)
         with self._opened(source, topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
@@ -150,12 +151,12 @@ class DPCA(LinearColumnEstimator):
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit."""
         (n_iterations, n_inner), k = self._steps(), whole_number(self.n_components, "n_components")
-        graph = build_graph("full" if len(names) == 1 else self.topology, names)
+        graph = build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
         known = GraphForecast(names, [d for _, d in shapes], 1, graph)
         size = shapes[0][0] * k
         known.told(DpcaNode.introduce, np.zeros(len(names), dtype=int).tolist())
         known.asked(2 * n_iterations)
-        known.to_neighbours(DpcaNode.offer_peak, 1, n_iterations * known.diameter)
+        known.to_neighbours(DpcaNode.offer_peak, 1, n_iterations * known.across)
         known.to_neighbours(DpcaNode.offer_estimates, size, n_iterations * n_inner)
         known.to_neighbours(DpcaNode.offer_bridge, size, n_iterations * n_inner)
         known.asked()

@@ -52,7 +52,8 @@ class GossipKPCA(GraphEstimator):
     ----------
     n_components : components wanted.
     topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
-        ("lattice", k) or a networkx graph. A plain array is a single node, whose answer is exact.
+        ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
+        "ring". A plain array is a single node, whose answer is exact.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
@@ -101,7 +102,7 @@ class GossipKPCA(GraphEstimator):
         self,
         n_components: int = 2,
         *,
-        topology: Any = "ring",
+        topology: Any = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,

@@ -19,7 +19,7 @@ from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.party import Step
 from eigenmesh.federation.records import record
-from eigenmesh.federation.topology import build_graph
+from eigenmesh.federation.topology import AUTO, USUAL, build_graph
 from eigenmesh.numerics.arrays import Floats, Rows
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -57,17 +57,13 @@ class GraphEstimator(RowEstimator):
     def _on_graph(self, X: Any) -> Iterator[Federation]:
         source = self._source(X)
         alone = isinstance(source, Partitioned) and (source is not X or len(source.names) == 1)
-        with self._opened(source, "full" if alone else self.topology) as fed:
-            if fed.graph is None:
-                raise InputError(
-                    f"topology is {self.topology!r}; a graph is expected, such as 'ring' or "
-                    f"('lattice', 4): without a centre nodes need neighbours"
-                )
+        topology = "full" if alone else graph_topology(self.topology, source)
+        with self._opened(source, topology) as fed:
             self._require_rows(fed)
             yield fed
 
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
-        return build_graph("full" if len(names) == 1 else self.topology, names)
+        return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
 
     def _take_models(self, fed: Federation, parties: Sequence[str], how: Step, known: Any) -> None:
         """The models of the nodes that are here; if none is, the first node is asked."""
@@ -111,6 +107,22 @@ class GraphEstimator(RowEstimator):
             if share.exists():
                 tree = model_file.read(share, model_file.SHARE)
                 self.node_models_[tree["node"]] = tree["model"]
+
+
+def graph_topology(topology: Any, source: Any = None) -> Any:
+    """Of estimators that have no coordinator; "auto" is an open federation's, else a ring.
+
+    >>> graph_topology("auto"), graph_topology("star")
+    ('ring', 'star')
+    """
+    if topology is None:
+        raise InputError(
+            "topology is None; a graph is expected, such as 'ring' or ('lattice', 4): without a "
+            "centre nodes need neighbours"
+        )
+    if isinstance(source, Federation) or not isinstance(topology, str) or topology != AUTO:
+        return topology
+    return USUAL
 
 
 def plain_topology(topology: Any) -> Any:

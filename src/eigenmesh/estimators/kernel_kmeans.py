@@ -189,6 +189,7 @@ class KernelKMeans(FittedKernelKMeans):
     def _place(self, X: Any) -> tuple[str, bool]:
         """What the parties hold, and whether they are on a graph."""
         if isinstance(X, Federation):
+            self._require_topology(X, self.topology)
             return X.split, X.graph is not None
         if is_plain(X):
             return "rows", False

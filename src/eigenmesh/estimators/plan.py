@@ -98,6 +98,8 @@ def plan(estimator: Any, source: Any) -> Plan:
     """
     if not hasattr(estimator, "_forecast"):
         raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
+    if isinstance(source, Federation):
+        estimator._require_topology(source, getattr(estimator, "topology", None))
     if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
         estimator = estimator._planned(source)
     names, shapes, policies = _parties_of(source)
@@ -106,6 +108,7 @@ def plan(estimator: Any, source: Any) -> Plan:
     if aligned and isinstance(source, Federation):
         shapes, notes = _as_if_all_matched(shapes)
     ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
+    notes += _if_nothing_is_lost(source)
     if aligned:
         alignment_forecast(ledger, names)
     return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies, notes)
@@ -116,6 +119,13 @@ def _as_if_all_matched(shapes: Shapes) -> tuple[Shapes, tuple[str, ...]]:
     n = min(rows for rows, _ in shapes)
     note = f"at most: as if all {n:,} samples of the smallest party were known to all the others"
     return [(n, columns) for _, columns in shapes], (note,)
+
+
+def _if_nothing_is_lost(source: Any) -> tuple[str, ...]:
+    on_loss = source.on_loss if isinstance(source, Federation) else "raise"
+    if on_loss == "raise":
+        return ()
+    return (f"on_loss is {on_loss!r}: as if nothing were lost; what is lost is sent anew",)
 
 
 def _on_graph_of(source: Any, estimator: Any) -> Any:

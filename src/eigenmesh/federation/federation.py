@@ -39,7 +39,13 @@ from eigenmesh.federation.protocol import Protocol, role_name
 from eigenmesh.federation.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.federation.results import Replies, Run, Total
 from eigenmesh.federation.site import Site
-from eigenmesh.federation.topology import Topology, build_graph, require_connected
+from eigenmesh.federation.topology import (
+    Topology,
+    build_graph,
+    mark_losses,
+    require_connected,
+    same_graph,
+)
 
 R = TypeVar("R")
 
@@ -93,6 +99,8 @@ class Federation:
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
+        if self._graph is not None:
+            mark_losses(self._graph, on_loss != "raise")
         self._courier = Courier(engine, self.timeout)
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
@@ -109,6 +117,21 @@ class Federation:
     def graph(self) -> nx.Graph | None:
         """The graph of the parties that are still in, by number; None with a coordinator."""
         return None if self._graph is None else self._graph.subgraph(self._active())
+
+    def require_topology(self, topology: Topology) -> None:
+        """Refuse a topology that is not the one that this federation was opened with."""
+        told = f"topology is {topology!r}"
+        if self._graph is None:
+            raise TopologyError(
+                f"{told}, but the federation was opened with a coordinator; pass "
+                f"em.federation(..., topology={topology!r})"
+            )
+        if not same_graph(build_graph(topology, self._names), self._graph):
+            raise TopologyError(
+                f"{told}, but the federation was opened on another graph, with "
+                f"{self._graph.number_of_edges()} edges between {len(self._names)} parties; open "
+                f"it with this topology, or leave topology out to take the federation's"
+            )
 
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""

@@ -10,6 +10,8 @@ import networkx as nx
 from eigenmesh.errors import TopologyError
 
 Topology = Any  # a name, ('lattice', k) or a networkx graph
+AUTO, USUAL = "auto", "ring"  # that of an open federation, and what it is if none is open
+_LOSSY = "eigenmesh: messages may be lost"  # an attribute of the graph of an open federation
 
 
 def build_graph(topology: Topology, names: Sequence[str], seed: int = 0) -> nx.Graph:
@@ -28,6 +30,31 @@ def build_graph(topology: Topology, names: Sequence[str], seed: int = 0) -> nx.G
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))  # a node is not its own neighbour
     require_connected(graph, names)
     return graph
+
+
+def same_graph(one: nx.Graph, other: nx.Graph) -> bool:
+    """Whether the same nodes are neighbours; what edges are annotated with does not count.
+
+    >>> same_graph(nx.cycle_graph(4), nx.path_graph(4))
+    False
+    """
+    edges = [{frozenset(edge) for edge in graph.edges} for graph in (one, other)]
+    return set(one) == set(other) and edges[0] == edges[1]
+
+
+def mark_losses(graph: nx.Graph, lossy: bool) -> nx.Graph:
+    """The graph, with a mark that messages on it may be lost: more are then sent, and planned."""
+    graph.graph[_LOSSY] = lossy
+    return graph
+
+
+def is_lossy(graph: nx.Graph) -> bool:
+    """Whether messages may be lost without ending the run.
+
+    >>> is_lossy(nx.path_graph(2))
+    False
+    """
+    return bool(graph.graph.get(_LOSSY, False))
 
 
 def require_connected(graph: nx.Graph, names: Sequence[str]) -> None:

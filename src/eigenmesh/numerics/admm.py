@@ -92,7 +92,10 @@ class Spectrum:
         return np.asarray(fix_signs(self.vectors[:, :k]) / np.sqrt(self.values[:k]))
 
     def sufficient_penalty(self, n_constraints: int) -> float:
-        """ρ of Assumption 2: from here on the augmented Lagrangian cannot rise.
+        """ρ of the paper's Assumption 2, which keeps the steps bounded.
+
+        It does not make the augmented Lagrangian fall with every iteration, as the paper's
+        Theorem 2 has it: measured, it rises at times.
 
         >>> round(Spectrum.of(np.diag([4.0, 1.0])).sufficient_penalty(2), 3)
         10.307

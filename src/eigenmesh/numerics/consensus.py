@@ -44,7 +44,8 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     >>> lossy_mixes(nx.complete_graph(4), 1e-6)
     40
     """
-    laplacian = nx.laplacian_matrix(graph).toarray().astype(np.float64)
+    # weight=None: what an edge is annotated with says nothing of how values are mixed over it.
+    laplacian = nx.laplacian_matrix(graph, weight=None).toarray().astype(np.float64)
     values = 1 - np.linalg.eigvalsh(laplacian)[1:] / (1 + widest_degree(graph))
     # A full graph is level after one mix, unless one message is lost.
     slowest = max(np.abs(values).max(initial=0.0), _LEFT_BY_LOSSES)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from eigenmesh.numerics.consensus import MixingSpectrum
-from eigenmesh.protocols.admm_kpca import VARIANCE_ACCURACY, AdmmPeer
+from eigenmesh.protocols.admm_kpca import VARIANCE_ACCURACY, AdmmPeer, repeats
 from eigenmesh.protocols.admm_messages import AUTO, AdmmSetup
-from eigenmesh.protocols.admm_neighbourhood import NeighbourhoodSetup, RowNeighbour, by_row_mean
+from eigenmesh.protocols.admm_neighbourhood import (
+    ATTEMPTS,
+    NeighbourhoodSetup,
+    RowNeighbour,
+    by_row_mean,
+)
+from eigenmesh.protocols.consensus import mixes_on
 from eigenmesh.protocols.graph_forecast import GraphForecast
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER
 
@@ -21,6 +26,8 @@ def forecast_neighbourhood(known: GraphForecast, setup: NeighbourhoodSetup) -> N
         known.told(node.offer_rows, totals)
     else:
         known.asked()
+    if known.lossy:  # those that came are not sent again
+        known.asked(2 * (ATTEMPTS - 1))
     known.asked()  # settle_origin
 
 
@@ -54,24 +61,29 @@ def forecast_admm(
         known.broadcast(peer.take_reference, n_reference * (known.width + k))
         known.told(peer.tell_similarity, zeros)
     if setup.penalty == AUTO:
-        known.to_neighbours(peer.offer_peak, 1, known.diameter)
+        known.to_neighbours(peer.offer_peak, 1, known.across)
         known.asked()
     if len(known.names) > 1:
-        speaks = [known.distances[setup.root][i] < known.diameter for i in known.nodes]
-        totals = [known.around(i) * k * speaks[i] for i in known.nodes]
-        known.told(peer.offer_alignment, totals, known.diameter)
+        totals = [known.around(i) * k * _times_spoken(known, setup, i) for i in known.nodes]
+        known.told(peer.offer_alignment, totals, known.across)
     for _ in range(n_iterations):
         _forecast_iteration(known, k)
         if n_reference is not None:
             known.told(peer.tell_similarity, zeros)
         if watched:
             known.asked()
-            known.to_neighbours(peer.offer_peak, 1, known.diameter)
+            known.to_neighbours(peer.offer_peak, 1, known.across)
             known.told(peer.tell_change, zeros)
     known.asked()
-    mixes = MixingSpectrum.of(known.graph).mixes(VARIANCE_ACCURACY)
+    mixes = mixes_on(known.graph, VARIANCE_ACCURACY)
     known.to_neighbours(peer.offer_mixture, k * k + 4, mixes)
     known.told(peer.finish, [k] * len(known.names))
+
+
+def _times_spoken(known: GraphForecast, setup: AdmmSetup, node: int) -> int:
+    """Rounds of the alignment in which a node gives the root's sign on, once it knows it."""
+    left = known.across - known.distances[setup.root][node]
+    return min(left, repeats(known.lossy))
 
 
 def _forecast_iteration(known: GraphForecast, k: int) -> None:

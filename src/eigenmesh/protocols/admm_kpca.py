@@ -103,7 +103,7 @@ class AdmmPeer(MixingParty):
         self.coefficients: dict[str, dict[str, Any]] = {}  # the last that each neighbour sent
         self.projections: dict[str, Doubles] = {}
         self.aligned = site.index == setup.root
-        self.to_align = self._repeats if self.aligned else 0
+        self.to_align = repeats(setup.lossy) if self.aligned else 0
         self.iteration = 0
         self.penalty = setup.penalty
         self.truth = np.zeros((0, k))
@@ -116,10 +116,6 @@ class AdmmPeer(MixingParty):
         K = self.near.gram[own, own]
         share = 2 * K @ (K @ self.alpha) / len(members)
         return {str(n): share for n in members}
-
-    @property
-    def _repeats(self) -> int:
-        return 4 if self.setup.lossy else 1
 
     def _own(self, z: Doubles) -> Doubles:
         return self.near.projected(z, self.site.index)
@@ -152,7 +148,7 @@ class AdmmPeer(MixingParty):
         turn = alignment(self._own(self.z).T @ self.near.coefficients(theirs))
         self.z, self.before, self.alpha = self.z @ turn, self.z @ turn, self.alpha @ turn
         self.multipliers = {n: B @ turn for n, B in self.multipliers.items()}
-        self.aligned, self.to_align = True, self._repeats
+        self.aligned, self.to_align = True, repeats(self.setup.lossy)
 
     def _to_each(self, values: Any) -> dict[int, Projections]:
         """Something for each neighbour whose rows are known, nothing for the others."""
@@ -305,6 +301,11 @@ class AdmmPeer(MixingParty):
                 np.sqrt(reach[0, 0]) if len(reach) == 1 else np.trace(reach) / len(reach)
             ),
         )
+
+
+def repeats(lossy: bool) -> int:
+    """How often a node gives the root's sign on."""
+    return 4 if lossy else 1
 
 
 def steps_for(setup: AdmmSetup, compared: bool, watched: bool) -> list[Step]:

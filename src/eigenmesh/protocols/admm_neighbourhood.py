@@ -36,7 +36,7 @@ from eigenmesh.protocols.row_messages import RowBlock, RowCount, count, pack, un
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
 
 STORE = "admm-kpca: rows of the neighbours, and the origin"
-_ATTEMPTS = 4  # to get rows across, where messages may be lost
+ATTEMPTS = 4  # to get rows across, where messages may be lost
 
 
 class NeighbourhoodSetup(MixingSetup, reveals=None):
@@ -201,7 +201,7 @@ def admm_neighbourhood(nodes: Federation, setup: NeighbourhoodSetup) -> int:
     if setup.origin == "landmarks":
         _find_landmarks(nodes, setup, [size.n_rows for size in sizes])
     nodes.exchange(RowNeighbour.offer_rows, RowNeighbour.take_rows)
-    for _ in range(_ATTEMPTS - 1 if setup.lossy else 0):
+    for _ in range(ATTEMPTS - 1 if setup.lossy else 0):
         nodes.exchange(RowNeighbour.offer_receipts, RowNeighbour.take_receipts)
         nodes.exchange(RowNeighbour.offer_rows, RowNeighbour.take_rows)
     nodes.ask(RowNeighbour.settle_origin)

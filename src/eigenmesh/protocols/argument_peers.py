@@ -38,7 +38,7 @@ from eigenmesh.federation.message import (
     SameEverywhere,
     Shape,
 )
-from eigenmesh.federation.party import Step, step
+from eigenmesh.federation.party import step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.federation.results import Replies
@@ -63,7 +63,7 @@ from eigenmesh.protocols.argument_fusion import (
 from eigenmesh.protocols.column_model import ColumnModel, require_samples
 from eigenmesh.protocols.column_preparation import prepared_columns
 from eigenmesh.protocols.consensus import Mixture, largest, mixing, root_of
-from eigenmesh.protocols.graph_forecast import GraphForecast
+from eigenmesh.protocols.graph_forecast import GraphForecast, a_step
 from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
 from eigenmesh.protocols.vfed_peers import GramMixture
 
@@ -309,13 +309,8 @@ def forecast(
     mixed = n_pairs(kernel, n) if q is None else n * (q + (kernel.of == "inner"))
     answer = packed_size(n, n_components, q, center)
     known = GraphForecast(names, [n for n, _ in shapes], 0, graph, ledger)
-    known.told(_a_step(role.introduce), [0] * len(names))
+    known.told(a_step(role.introduce), [0] * len(names))
     known.asked(2)  # begin, propose
-    known.to_neighbours(_a_step(role.offer_mixture), mixed, known.mixes)
-    known.to_neighbours(_a_step(role.offer_peak), answer, known.diameter)
-    known.told(_a_step(role.take_answer), [answer] * len(names))
-
-
-def _a_step(found: Any) -> Step:
-    assert isinstance(found, Step)
-    return found
+    known.settled(role, mixed)
+    known.to_neighbours(a_step(role.offer_peak), answer, known.across)
+    known.told(a_step(role.take_answer), [answer] * len(names))

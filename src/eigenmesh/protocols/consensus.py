@@ -46,6 +46,7 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, NonNegative, Reveals, Shape
 from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.site import SiteView
+from eigenmesh.federation.topology import is_lossy
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.consensus import (
     ACCURACY,
@@ -210,14 +211,18 @@ def mixing(nodes: Federation) -> dict[str, Any]:
         "mix_centre": spectrum.centre,
         "mix_radius": spectrum.radius,
         "widest_degree": widest_degree(graph),
-        "lossy": nodes.on_loss != "raise",
+        "lossy": is_lossy(graph),
     }
 
 
 def mixes_for(nodes: Federation, accuracy: float = ACCURACY) -> int:
     """Mixes after which a share of at most `accuracy` is left of the nodes' differences."""
-    graph = require_graph(nodes)
-    if nodes.on_loss != "raise":
+    return mixes_on(require_graph(nodes), accuracy)
+
+
+def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
+    """The same of a graph, for forecasts."""
+    if is_lossy(graph):
         return lossy_mixes(graph, accuracy)
     return MixingSpectrum.of(graph).mixes(accuracy)
 
@@ -243,8 +248,13 @@ def largest(nodes: Federation, role: type[MixingParty]) -> None:
 
 def rounds_across(nodes: Federation) -> int:
     """Exchanges in which news from any node reaches all; three times over where some get lost."""
-    rounds = int(nx.diameter(require_graph(nodes)))
-    return rounds if nodes.on_loss == "raise" else 3 * rounds
+    return rounds_over(require_graph(nodes))
+
+
+def rounds_over(graph: nx.Graph) -> int:
+    """The same of a graph, for forecasts."""
+    rounds = int(nx.diameter(graph))
+    return 3 * rounds if is_lossy(graph) else rounds
 
 
 def require_graph(nodes: Federation) -> nx.Graph:

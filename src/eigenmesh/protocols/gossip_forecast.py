@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import networkx as nx
 
 from eigenmesh.federation.ledger import Ledger
-from eigenmesh.numerics.consensus import MixingSpectrum
 from eigenmesh.numerics.embeddings import embedded_width
+from eigenmesh.protocols.consensus import mixes_on
 from eigenmesh.protocols.gossip_kpca import MIXED, GossipNode, GossipSetup
 from eigenmesh.protocols.graph_forecast import GraphForecast
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER
@@ -27,7 +27,6 @@ def forecast_gossip(
     """`gossip_kpca`, if it does not stop early and the centroids are independent of each other."""
     known = GraphForecast(names, [n for n, _ in shapes], shapes[0][1], graph, ledger)
     node, zeros = GossipNode, [0] * len(names)
-    spectrum = MixingSpectrum.of(graph)
     known.told(node.count_rows, zeros)
     width = _width(known, setup)
     s = min(setup.n_components + 1, width)
@@ -36,11 +35,11 @@ def forecast_gossip(
         known.spread(node.offer_centroids, _centroids(known, setup))
     known.asked(2)  # begin_mean, begin_tracking
     known.to_neighbours(node.offer_mixture, width + 1, known.mixes)
-    mixes = n_rounds * (n_mixes or spectrum.mixes(MIXED))
+    mixes = n_rounds * (n_mixes or mixes_on(graph, MIXED))
     known.to_neighbours(node.offer_mixture, width * s, mixes)
     known.asked(n_rounds)  # turn
     if watched:
-        known.to_neighbours(node.offer_peak, 1, n_rounds * known.diameter)
+        known.to_neighbours(node.offer_peak, 1, n_rounds * known.across)
         known.told(node.tell_moved, zeros, n_rounds)
     known.asked(2)  # begin_agreement, begin_variances
     known.to_neighbours(node.offer_mixture, width * s, known.mixes)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import networkx as nx
 
 from eigenmesh.federation.ledger import Ledger, forecast_entry, forecast_message
 from eigenmesh.federation.party import Step
-from eigenmesh.numerics.consensus import MixingSpectrum
+from eigenmesh.federation.topology import is_lossy
+from eigenmesh.protocols.consensus import mixes_on, rounds_over
+from eigenmesh.protocols.passing_on import PassingParty
 from eigenmesh.protocols.shared_centroids import ROUNDS_A_HOP
 
 
 @dataclass
 class GraphForecast:
-    """A ledger under construction. Messages may get lost or not: the forecast knows of none."""
+    """A ledger under construction.
+
+    Where messages may be lost, more rounds are made; that any will be lost is not foreseen.
+    """
 
     names: Sequence[str]
     sizes: Sequence[int]  # rows of each node
@@ -25,8 +31,9 @@ class GraphForecast:
 
     def __post_init__(self) -> None:
         self.distances = dict(nx.all_pairs_shortest_path_length(self.graph))
-        self.diameter = max(max(own.values()) for own in self.distances.values())
-        self.mixes = MixingSpectrum.of(self.graph).mixes()
+        self.lossy = is_lossy(self.graph)
+        self.mixes = mixes_on(self.graph)
+        self.across = rounds_over(self.graph)
 
     def told(self, step: Step, floats: Sequence[int], rounds: int = 1) -> None:
         """`floats` of each node, in so many rounds, once."""
@@ -50,6 +57,12 @@ class GraphForecast:
         else:
             self.asked(rounds)
 
+    def settled(self, role: type[PassingParty], size: int, times: int = 1) -> None:
+        """`passing_on.settled_average`, so many times."""
+        self.to_neighbours(a_step(role.offer_mixture), size, times * self.mixes)
+        if self.lossy:
+            self.told(a_step(role.tell_weight), [0] * len(self.names), times)
+
     @property
     def nodes(self) -> range:
         """The nodes by number."""
@@ -68,4 +81,10 @@ class GraphForecast:
                     nearer = self.distances[owner]
                     giver = min(n for n in self.graph.neighbors(i) if nearer[n] == far - 1)
                     totals[giver] += counts[owner] * self.width
-        self.told(step, totals, ROUNDS_A_HOP * self.diameter)
+        self.told(step, totals, ROUNDS_A_HOP * self.across)
+
+
+def a_step(declared: Any) -> Step:
+    """A step of a role that is known only as a variable."""
+    assert isinstance(declared, Step)
+    return declared

@@ -204,5 +204,5 @@ def forecast_graph_ridge(
     known.asked(2)  # begin_centre, begin_equations
     known.to_neighbours(node.offer_mixture, m + 1, known.mixes)
     known.to_neighbours(node.offer_mixture, k * (k + 1) // 2 + k * m + k + 2 * m + 1, known.mixes)
-    known.to_neighbours(node.offer_peak, 3 * known.width, known.diameter)
+    known.to_neighbours(node.offer_peak, 3 * known.width, known.across)
     known.told(node.solve, [k * m + 2 * m + PROBES * m] * len(names))

@@ -26,8 +26,8 @@ def peers_forecast(
     known = GraphForecast(names, [n for n, _ in shapes], 0, graph)
     known.told(PeerHolder.introduce, [0] * len(names))
     known.asked(2 * n_rounds)  # propose, multiply
-    known.to_neighbours(PeerHolder.offer_peak, width, (n_rounds + 1) * known.diameter)
-    known.to_neighbours(PeerHolder.offer_mixture, width + 1, n_rounds * known.mixes)
+    known.to_neighbours(PeerHolder.offer_peak, width, (n_rounds + 1) * known.across)
+    known.settled(PeerHolder, width + 1, n_rounds)
     known.told(PeerHolder.look, [0] * len(names), n_rounds)
     known.asked()  # propose_scores
     known.told(PeerHolder.keep_loadings, [width] * len(names))
