@@ -50,7 +50,7 @@ def fit(estimator, fed, parts):
     return estimator.fit(fed, y) if y is not None else estimator.fit(fed)
 
 
-@pytest.mark.parametrize("parts, build", CASES, ids=IDS)
+@pytest.mark.parametrize(("parts", "build"), CASES, ids=IDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_another_graph_than_the_federation_s_is_refused_in_fit_and_plan(parts, build, seed):
     rng = np.random.default_rng([seed, len(str(build))])
@@ -86,7 +86,7 @@ def test_the_same_graph_in_another_form_passes(seed):
 
 
 @pytest.mark.parametrize(
-    "parts, estimator",
+    ("parts", "estimator"),
     [
         (ROWS, em.DisKPCA(2)),
         (ROWS, em.SketchingPCA(2)),

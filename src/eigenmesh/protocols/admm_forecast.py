@@ -83,7 +83,7 @@ def forecast_admm(
 def _times_spoken(known: GraphForecast, setup: AdmmSetup, node: int) -> int:
     """Rounds of the alignment in which a node gives the root's sign on, once it knows it."""
     left = known.across - known.distances[setup.root][node]
-    return min(left, repeats(known.lossy))
+    return int(min(left, repeats(known.lossy)))
 
 
 def _forecast_iteration(known: GraphForecast, k: int) -> None:
