@@ -9,7 +9,13 @@ from typing import Any
 
 from eigenmesh.data import Partitioned, hash_sample_ids
 from eigenmesh.data.matching import shared_secret
-from eigenmesh.data.partitioned import checked_align, checked_names, checked_policies
+from eigenmesh.data.partitioned import (
+    checked_align,
+    checked_id_column,
+    checked_names,
+    checked_policies,
+)
+from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError
@@ -42,6 +48,7 @@ def federation(
     split: str = "rows",
     names: Sequence[str] | None = None,
     policies: Policy | Sequence[Policy | None] | None = None,
+    id_column: str | None = None,
     align: str = "strict",
     id_secret: str | None = None,
     topology: Topology | None = None,
@@ -65,6 +72,8 @@ def federation(
         the parties.
     split : for a list of paths, whether each holds "rows" or "columns".
     names, policies : of the parties, as in `Partitioned`, for any other source than that.
+    id_column : for a list of paths or a Dask DataFrame, the column that has the sample ids, as in
+        `Partitioned`.
     align, id_secret : for a list of paths of columns, as in `Partitioned`: "inner" matches samples
         by the files' id columns. Parties that open their files in processes of their own each need
         the secret in their environment, as EIGENMESH_ID_SECRET, where the coordinator has none.
@@ -87,7 +96,13 @@ def federation(
     ...     fed.parties
     ('party-0', 'party-1')
     """
-    whose = {"names": names, "policies": policies, "align": align, "id_secret": id_secret}
+    whose = {
+        "names": names,
+        "policies": policies,
+        "id_column": checked_id_column(id_column),
+        "align": align,
+        "id_secret": id_secret,
+    }
     _check_options(source, whose)
     if engine == "dask":
         carrier, split = _on_dask(source, split, whose, faults, client, workers)
@@ -103,12 +118,26 @@ def federation(
         max_age=max_age,
     )
     fed.align = source.align if isinstance(source, Partitioned) else align
+    fed.known_columns = partial(_known_columns, source, fed.parties, id_column)
     try:
         _check_links(faults, fed)
     except InputError:
         fed.close()
         raise
     return fed
+
+
+def _known_columns(
+    source: Any, parties: Sequence[str], id_column: str | None
+) -> dict[str, tuple[str, ...] | None]:
+    """Names of the columns of data that this process has, wherever their parties are."""
+    if isinstance(source, Partitioned):
+        return dict(zip(source.names, source.feature_names, strict=True))
+    if not (is_dask_collection(source) and is_frame(source)):
+        return {}
+    names = frame_names(source)
+    own = names if names is None else tuple(name for name in names if name != id_column)
+    return dict.fromkeys(parties, own)
 
 
 Whose = Mapping[str, Any]  # what a Partitioned has of its own: names, policies, how to match
@@ -152,7 +181,8 @@ def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> li
     for name, policy, path in zip(*_checked(whose, len(paths)), paths, strict=True):
         own = cache(partial(site_at, split, name, path, matching=_matching(whose)))
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
-        site = Site(name, opens, policy=policy or Policy(), identifies=identifies)
+        names_columns = partial(_names_of, own)
+        site = Site(name, opens, policy or Policy(), identifies, names_columns)
         site.matcher = _MatcherOf(own) if whose["align"] == "inner" else None
         sites.append(site)
     return sites
@@ -172,7 +202,7 @@ class _MatcherOf:
 
 
 def _matching(whose: Whose) -> dict[str, Any]:
-    return {"align": whose["align"], "id_secret": whose["id_secret"]}
+    return {name: whose[name] for name in ("id_column", "align", "id_secret")}
 
 
 def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None, ...]]:
@@ -185,6 +215,10 @@ def _data_of(site: Callable[[], Site]) -> Any:
 
 def _ids_of(site: Callable[[], Site]) -> str:
     return site().identifies()
+
+
+def _names_of(site: Callable[[], Site]) -> tuple[str, ...] | None:
+    return site().names_columns()
 
 
 def _refuse_options(engine: str, **options: Any) -> None:
@@ -322,6 +356,7 @@ def sites_of(parts: Partitioned) -> list[Site]:
             opens=partial(parts.part, i),
             policy=parts.policies[i] or Policy(),
             identifies=partial(_ids_digest, parts, i),
+            names_columns=partial(parts.part_names, i),
         )
         for i, name in enumerate(parts.names)
     ]
@@ -331,7 +366,8 @@ def _matching_site(parts: Partitioned, i: int) -> Site:
     """A site whose samples are still to be matched with the others'."""
     matcher = parts.matcher(i)
     policy = parts.policies[i] or Policy()
-    site = Site(parts.names[i], matcher.data, policy, matcher.digest)
+    names = partial(parts.part_names, i)
+    site = Site(parts.names[i], matcher.data, policy, matcher.digest, names)
     site.matcher = matcher
     return site
 

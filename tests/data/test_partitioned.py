@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from eigenmesh.data import Partitioned, hash_sample_ids
+from eigenmesh.data import Partitioned, hash_sample_ids, split
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.federation.policy import Policy
 
@@ -215,10 +215,91 @@ def test_data_that_are_no_matrix_of_numbers_are_refused(data, match):
     refused(rows=[data], names=["north"], party="north", match=match)
 
 
-def test_data_frames_with_columns_in_another_order_are_refused():
-    a = pd.DataFrame({"age": [1.0], "height": [2.0]})
-    refused(rows=[a, a, a[["height", "age"]]], party="party-2", match="'height', the others 'age'")
-    assert Partitioned(columns=[a, a[["height", "age"]]]).n_features == 4
+def _written(frame, path, suffix):
+    file = path.with_suffix(suffix)
+    frame.to_csv(file, index=False) if suffix == ".csv" else frame.to_parquet(file, index=False)
+    return file
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_get_the_order_of_the_first_party_whatever_form_they_come_in(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    names = [f"c{i}" for i in range(5)]
+    frames = [pd.DataFrame(rng.normal(size=(6, 5)), columns=names) for _ in range(3)]
+    mixed = [frame[rng.permutation(names)] for frame in frames]
+    forms = [f if rng.random() < 0.3 else None for f in mixed]
+    sources = [
+        frame if kept is not None else _written(frame, tmp_path / f"p{i}", suffix)
+        for i, (frame, kept, suffix) in enumerate(
+            zip(mixed, forms, rng.permutation([".csv", ".parquet", ".csv"]), strict=True)
+        )
+    ]
+    parts = Partitioned(rows=sources)
+    order = list(mixed[0].columns)
+    for party in rng.permutation(3):  # files may be opened in any order
+        np.testing.assert_allclose(parts.part(party), frames[party][order])
+    assert parts.feature_names == (tuple(order),) * 3
+    assert Partitioned(rows=sources).select(["party-2"]).feature_names == (tuple(order),)
+    np.testing.assert_allclose(
+        Partitioned(rows=sources).select(["party-2"]).part(0), frames[2][order]
+    )
+    assert Partitioned(columns=mixed).feature_names == tuple(tuple(f.columns) for f in mixed)
+
+
+@pytest.mark.parametrize("form", ["frame", ".csv", ".parquet"])
+def test_rows_whose_columns_have_other_names_are_refused(tmp_path, form):
+    first = pd.DataFrame({"age": [1.0, 2.0], "height": [3.0, 4.0]})
+    for other, words in (
+        (first.rename(columns={"age": "years"}), "lacks column 'age'.*has column 'years'"),
+        (first[["age"]], "lacks column 'height'|1 columns"),
+        (first.assign(size=1.0), "has column 'size'|3 columns"),
+    ):
+        given = other if form == "frame" else _written(other, tmp_path / "other", form)
+        with pytest.raises(InputError, match=words) as caught:
+            Partitioned(rows=[first, given]).part(1)
+        assert caught.value.party == "party-1"
+
+
+def test_two_columns_of_one_name_are_matched_only_in_their_order():
+    first = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", "b"])
+    Partitioned(rows=[first, first])
+    refused(rows=[first, first[["b", "a"]]], party="party-1", match="several are called 'a'")
+
+
+@pytest.mark.parametrize("form", ["frame", ".csv", ".parquet"])
+@pytest.mark.parametrize("split", ["rows", "columns"])
+def test_an_id_column_gives_ids_and_is_no_feature(tmp_path, form, split):
+    frame = pd.DataFrame({"age": [1.0, 2.0], "patient": ["p1", "p2"], "height": [3.0, 4.0]})
+    given = frame if form == "frame" else _written(frame, tmp_path / "one", form)
+    parts = Partitioned(**{split: [given, given]}, id_column="patient")
+    assert parts.feature_names == (("age", "height"),) * 2
+    assert parts.shapes == ((2, 2), (2, 2))
+    assert [ids.tolist() for ids in parts.sample_ids] == [["p1", "p2"]] * 2
+    assert [ids.tolist() for ids in parts.select(["party-1"]).sample_ids] == [["p1", "p2"]]
+    refused(**{split: [frame]}, id_column="person", party="party-0", match="no column 'person'")
+    refused(**{split: [np.ones((2, 2))]}, id_column="patient", match="no named columns")
+    refused(**{split: [frame]}, id_column=3, match="name of a column")
+    refused(**{split: [frame]}, id_column="patient", sample_ids=[[1, 2]], match="one of them")
+
+
+def test_ids_of_rows_are_dealt_out_with_them():
+    frame = pd.DataFrame({"a": np.arange(9.0), "b": 1.0}, index=[f"s{i}" for i in range(9)])
+    for parts in (
+        split(frame, 2, random_state=0),
+        split(frame.reset_index(names="who"), 2, random_state=0, id_column="who"),
+    ):
+        for i, own in enumerate(parts.sample_ids):
+            assert [f"s{int(value)}" for value in parts.part(i)[:, 0]] == own.tolist()
+
+
+def test_rows_need_no_ids_and_an_index_of_dates_is_none():
+    dated = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.date_range("2020-01-01", periods=2))
+    assert Partitioned(rows=[dated, dated]).sample_ids is None
+    named = pd.DataFrame({"a": [1.0, 2.0]}, index=["p", "q"])
+    parts = Partitioned(rows=[named, named.to_numpy()])
+    assert parts.sample_ids is None
+    assert parts.part_ids(0).tolist() == ["p", "q"]
+    assert parts.part_ids(1) is None
 
 
 @pytest.mark.parametrize(
@@ -297,7 +378,7 @@ def test_index_of_data_frames_serves_as_sample_ids_in_a_column_split():
     b = pd.DataFrame({"b": [1.0, 2.0]})
     assert [i.tolist() for i in Partitioned(columns=[a, b]).sample_ids] == [["p", "q"], [0, 1]]
     assert Partitioned(columns=[b, b]).sample_ids is None
-    assert Partitioned(rows=[a, a]).sample_ids is None
+    assert [i.tolist() for i in Partitioned(rows=[a, a]).sample_ids] == [["p", "q"]] * 2
     assert Partitioned(columns=[b, b.to_numpy()]).sample_ids is None
     with pytest.raises(PartitionError, match="'party-1' has no sample ids"):
         Partitioned(columns=[a, b.to_numpy()]).sample_ids  # noqa: B018

@@ -26,30 +26,13 @@ def check_shapes(split: str, names: Sequence[str], shapes: Sequence[Shape | None
     raise refuse(party, f"{complaint} same order at every party {remedy}")
 
 
-def check_tables(split: str, names: Sequence[str], tables: Sequence[Table | None]) -> None:
-    """One precision for all; in a row split, the same columns in the same order."""
+def check_tables(names: Sequence[str], tables: Sequence[Table | None]) -> None:
+    """One precision for all."""
     odd = odd_one_out(names, [None if t is None else t.X.dtype.name for t in tables])
     if odd is not None:
         party, value, others = odd
         complaint = f"has {value} values, {others}; convert to one type with X.astype(...)"
         raise refuse(party, f"{complaint} (whole numbers count as float64)")
-    if split == "rows":
-        _check_features(names, [None if t is None else t.feature_names for t in tables])
-
-
-def _check_features(names: Sequence[str], features: Sequence[tuple[str, ...] | None]) -> None:
-    odd = odd_one_out(names, features)
-    if odd is None:
-        return
-    party = odd[0]
-    own = features[list(names).index(party)] or ()
-    usual = next(f for f in features if f is not None and f != own)
-    at = next(i for i, pair in enumerate(zip(own, usual, strict=True)) if pair[0] != pair[1])
-    raise refuse(
-        party,
-        f"calls column {at} {own[at]!r}, the others {usual[at]!r}; give every party the same "
-        "columns in the same order, e.g. frame[list_of_columns]",
-    )
 
 
 def check_ids(

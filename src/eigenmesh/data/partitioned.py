@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
+from eigenmesh.data.column_names import columns_in_order, in_order
 from eigenmesh.data.matching import SampleMatcher
 from eigenmesh.data.matching import id_secret as make_secret
-from eigenmesh.data.readers import TABLE_SUFFIXES, peek_shape, read_table
-from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids
+from eigenmesh.data.readers import TABLE_SUFFIXES, peek_names, peek_shape, read_table
+from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids, is_id_like
 from eigenmesh.data.table import (
     Ids,
     Matrix,
@@ -41,15 +42,18 @@ class Partitioned:
     """Rows or columns of one data set, held by several parties.
 
     Each entry of `rows` or `columns` is one party's data: an array, memmap, sparse matrix,
-    DataFrame, nested list, or the path of a file, which is opened when first needed.
+    DataFrame, nested list, or the path of a file, which is opened when first needed. Columns that
+    have names are matched by them: rows of all parties get the columns' order of the first.
 
     Parameters
     ----------
     rows, columns : sequence with one entry a party; exactly one of the two
     names : the parties' names, by default "party-0", "party-1", …
     policies : one Policy for all parties, or one (or None) a party
-    sample_ids : one sequence of whole numbers or strings a party; in a column split the
-        index of DataFrames and the id column of files serve if none are given
+    sample_ids : one sequence of whole numbers or strings a party; if none are given, the index of
+        DataFrames and the id column of files serve
+    id_column : the column of DataFrames and files that has the sample ids, and is no feature; if
+        None, a column "id" or "sample_id" of a file
     align : "strict": every party has the same samples in the same order; "inner", for columns:
         orders may differ and samples may be missing, those whose ids all parties have are used
     id_secret : of "inner": what the parties key the hashes of their ids with, at least 8 characters
@@ -74,6 +78,8 @@ class Partitioned:
     align: str = "strict"
     _secret: str = ""
     _allow_missing: bool = False
+    _id_column: str | None = None
+    _agreed_names: tuple[str, ...] | None = None  # of rows, where other parties have been left out
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class Partitioned:
         names: Sequence[str] | None = None,
         policies: Policy | Sequence[Policy | None] | None = None,
         sample_ids: Sequence[Iterable[Any]] | None = None,
+        id_column: str | None = None,
         align: str = "strict",
         id_secret: str | None = None,
         allow_missing: bool = False,
@@ -91,13 +98,14 @@ class Partitioned:
         self.align = checked_align(align, split)
         self._secret = make_secret(id_secret) if align == "inner" else ""
         self._allow_missing = bool(allow_missing)
+        self._id_column = checked_id_column(id_column, sample_ids)
         names = checked_names(names, len(sources))
         tables = [
-            None if _is_path(source) else as_table(source, name, self._allow_missing)
+            None if _is_path(source) else as_table(source, name, self._allow_missing, id_column)
             for source, name in zip(sources, names, strict=True)
         ]
         paths = tuple(Path(source) if _is_path(source) else None for source in sources)
-        if sample_ids is None and split == "columns":
+        if sample_ids is None and id_column is None and split == "columns":
             sample_ids = _frame_indexes(sources)
         self._assemble(split, tables, paths, names, policies, sample_ids)
 
@@ -130,7 +138,8 @@ class Partitioned:
     ) -> None:
         self.split, self.names, self.paths, self.order = split, tuple(names), paths, None
         self.policies = checked_policies(policies, len(names))
-        self._tables = list(tables)
+        self._tables = list(tables)  # whose names are looked at in the next line
+        self._tables = [t if t is None else self._arranged(i, t) for i, t in enumerate(tables)]
         self._shapes = [self._known_shape(party) for party in range(len(names))]
         self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
         self._check_together(self._tables, self._shapes)
@@ -148,8 +157,8 @@ class Partitioned:
 
     @property
     def sample_ids(self) -> tuple[Ids, ...] | None:
-        """Ids of the samples, one array a party, or None."""
-        if self._ids is None and self.split == "columns":
+        """Ids of the samples, one array a party, or None; of rows, if every party has some."""
+        if self._ids is None:
             self._ids = self._own_ids()
         return self._ids
 
@@ -157,18 +166,27 @@ class Partitioned:
         """The sample ids of one party; opens its file if need be, and no other's."""
         if self._ids is not None:
             return self._ids[party]
-        if self.split == "rows" or not self._may_have_ids(party):
+        if not self._may_have_ids(party):
             return None
         ids, name = self._table(party).sample_ids, self.names[party]
-        if ids is not None:
-            ids = as_sample_ids(ids, name)
+        if ids is None:
+            return None
+        if self.split == "rows" and self._id_column is None and not is_id_like(ids):
+            return None  # an index of dates or the like, which rows need not be known by
+        ids = as_sample_ids(ids, name)
+        if self.split == "columns":
             check_unique(ids, name)
         return ids
 
     @property
     def feature_names(self) -> tuple[tuple[str, ...] | None, ...]:
         """Column names of DataFrames and of files with a header; None for the other parties."""
-        return tuple(self._table(party).feature_names for party in range(self.n_parties))
+        return tuple(self.part_names(party) for party in range(self.n_parties))
+
+    def part_names(self, party: int) -> tuple[str, ...] | None:
+        """The column names of one party; of a file that is not open its header is looked at."""
+        own = self._own_names(party)
+        return own if self.split == "columns" or own is None else self._reference()[0]
 
     @property
     def n_parties(self) -> int:
@@ -246,7 +264,10 @@ class Partitioned:
         ids = self.sample_ids
         assert ids is not None, "hashes were made of ids"
         kept = [own[chosen] for own, chosen in zip(ids, rows, strict=True)]
-        tables = [Table(self.part(i)[chosen]) for i, chosen in enumerate(rows)]
+        tables = [
+            Table(self.part(i)[chosen], feature_names=self.part_names(i))
+            for i, chosen in enumerate(rows)
+        ]
         return type(self).from_tables(
             "columns", tables, names=self.names, policies=self.policies, sample_ids=kept
         )
@@ -262,18 +283,59 @@ class Partitioned:
             return self
         chosen = [self.names.index(name) for name in names]
         ids = None if self._ids is None else [self._ids[party] for party in chosen]
-        selected = type(self).__new__(type(self))
-        selected.align, selected._secret = self.align, self._secret
-        selected._allow_missing = self._allow_missing
+        tables = [self._tables[party] for party in chosen]
+        selected = self._another()
+        selected._agreed_names = self._reference()[0]
         selected._assemble(
             self.split,
-            [self._tables[party] for party in chosen],
+            tables,
             tuple(self.paths[party] for party in chosen),
             tuple(names),
             [self.policies[party] for party in chosen],
             ids,
         )
         return selected
+
+    def arrange(self, wanted: Mapping[str, Sequence[str] | None], whose: str) -> Partitioned:
+        """The same parties, each with its columns in the order of the names wanted of it.
+
+        A party that lacks a name or has another is refused, in words that say `whose` the wanted
+        names are; one without names is taken as it is.
+
+        >>> import pandas as pd
+        >>> parts = Partitioned(columns=[pd.DataFrame({"b": [1.0], "a": [2.0]})], names=["north"])
+        >>> parts.arrange({"north": ("a", "b")}, "the fit").part(0).tolist()
+        [[2.0, 1.0]]
+        """
+        differ = [
+            party
+            for party, name in enumerate(self.names)
+            if None not in (self.part_names(party), wanted.get(name))
+            and self.part_names(party) != tuple(wanted[name] or ())
+        ]
+        if not differ:
+            return self
+        tables = list(self._tables)
+        for party in differ:
+            name = self.names[party]
+            # The header is enough for a refusal; the file is read for what fits.
+            columns_in_order(self.part_names(party) or (), wanted[name] or (), name, whose)
+            tables[party] = in_order(self._table(party), wanted[name], name, whose)
+        arranged = self._another()
+        if self.split == "rows":
+            arranged._agreed_names = next(t.feature_names for t in tables if t and t.feature_names)
+        arranged._assemble(
+            self.split, tables, self.paths, self.names, list(self.policies), self._ids
+        )
+        arranged.order = self.order
+        return arranged
+
+    def _another(self) -> Self:
+        """One that will treat its parties in the same way."""
+        another = type(self).__new__(type(self))
+        for name in ("align", "_secret", "_allow_missing", "_id_column"):
+            setattr(another, name, getattr(self, name))
+        return another
 
     def __len__(self) -> int:
         return self.n_parties
@@ -308,9 +370,37 @@ class Partitioned:
         path, name = self.paths[party], self.names[party]
         assert path is not None, "a party has a table or a path"
         with _blaming(name):
-            found = read_table(path)
+            found = read_table(path, self._id_column)
         X = as_matrix(found.X, name, self._allow_missing)
-        return Table(X, found.sample_ids, found.feature_names)
+        return self._arranged(party, Table(X, found.sample_ids, found.feature_names))
+
+    # Names of columns. Those of a file are looked up in its header.
+
+    def _own_names(self, party: int) -> tuple[str, ...] | None:
+        """The names as the party has them."""
+        table, path = self._tables[party], self.paths[party]
+        if table is not None:
+            return table.feature_names
+        assert path is not None, "a party has a table or a path"
+        with _blaming(self.names[party]):
+            return peek_names(path, self._id_column)
+
+    def _reference(self) -> tuple[tuple[str, ...] | None, str]:
+        """Of rows, the names of the columns in their order, and who has them so."""
+        if self.split == "columns" or self._agreed_names is not None:
+            return self._agreed_names, "the first party"
+        for party, name in enumerate(self.names):
+            own = self._own_names(party)
+            if own is not None:
+                return own, f"party {name!r}"
+        return None, ""
+
+    def _arranged(self, party: int, table: Table) -> Table:
+        """Rows of all parties have their columns in one order, where they have names."""
+        if self.split == "columns" or table.feature_names is None:
+            return table
+        wanted, whose = self._reference()
+        return in_order(table, wanted, self.names[party], whose)
 
     def _known_shape(self, party: int) -> Shape | None:
         table, path = self._tables[party], self.paths[party]
@@ -319,7 +409,7 @@ class Partitioned:
             return rows, columns
         assert path is not None, "a party has a table or a path"
         with _blaming(self.names[party]):
-            return peek_shape(path)
+            return peek_shape(path, self._id_column)
 
     def _shape(self, party: int) -> Shape:
         known = self._shapes[party]
@@ -332,7 +422,7 @@ class Partitioned:
     ) -> None:
         if self.align == "strict":
             check_shapes(self.split, self.names, shapes)
-        check_tables(self.split, self.names, tables)
+        check_tables(self.names, tables)
         if self._ids is not None:
             check_ids(self.split, self.names, shapes, self._ids)
 
@@ -355,6 +445,8 @@ class Partitioned:
     def _own_ids(self) -> tuple[Ids, ...] | None:
         found = [self.part_ids(party) for party in range(self.n_parties)]
         ids = tuple(own for own in found if own is not None)
+        if self.split == "rows" and len(ids) < self.n_parties:
+            return None
         if ids and len(ids) < self.n_parties:
             without = next(n for n, own in zip(self.names, found, strict=True) if own is None)
             complaint = "has no sample ids while other parties have some"
@@ -382,6 +474,15 @@ def checked_align(align: str, split: str) -> str:
     if align == "inner" and split == "rows":
         raise InputError("align='inner' matches samples over columns; rows are different samples")
     return align
+
+
+def checked_id_column(id_column: Any, sample_ids: Any = None) -> str | None:
+    """The name of a column, or None."""
+    if id_column is not None and (not isinstance(id_column, str) or not id_column):
+        raise InputError(f"id_column is {id_column!r}; the name of a column is expected")
+    if id_column is not None and sample_ids is not None:
+        raise InputError(f"id_column is {id_column!r} and sample_ids are given; pass one of them")
+    return id_column
 
 
 def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:

@@ -65,7 +65,25 @@ def read_table(path: str | Path, id_column: str | None = None, header: bool | No
     return Table(X)
 
 
-def peek_shape(path: str | Path) -> tuple[int, int] | None:
+def peek_names(path: str | Path, id_column: str | None = None) -> tuple[str, ...] | None:
+    r"""Names of the columns of the matrix in a file, without reading it; None if it has none.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "north.csv"
+    >>> _ = file.write_text("id,age,height\na7,31,1.8\n")
+    >>> peek_names(file)
+    ('age', 'height')
+    """
+    path = _existing(path)
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        return None
+    from eigenmesh.data import tabular
+
+    with _reading(path):
+        return tabular.peek_names(path, id_column)
+
+
+def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int] | None:
     """Rows and columns of the matrix in a file, without reading it; None for .csv.
 
     >>> import tempfile
@@ -82,7 +100,7 @@ def peek_shape(path: str | Path) -> tuple[int, int] | None:
         from eigenmesh.data import tabular
 
         with _reading(path):
-            return tabular.peek_parquet(path)
+            return tabular.peek_parquet(path, id_column)
     with _reading(path):
         shape = _open_npy(path).shape if suffix == ".npy" else _peek_npz(path)
         _check_two_dimensional(path, shape)

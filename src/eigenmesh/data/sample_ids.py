@@ -33,6 +33,15 @@ def as_sample_ids(ids: Iterable[Any], owner: str | None = None) -> Ids:
         raise _wrong_ids("have numbers beyond 64 bits", owner) from None
 
 
+def is_id_like(ids: Any) -> bool:
+    """Whether these are whole numbers or strings."""
+    try:
+        as_sample_ids(ids)
+    except InputError:
+        return False
+    return True
+
+
 def check_unique(ids: Ids, owner: str) -> None:
     """Refuse ids that name two samples alike."""
     values, counts = np.unique(ids, return_counts=True)

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from eigenmesh.data.partitioned import Partitioned
+from eigenmesh.data.partitioned import Partitioned, checked_id_column
 from eigenmesh.data.readers import read_table
-from eigenmesh.data.table import Ids, Table, as_matrix, as_table, frame_index, is_frame, is_sparse
+from eigenmesh.data.table import Table, as_matrix, as_table, is_frame, is_sparse
 from eigenmesh.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +32,11 @@ def split(
     names: Sequence[str] | None = None,
     policies: Policy | Sequence[Policy | None] | None = None,
     allow_missing: bool = False,
+    id_column: str | None = None,
 ) -> Partitioned:
     """Cut X into parties; `allow_missing` takes NaN in X for missing values.
+
+    `id_column` of a DataFrame or file, or else its index, has the sample ids.
 
     Rows are dealt out at random, and `order` of the result tells which party got which;
     columns are cut into neighbouring blocks, in order. Sizes are equal, or by law "power"
@@ -48,17 +51,21 @@ def split(
     """
     if by not in ("rows", "columns"):
         raise InputError(f"by is {by!r}, expected 'rows' or 'columns'")
-    table = _whole(X, allow_missing)
+    table = _whole(X, allow_missing, checked_id_column(id_column))
     n = table.X.shape[0 if by == "rows" else 1]
     sizes = sizes_by_law(n, n_parties, law, exponent, what=by)
+    ids = table.sample_ids
     if by == "columns":
         tables = _column_tables(table, sizes)
-        ids = None if table.sample_ids is None else [table.sample_ids] * n_parties
+        own = None if ids is None else [ids] * n_parties
         return Partitioned.from_tables(
-            "columns", tables, names=names, policies=policies, sample_ids=ids
+            "columns", tables, names=names, policies=policies, sample_ids=own
         )
     order = _deal(sizes, random_state)
-    tables = [Table(table.X[rows], feature_names=table.feature_names) for rows in order]
+    tables = [
+        Table(table.X[rows], None if ids is None else np.asarray(ids)[rows], table.feature_names)
+        for rows in order
+    ]
     return Partitioned.from_tables("rows", tables, names=names, policies=policies, order=order)
 
 
@@ -101,15 +108,13 @@ def split_columns(X: Any, widths: Sequence[int]) -> list[Any]:
     return [cut[:, start:stop] for start, stop in pairwise(ends)]
 
 
-def _whole(X: Any, allow_missing: bool) -> Table:
+def _whole(X: Any, allow_missing: bool, id_column: str | None) -> Table:
     if isinstance(X, Partitioned):
         raise InputError("X is split already, expected one array; use it as it is")
     if isinstance(X, str | Path):
-        found = read_table(X)
+        found = read_table(X, id_column)
         return Table(as_matrix(found.X, None, allow_missing), found.sample_ids, found.feature_names)
-    table = as_table(X, None, allow_missing)
-    ids: Ids | None = frame_index(X) if is_frame(X) else None
-    return Table(table.X, ids, table.feature_names)
+    return as_table(X, None, allow_missing, id_column)
 
 
 def _column_tables(table: Table, widths: Sequence[int]) -> list[Table]:

@@ -44,18 +44,45 @@ def is_frame(data: object) -> bool:
     return hasattr(data, "iloc") and hasattr(data, "columns")
 
 
-def as_table(data: Any, owner: str | None = None, allow_missing: bool = False) -> Table:
+def as_table(
+    data: Any,
+    owner: str | None = None,
+    allow_missing: bool = False,
+    id_column: str | None = None,
+) -> Table:
     """Check `data` and turn it into a Table; valid float arrays are not copied.
+
+    The column `id_column` of a DataFrame gives the ids of its rows, else an index of its own.
 
     >>> as_table([[1, 2], [3, 4]]).X.dtype
     dtype('float64')
     """
     if not is_frame(data):
+        if id_column is not None:
+            complaint = f"has no named columns, so no id column {id_column!r}"
+            raise refuse(owner, f"{complaint}; leave the ids out and pass them as sample_ids=")
         return Table(as_matrix(data, owner, allow_missing))
-    names = tuple(data.columns)
-    named = bool(names) and all(isinstance(name, str) for name in names)
+    ids = frame_index(data)
+    if id_column is not None:
+        ids, data = _ids_apart(data, id_column, owner)
     X = as_matrix(_frame_values(data, owner), owner, allow_missing)
-    return Table(X, frame_index(data), names if named else None)
+    return Table(X, ids, frame_names(data))
+
+
+def frame_names(frame: Any) -> tuple[str, ...] | None:
+    """The names of a DataFrame's columns, None if one is no string."""
+    names = tuple(frame.columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _ids_apart(frame: Any, id_column: str, owner: str | None) -> tuple[Ids, Any]:
+    places = [i for i, name in enumerate(frame.columns) if name == id_column]
+    if len(places) != 1:
+        shown = ", ".join(map(str, list(frame.columns)[:10]))
+        count = f"{len(places)} columns" if places else "no column"
+        raise refuse(owner, f"has {count} {id_column!r}, only {shown}; pass one of them")
+    others = [i for i in range(frame.shape[1]) if i != places[0]]
+    return np.asarray(frame.iloc[:, places[0]].to_numpy()), frame.iloc[:, others]
 
 
 def as_matrix(data: Any, owner: str | None = None, allow_missing: bool = False) -> Matrix:

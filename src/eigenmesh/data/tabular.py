@@ -32,16 +32,13 @@ def read(path: Path, id_column: str | None, header: bool | None) -> Table:
 
 def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
     cells, delimiter, length = _first_line(path)
-    named = _is_header(cells) if header is None else header
-    if id_column is not None and not named:
-        raise complaint_about(path, f"has no header line, so no id column {id_column!r}", "add one")
-    names = [cell.strip() for cell in cells] if named else None
+    names = _names_in(path, cells, id_column, header)
     ids = None if names is None else _id_position(path, names, id_column)
     ragged = _RaggedLines()
     # Columns go by position, since a header may repeat a name; a block must hold a line.
     reading = pyarrow.csv.ReadOptions(
         column_names=[str(i) for i in range(len(cells))],
-        skip_rows=int(named),
+        skip_rows=int(names is not None),
         block_size=max(1 << 23, 8 * length),
     )
     # In a file of one column an empty line is a missing value.
@@ -51,6 +48,16 @@ def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
     columns = _arrow_columns(path, reading, parsing, ids)
     ragged.refuse(path)
     return _table_of(path, columns, names, ids)
+
+
+def _names_in(
+    path: Path, cells: Sequence[str], id_column: str | None, header: bool | None = None
+) -> list[str] | None:
+    """The columns' names, if a first line has them."""
+    named = _is_header(cells) if header is None else header
+    if id_column is not None and not named:
+        raise complaint_about(path, f"has no header line, so no id column {id_column!r}", "add one")
+    return [cell.strip() for cell in cells] if named else None
 
 
 def _arrow_columns(path: Path, reading: Any, parsing: Any, ids: int | None) -> Sequence[Any]:
@@ -137,11 +144,23 @@ def _read_parquet(path: Path, id_column: str | None) -> Table:
     return _table_of(path, table.columns, table.column_names, ids)
 
 
-def peek_parquet(path: Path) -> tuple[int, int]:
+def peek_names(path: Path, id_column: str | None) -> tuple[str, ...] | None:
+    """Names of the columns of numbers, from the first line or the footer alone."""
+    if path.suffix.lower() == ".csv":
+        names = _names_in(path, _first_line(path)[0], id_column)
+    else:
+        names = pq.ParquetFile(path).schema_arrow.names
+    if names is None:
+        return None
+    ids = _id_position(path, names, id_column)
+    return tuple(name for i, name in enumerate(names) if i != ids)
+
+
+def peek_parquet(path: Path, id_column: str | None) -> tuple[int, int]:
     """Rows and columns of numbers, from the footer alone."""
     file = pq.ParquetFile(path)
     names = file.schema_arrow.names
-    has_ids = _id_position(path, names, None) is not None
+    has_ids = _id_position(path, names, id_column) is not None
     return file.metadata.num_rows, len(names) - has_ids
 
 

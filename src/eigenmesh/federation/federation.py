@@ -89,6 +89,7 @@ class Federation:
         if on_loss == "skip" and topology is not None:
             raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
         self.split = split
+        self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
         self.align = "strict"  # "inner": the parties' samples are to be matched before each use
         self.timeout = engine.default_timeout if timeout is None else timeout
         self.on_loss = on_loss
@@ -136,6 +137,11 @@ class Federation:
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""
         return {self._names[i]: site for i, site in self._engine.local_sites().items()}
+
+    def column_names(self) -> dict[str, tuple[str, ...] | None]:
+        """The columns' names of the parties that this process knows them of; nobody is asked."""
+        here = {name: site.names_columns() for name, site in self.local_sites().items()}
+        return {**self.known_columns(), **here}
 
     def _active(self) -> list[int]:
         return [i for i, name in enumerate(self._names) if name not in self.lost]

@@ -19,7 +19,8 @@ class Site:
     """One owner of data.
 
     `opens` gives the data when a party first needs them, so that a path is read where it lies;
-    `identifies` gives a digest of the sample ids in their order, empty where there are none.
+    `identifies` gives a digest of the sample ids in their order, empty where there are none, and
+    `names_columns` the columns' names, None where they have none; which never leave the site.
     `store` keeps private results between runs (training columns, scores); nothing in the
     federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
     state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
@@ -30,6 +31,7 @@ class Site:
     opens: Callable[[], Data]
     policy: Policy = field(default_factory=Policy)
     identifies: Callable[[], str] = str
+    names_columns: Callable[[], tuple[str, ...] | None] = lambda: None
     store: dict[str, dict[str, Any]] = field(default_factory=dict)
     state_dir: Path | None = None
     matcher: Any = None
