@@ -15,6 +15,7 @@ from rich.table import Table
 import eigenmesh
 from eigenmesh import cli_options as options
 from eigenmesh.data import Partitioned
+from eigenmesh.data.column_names import parties_by_columns
 from eigenmesh.errors import InputError
 from eigenmesh.estimators import KernelKMeans, KernelPCA, load
 from eigenmesh.estimators import plan as forecast
@@ -25,6 +26,7 @@ from eigenmesh.reports.documents import (
     as_json,
     check_output,
     cluster_tree,
+    ids_path,
     model_tree,
     write_scores,
 )
@@ -111,6 +113,7 @@ def fit(
     fusion: options.Fusion = "product",
     seed: options.Seed = 0,
     names: options.Names = None,
+    id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     shares: Annotated[
@@ -134,7 +137,7 @@ def fit(
         check_output(model, data)
         if scores:
             check_output(scores, [*data, model], SCORE_SUFFIXES)
-        parts = options.parties(data, split, names, allow, align)
+        parts = options.parties(data, split, names, allow, align, id_column)
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -151,6 +154,7 @@ def fit(
         written = _write_scores(scores, Z, kpca, parts) if scores else []
         if json:
             files = {"model": model, "shares": own, "scores": written}
+            files["ids"] = _id_files(written, parts)
             typer.echo(as_json({**files, **model_tree(kpca)}))
             return
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
@@ -159,7 +163,7 @@ def fit(
             _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
         keeps = _kept(data, parts)
         _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
-        _print_files(model, *written)
+        _print_files(model, *written, *_id_files(written, parts))
         if own:
             _print_files(*own, what="Private to its party, for transform:")
 
@@ -176,13 +180,16 @@ def transform(
         ),
     ],
     names: options.Names = None,
+    id_column: options.IdColumn = None,
     align: options.Align = "strict",
     json: options.AsJson = False,
 ) -> None:
     """Scores of new samples, one file a party.
 
-    Where parties hold columns, the files are matched to the model's parties in order, or by name
-    if names are given. Rows are scored file by file: nothing is sent.
+    Where parties hold columns, the files are matched to the model's parties by --names, else by
+    the names of their columns, else by their own (a.npy and a-new.npy are party a's), and only
+    where neither tells by their order. Rows are scored file by file: nothing is sent. Columns are
+    matched by name, and refused where a name is missing or new.
 
     Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
@@ -191,10 +198,9 @@ def transform(
         kpca = load(model)
         holders = _column_holders(kpca)
         if holders is None:
-            parts = options.parties(data, "rows", names, None, align)
+            parts = options.parties(data, "rows", names, None, align, id_column)
         else:
-            named = _names_for(holders, data, names)
-            parts = Partitioned(columns=data, names=named, align=align)
+            parts = _columns_for(kpca, data, names, align, id_column)
         with progress("transforming"):
             Z = kpca.transform(parts)
         written = _write_scores(out, Z, kpca, parts)
@@ -203,12 +209,13 @@ def transform(
         k = len(kpca.eigenvalues_)
         if json:
             account = None if report is None else account_tree(report)
-            found = {"scores": written, "n_samples": n, "n_components": k, "report": account}
-            typer.echo(as_json(found))
+            found = {"scores": written, "ids": _id_files(written, parts)}
+            typer.echo(as_json({**found, "n_samples": n, "n_components": k, "report": account}))
             return
         if report is not None:
             _print(report_table(report), reveals_table(report, keeps=_kept(data, parts)))
         _print_files(*written, what=f"Scores of {n:,} samples, {k} components:")
+        _print_files(*_id_files(written, parts), what="Ids of these samples:")
 
 
 @app.command()
@@ -236,6 +243,7 @@ def cluster(
     topology: options.Topology = None,
     seed: options.Seed = 0,
     names: options.Names = None,
+    id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     json: options.AsJson = False,
@@ -248,7 +256,7 @@ def cluster(
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
             if file:
                 check_output(file, data, suffixes)
-        parts = options.parties(data, split, names, allow, align)
+        parts = options.parties(data, split, names, allow, align, id_column)
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
@@ -261,12 +269,13 @@ def cluster(
             kmeans.save(model, parties=split == "columns")
         written = _write_labels(labels, kmeans.labels_, parts) if labels else []
         if json:
-            typer.echo(as_json({"model": model, "labels": written, **cluster_tree(kmeans)}))
+            files = {"model": model, "labels": written, "ids": _id_files(written, parts)}
+            typer.echo(as_json({**files, **cluster_tree(kmeans)}))
             return
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
         _print(reveals_table(kmeans.report_, keeps=_kept(data, parts)))
-        _print_files(*([model] if model else []), *written)
+        _print_files(*([model] if model else []), *written, *_id_files(written, parts))
 
 
 @app.command()
@@ -288,6 +297,7 @@ def plan(
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
     names: options.Names = None,
+    id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     json: options.AsJson = False,
@@ -300,7 +310,7 @@ def plan(
     """
     with answering(json):
         usual = "rows" if clusters else "columns"
-        parts = options.parties(data, split or usual, names, allow, align)
+        parts = options.parties(data, split or usual, names, allow, align, id_column)
         told = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, seed=0),
@@ -336,16 +346,25 @@ def _column_holders(model: Any) -> tuple[str, ...] | None:
     return getattr(getattr(holder, "model_", None), "parties", None)
 
 
-def _names_for(parties: tuple[str, ...], data: list[Path], names: str | None) -> list[str]:
-    given = options.listed(names)
-    if given is not None:
-        return given
+def _columns_for(
+    model: Any, data: list[Path], names: str | None, align: str, id_column: str | None
+) -> Partitioned:
+    """Files of columns, each under the name of the party of the model that it belongs to."""
+    known: dict[str, Any] = {"align": align, "id_column": id_column}
+    if names is not None:
+        return Partitioned(columns=data, names=options.listed(names), **known)
+    parties = _column_holders(model) or ()
     if len(data) != len(parties):
         raise InputError(
             f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
             f"{', '.join(parties)}; or say with --names whose they are"
         )
-    return list(parties)
+    parts = Partitioned(columns=data, **known)
+    own = dict(zip(parts.names, parts.feature_names, strict=True))
+    owners = parties_by_columns(own, model.party_feature_names_)
+    if owners is not None:
+        return parts.rename(owners)
+    return Partitioned(columns=data, names=options.owners(data, parties), **known)
 
 
 def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:
@@ -377,8 +396,13 @@ def _party_files(path: Path, parts: Partitioned) -> list[Path]:
 
 
 def _ids(parts: Partitioned, party: int) -> Any:
-    ids = parts.matched().sample_ids
-    return None if ids is None else ids[party]
+    return parts.matched().part_ids(party)
+
+
+def _id_files(written: list[Path], parts: Partitioned) -> list[Path]:
+    """The files that have the ids of those of scores or labels that have no room for them."""
+    binary = [(i, file) for i, file in enumerate(written) if file.suffix.lower() == ".npy"]
+    return [ids_path(file) for i, file in binary if _ids(parts, i) is not None]
 
 
 # From the library to the reader.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -88,6 +89,14 @@ Align: TypeAlias = Annotated[
         "and uses those that all parties have; strict expects the same samples in the same order."
     ),
 ]
+IdColumn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="The files' column that has the samples' ids: it is no feature, and stands beside "
+        "scores and clusters. A column id or sample_id if left out.",
+        show_default=False,
+    ),
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
@@ -101,20 +110,45 @@ def parties(
     names: str | None,
     allow: list[str] | None,
     align: str = "strict",
+    id_column: str | None = None,
 ) -> Partitioned:
     """The files as parties, under one policy."""
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None
     named = listed(names) or _stems(data)
-    if split == "rows":
-        return Partitioned(rows=data, names=named, policies=policy, align=align)
-    return Partitioned(columns=data, names=named, policies=policy, align=align)
+    known: dict[str, Any] = {"policies": policy, "align": align, "id_column": id_column}
+    rows, columns = (data, None) if split == "rows" else (None, data)
+    return Partitioned(rows=rows, columns=columns, names=named, **known)
 
 
 def _stems(data: list[Path]) -> list[str] | None:
     """Files name their parties, unless two of them have the same name."""
     stems = [path.stem for path in data]
     return stems if len(set(stems)) == len(stems) else None
+
+
+def owners(data: list[Path], parties: Sequence[str]) -> list[str]:
+    """Whose a file is, by its name: a.npy and a-new.npy are party a's; if none tells, in order.
+
+    >>> owners([Path("b-new.npy"), Path("a.npy")], ["a", "b"])
+    ['b', 'a']
+    """
+    own = [_owner(path.stem, parties) for path in data]
+    if set(own) == set(parties):
+        return [name for name in own if name is not None]
+    if any(name is not None for name in own):
+        files = ", ".join(path.name for path in data)
+        raise InputError(
+            f"the files {files} are not all named after a party of the model, one each: "
+            f"{', '.join(parties)}; say with --names whose they are"
+        )
+    return list(parties)
+
+
+def _owner(stem: str, parties: Sequence[str]) -> str | None:
+    """The party that a file is named after, with or without more words behind."""
+    fits = [p for p in parties if stem.startswith(p) and not stem[len(p) :][:1].isalnum()]
+    return max(fits, key=len, default=None)
 
 
 def listed(names: str | None) -> list[str] | None:

@@ -45,7 +45,7 @@ def columns_in_order(
 def _difference(missing: Sequence[str], new: Sequence[str], whose: str) -> str:
     lacks = f"lacks {_listed(missing)}, which {whose} has" if missing else ""
     extra = f"has {_listed(new)}, which {whose} has not" if new else ""
-    return " and ".join(words for words in (lacks, extra) if words)
+    return ", and ".join(words for words in (lacks, extra) if words)
 
 
 def _listed(names: Sequence[str]) -> str:

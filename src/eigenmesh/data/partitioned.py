@@ -296,6 +296,20 @@ class Partitioned:
         )
         return selected
 
+    def rename(self, new_names: Mapping[str, str]) -> Partitioned:
+        """The same parties under other names, in the order of these.
+
+        >>> parts = Partitioned(columns=[[[1.0]], [[2.0]]])
+        >>> parts.rename({"party-1": "south", "party-0": "north"}).names
+        ('south', 'north')
+        """
+        renamed = self.select(list(new_names))
+        if renamed is self:
+            renamed = self._another()
+            renamed.__dict__.update(self.__dict__)
+        renamed.names = checked_names(list(new_names.values()), self.n_parties)
+        return renamed
+
     def arrange(self, wanted: Mapping[str, Sequence[str] | None], whose: str) -> Partitioned:
         """The same parties, each with its columns in the order of the names wanted of it.
 

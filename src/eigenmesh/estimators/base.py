@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
@@ -13,16 +13,26 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from eigenmesh.connect import federation, is_dask_collection
+from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
+from eigenmesh.estimators.naming import (
+    Names,
+    as_array,
+    columns_of,
+    frame_in_order,
+    rows_in_order,
+    warn_nameless,
+    whole_names,
+)
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.topology import AUTO, USUAL, Topology
 
+_NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
 
@@ -34,6 +44,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _split: ClassVar[str] = "columns"  # what a Dask array of a single chunk is taken for
 
     report_: RunReport
+    party_names_: tuple[str, ...]
+    feature_names_in_: Any
+    _columns_by_party: dict[str, Names | None]  # unless all parties have `feature_names_in_`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -50,6 +63,11 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """A plain array, checked as scikit-learn does it, with our class of error."""
         require_no_iterator(X)
         _require_no_words(X)
+        if reset:
+            self._forget_names()
+        elif hasattr(self, "party_names_"):
+            # scikit-learn refuses another order; parties need not agree on one to begin with.
+            X = frame_in_order(X, self._known_names)
         try:
             return validate_data(
                 self,
@@ -70,6 +88,59 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _takes_missing(self) -> bool:
         """Whether NaN stands for a missing value."""
         return False
+
+    # Names of parties and columns.
+
+    def _take_names(self, source: Any) -> None:
+        """Keep what this process knows of split data's names; nobody is asked for them."""
+        opened = isinstance(source, Federation | Partitioned)
+        split = source.split if opened else chunk_split(source)
+        self._keep_names(split, columns_of(source))
+
+    def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
+        self._forget_names()
+        self.party_names_ = tuple(columns)
+        if split == "columns" or None in columns.values():
+            self._columns_by_party = dict(columns)
+        names = whole_names(split, columns)
+        if names is not None:
+            self.feature_names_in_ = as_array(names)
+
+    def _keep_names_of(self, fitted: Any) -> None:
+        """Those of the estimator that did the work, which may have lost a party."""
+        self._forget_names()
+        for name in _NAMES:
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+
+    def _forget_names(self) -> None:
+        for name in _NAMES:
+            self.__dict__.pop(name, None)
+
+    @property
+    def _known_names(self) -> Any:
+        return getattr(self, "feature_names_in_", None)
+
+    @property
+    def party_feature_names_(self) -> dict[str, Names | None]:
+        """The columns' names of each party that was fitted; None where they are not known here."""
+        check_is_fitted(self)
+        if hasattr(self, "_columns_by_party"):
+            return dict(self._columns_by_party)
+        names = None if self._known_names is None else tuple(self._known_names)
+        return dict.fromkeys(getattr(self, "party_names_", ("party-0",)), names)
+
+    def _rows_in_order(self, parts: Partitioned) -> Partitioned:
+        """Rows of parties, each with the columns of the fit in their order."""
+        if parts.split == "rows":
+            if None in parts.feature_names and None not in self.party_feature_names_.values():
+                warn_nameless(type(self).__name__)
+            parts = rows_in_order(parts, self._known_names)
+        if parts.split != "rows" or parts.n_features != self.n_features_in_:
+            raise InputError(
+                f"the new data are {parts!r}; rows of {self.n_features_in_} features are expected"
+            )
+        return parts
 
     @contextmanager
     def _opened(self, source: Any, topology: Topology | None = None) -> Iterator[Federation]:
@@ -126,7 +197,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         return {**tree, "report": self.report_.to_tree()}
 
     def _saved_names(self) -> list[str]:
-        also = ("n_features_in_", "feature_names_in_")
+        also = ("n_features_in_", *_NAMES)
         return [name for name in (*self._fitted, *also) if hasattr(self, name)]
 
     def _save_shares(self, path: str | Path) -> None:

@@ -11,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.data import Partitioned, split_columns
+from eigenmesh.data.column_names import columns_in_order
 from eigenmesh.data.table import Table
-from eigenmesh.errors import InputError, MissingPartyShare
+from eigenmesh.errors import InputError, MissingPartyShare, PartitionError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.base import FederatedEstimator, one_party
+from eigenmesh.estimators.naming import FIT, columns_of_parties_in_order, renamed_by_columns
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.policy import Policy
@@ -37,8 +39,9 @@ class ColumnEstimator(FederatedEstimator):
     def _source(self, X: Any) -> Any:
         if not isinstance(X, Federation | Partitioned) and not is_dask_collection(X):
             return one_party(self._checked(X, reset=True, min_samples=2))
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
-        return self._columns_of(X) if isinstance(X, Partitioned) else X
+        source = self._columns_of(X) if isinstance(X, Partitioned) else X
+        self._take_names(source)
+        return source
 
     def _columns_of(self, parts: Partitioned) -> Partitioned:
         if parts.split != "columns":
@@ -80,6 +83,9 @@ class ColumnEstimator(FederatedEstimator):
         self.explained_variance_ratio_ = np.abs(components.eigenvalues) / model.fusion.total
         self.residual_ = residual(model.fusion)
         self.n_features_in_ = sum(model.widths)
+        if hasattr(self, "party_names_"):  # and not one array; parties may have been lost
+            known = self._columns_by_party
+            self._keep_names("columns", {name: known.get(name) for name in model.parties})
         self._last_transform: list[RunReport] = []
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
@@ -109,6 +115,7 @@ class ColumnEstimator(FederatedEstimator):
         model = self.model_
         with self._opened(source) as fed, fed.recording() as recording:
             self._require_columns(fed)
+            self._require_same_names(fed)
             self._bring_along(fed)
             notes = self._align(fed)
             scores = fed.run(column_scores, model).value
@@ -128,7 +135,8 @@ class ColumnEstimator(FederatedEstimator):
         if not isinstance(X, Partitioned):
             blocks = split_columns(self._checked(X, reset=False), widths)
             return Partitioned.from_tables("columns", [Table(b) for b in blocks], names=names)
-        known = self._columns_of(X)
+        wanted = self.party_feature_names_
+        known = renamed_by_columns(self._columns_of(X), wanted)
         missing = [name for name in names if name not in known.names]
         unknown = [n for n in known.names if n not in names and n not in self.report_.lost]
         if missing or unknown:
@@ -138,7 +146,21 @@ class ColumnEstimator(FederatedEstimator):
                 f"{_listed(missing or unknown)} {'is missing' if missing else 'has no share'}",
                 party=(missing or unknown)[0],
             )
-        return known.select(names)
+        return columns_of_parties_in_order(known.select(names), wanted, type(self).__name__)
+
+    def _require_same_names(self, fed: Federation) -> None:
+        """In a federation a party's columns stay in their order, which must be that of the fit."""
+        wanted = self.party_feature_names_
+        for party, own in fed.column_names().items():
+            known = wanted.get(party)
+            if own is None or known is None:
+                continue
+            if columns_in_order(own, known, party, FIT) is not None:
+                raise PartitionError(
+                    f"party {party!r} has its columns in another order than the fit; give them in "
+                    f"that order, or pass a Partitioned, whose columns are put in order by name",
+                    party=party,
+                )
 
     def _bring_along(self, fed: Federation) -> None:
         for name, site in fed.local_sites().items():

@@ -159,8 +159,9 @@ class KernelKMeans(FittedKernelKMeans):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to an array, a Partitioned, a Federation or a Dask collection.
 
-        `sample_weight` is an array for an array and for columns, and a list with one a party for
-        split rows. It counts in the clusters, not in the choice of landmarks and components.
+        `sample_weight` is an array for an array and for columns, and for split rows a list with one
+        a party, or a dictionary by party. It counts in the clusters, not in the choice of landmarks
+        and components.
         """
         wishes = self._wishes()
         split, on_graph = self._place(X)
@@ -263,6 +264,8 @@ class KernelKMeans(FittedKernelKMeans):
         self.method_ = outcome.method
         self.n_features_in_ = outcome.n_columns
         inner = self.estimator_
+        if inner is not None:
+            self._keep_names_of(inner)
         self._last_transform: list[RunReport] = [] if inner is None else inner._last_transform
 
     def _fit_fed(self, X: Any, sample_weight: Any) -> Self:
@@ -275,8 +278,7 @@ class KernelKMeans(FittedKernelKMeans):
         own = self.get_params(deep=False)
         names = FedKernelKMeans._get_param_names()
         fed = FedKernelKMeans(**{name: own[name] for name in names if name in own}).fit(X)
-        if hasattr(fed, "feature_names_in_"):
-            self.feature_names_in_ = fed.feature_names_in_
+        self._keep_names_of(fed)
         words = "fed: random features improved in rounds, then distributed k-means"
         self._adopt(
             Outcome(

@@ -134,9 +134,10 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         """Fit to rows or columns and their targets.
 
         For one array, and for columns of parties, `y` has the samples' targets, (n,) or
-        (n, n_targets). For split rows `y` is a list of such arrays, one a party in their order;
-        each goes into its own party's site and no further. In a job of several processes each may
-        pass None for the others' entries and, of columns, all but the first may pass None.
+        (n, n_targets). For split rows `y` is a list of such arrays, one a party in their order, or
+        a dictionary of them by party; each goes into its own party's site and no further. In a job
+        of several processes each may pass None for the others' entries and, of columns, all but the
+        first may pass None.
         """
         wishes, source = self._wishes(), self._source(X)
         y = self._checked_targets(source, y) if is_plain(X) else y
@@ -199,6 +200,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.intercept_ = float(fit.intercept[0]) if flat else fit.intercept
         self.r_squared_ = float(np.mean(fit.r_squared))
         self.n_features_in_ = found.n_features
+        if found.estimator is not None:
+            self._keep_names_of(found.estimator)
         self._last_transform = [] if found.estimator is None else found.estimator._last_transform
 
     # Using it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,8 +140,10 @@ def _run_rows(
 
 def is_flat(y: Any) -> bool:
     """Whether there is one target a row, and not a matrix of them."""
-    first = next((own for own in y if own is not None), 0.0) if isinstance(y, list | tuple) else y
-    return np.ndim(first) == 1
+    entries = list(y.values()) if isinstance(y, Mapping) else y
+    if isinstance(entries, list | tuple):
+        entries = next((own for own in entries if own is not None), 0.0)
+    return np.ndim(entries) == 1
 
 
 # Rows on a graph.

@@ -167,7 +167,7 @@ class KernelPCA(PooledKernelPCA):
                 self._require_columns_for_preparing("rows")
                 return self._fit_blocks(X)
             if _is_split(X):
-                self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
+                self._take_names(X)
                 return self._fit_split(X)
             self._require_columns_for_preparing("rows")
             return self._fit_pooled(self._checked(X, reset=True, min_samples=2))

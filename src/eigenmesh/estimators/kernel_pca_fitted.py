@@ -21,6 +21,7 @@ from eigenmesh.estimators.kernel_pca_blocks import LandmarkStream, StreamSums
 from eigenmesh.estimators.kernel_pca_exact import ExactModel, PairwiseKernel
 from eigenmesh.estimators.kernel_pca_preimage import Preimages
 from eigenmesh.estimators.kernel_pca_share import Model
+from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
@@ -90,6 +91,7 @@ class FittedKernelPCA(FrontDoor):
         for name in (*_OF_INNER, *_OPTIONAL):
             if hasattr(estimator, name):
                 setattr(self, name, getattr(estimator, name))
+        self._keep_names_of(estimator)
         self._last_transform = estimator._last_transform
 
     def _forget(self) -> None:
@@ -157,9 +159,9 @@ class FittedKernelPCA(FrontDoor):
         if self.estimator_ is not None:
             return self.estimator_.transform(X)
         if isinstance(X, Partitioned):
-            self._require_width(X, X.n_features if X.split == "rows" else 0)
-            return [_scores(part, self.model_) for part in X.parts]
+            return [_scores(part, self.model_) for part in self._rows_in_order(X).parts]
         if is_dask_collection(X):
+            X = frame_in_order(X, self._known_names)
             self._require_width(X, X.shape[1])
             return _lazily(self.model_, X)
         if isinstance(X, Federation):

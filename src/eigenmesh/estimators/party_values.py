@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,6 +57,8 @@ def at_sites(
 
 
 def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
+    if isinstance(values, Mapping):
+        return _by_name(values, parties, name)
     listed = isinstance(values, list | tuple)
     if len(parties) == 1 and not (listed and len(values) and np.ndim(values[0]) > 0):
         return [values]
@@ -67,6 +69,15 @@ def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
             f"[values[rows] for rows in parts.order]"
         )
     return list(values)
+
+
+def _by_name(values: Mapping[str, Any], parties: Sequence[str], name: str) -> list[Any]:
+    if set(values) != set(parties):
+        raise InputError(
+            f"{name} has entries for {', '.join(map(repr, values))}; one for each party is "
+            f"expected: {', '.join(map(repr, parties))}"
+        )
+    return [values[party] for party in parties]
 
 
 def _described(values: Any) -> str:

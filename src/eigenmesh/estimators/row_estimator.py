@@ -23,7 +23,7 @@ class RowEstimator(FederatedEstimator):
     def _source(self, X: Any) -> Any:
         """What a federation opens: split data as they are, a plain array as one checked party."""
         if isinstance(X, Federation | Partitioned) or is_dask_collection(X):
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, to a DataFrame
+            self._take_names(X)
             return X
         table = Table(self._checked(X, reset=True, min_samples=2))
         return Partitioned.from_tables("rows", [table])
@@ -45,11 +45,7 @@ class RowEstimator(FederatedEstimator):
         """
         check_is_fitted(self)
         if isinstance(X, Partitioned):
-            if X.split != "rows" or X.n_features != self.n_features_in_:
-                raise InputError(
-                    f"the new data are {X!r}; rows of {self.n_features_in_} features are expected"
-                )
-            return [self._scores(part) for part in X.parts]
+            return [self._scores(part) for part in self._rows_in_order(X).parts]
         rows = self._checked(X, reset=False)
         return self._scores(rows).astype(rows.dtype, copy=False)
 

@@ -102,11 +102,22 @@ def check_output(path: Path, inputs: Sequence[Path], suffixes: tuple[str, ...] =
         raise InputError(f"{str(path)!r} is read in this very command; write to another file")
 
 
+def ids_path(path: Path) -> Path:
+    """Where the samples' ids lie beside scores in a .npy file, which has no room for them.
+
+    >>> ids_path(Path("scores.north.npy")).name
+    'scores.north.ids.npy'
+    """
+    return path.with_name(f"{path.stem}.ids.npy")
+
+
 def write_scores(path: Path, scores: Any, names: Any, ids: Any = None) -> None:
-    """Scores as .npy, or as .csv with a header and the samples' ids if they have any."""
+    """Scores as .csv with a header and the samples' ids, if they have any; or both as .npy."""
     if path.suffix.lower() == ".npy":
-        with path.open("wb") as binary:
-            np.save(binary, scores, allow_pickle=False)
+        files = [(path, scores), *([] if ids is None else [(ids_path(path), ids)])]
+        for file, values in files:
+            with file.open("wb") as binary:
+                np.save(binary, values, allow_pickle=False)
         return
     rows = np.asarray(scores).tolist()  # Python floats are written in full precision
     with path.open("w", newline="", encoding="utf-8") as text:

@@ -1,0 +1,88 @@
+"""Names that a fit keeps, of parties and of their columns, and new data put in their order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.data import Partitioned
+from eigenmesh.data.column_names import columns_in_order, parties_by_columns
+from eigenmesh.data.partitioned import checked_names
+from eigenmesh.data.table import frame_names, is_frame
+from eigenmesh.federation.federation import Federation
+
+Names = tuple[str, ...]
+FIT = "the fit"  # whose names new data are held against, in errors
+
+
+def columns_of(source: Any) -> dict[str, Names | None]:
+    """The columns' names of each party, as far as this process knows them without asking."""
+    if isinstance(source, Partitioned):
+        return dict(zip(source.names, source.feature_names, strict=True))
+    if isinstance(source, Federation):
+        known = source.column_names()
+        return {party: known.get(party) for party in source.parties}
+    names = frame_names(source) if is_frame(source) else None  # a Dask collection
+    return {f"party-{i}": names for i in range(getattr(source, "npartitions", 1))}
+
+
+def whole_names(split: str, columns: Mapping[str, Names | None]) -> Names | None:
+    """The names of all columns: one party's of rows, all parties' in their order of columns."""
+    known = [names for names in columns.values() if names is not None]
+    if split == "rows":
+        return known[0] if known else None
+    if not known or len(known) < len(columns):
+        return None
+    return tuple(name for names in known for name in names)
+
+
+def frame_in_order(X: Any, wanted: Any) -> Any:
+    """A DataFrame with its columns in the order of these names; other names are refused."""
+    own = frame_names(X) if is_frame(X) else None
+    if own is None or wanted is None:
+        return X
+    order = columns_in_order(own, tuple(wanted), None, FIT)
+    return X if order is None else X.iloc[:, order]
+
+
+def rows_in_order(parts: Partitioned, wanted: Any) -> Partitioned:
+    """Rows of parties with their columns in the order of these names, if both have names."""
+    if wanted is None:
+        return parts
+    return parts.arrange(dict.fromkeys(parts.names, tuple(wanted)), FIT)
+
+
+def renamed_by_columns(parts: Partitioned, wanted: Mapping[str, Names | None]) -> Partitioned:
+    """Parties without names of their own, under the names of those whose columns they have."""
+    if parts.names != checked_names(None, parts.n_parties):
+        return parts
+    own = dict(zip(parts.names, parts.feature_names, strict=True))
+    matches = parties_by_columns(own, wanted)
+    return parts if matches is None else parts.rename(matches)
+
+
+def columns_of_parties_in_order(
+    parts: Partitioned, wanted: Mapping[str, Names | None], estimator: str
+) -> Partitioned:
+    """Columns of parties, each in the order of its names in the fit."""
+    nameless = (n for n, own in zip(parts.names, parts.feature_names, strict=True) if own is None)
+    if any(wanted.get(name) is not None for name in nameless):
+        warn_nameless(estimator)
+    return parts.arrange(wanted, FIT)
+
+
+def warn_nameless(estimator: str) -> None:
+    """scikit-learn's own words, for data that it does not see."""
+    warnings.warn(
+        f"X does not have valid feature names, but {estimator} was fitted with feature names",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def as_array(names: Names | None) -> Any:
+    """The form that scikit-learn keeps names in."""
+    return None if names is None else np.asarray(names, dtype=object)
