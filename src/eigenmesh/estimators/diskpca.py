@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
@@ -32,6 +33,7 @@ from eigenmesh.protocols.diskpca_sketched import (
     diskpca_sketched,
     sketched_steps_for,
 )
+from eigenmesh.protocols.landmark_growth import Accuracy
 from eigenmesh.protocols.row_messages import KernelSetup
 
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
@@ -70,6 +72,10 @@ class DisKPCA(RowEstimator):
         in their place: it sends more and errs more, and is there for comparison.
     sketch_size : of exact=False, columns of a sketch for each of what it sketches.
     random_state : seed of all draws.
+    accuracy : None, or the largest share of a wanted eigenvalue that the landmarks may miss: one
+        more round measures it, and a warning says if it is more.
+    max_landmarks : with an accuracy, landmarks double up to so many while they miss more; None for
+        `n_landmarks`, which then stay.
 
     Attributes
     ----------
@@ -85,6 +91,8 @@ class DisKPCA(RowEstimator):
     leverage_skew_ : largest leverage score with respect to rank n_components / mean, as measured in
         the embedding; None where it was not measured. Above about 20 "diskpca" beats "uniform" by
         far.
+    shortfalls_ : with an accuracy, the share of each wanted eigenvalue that the landmarks miss,
+        estimated, (k,); `shortfall_` is the largest and `shortfall_error_` its standard error.
     report_ : what it cost, and what left each party; its notes say what is exact and what is not.
 
     Examples
@@ -110,6 +118,7 @@ class DisKPCA(RowEstimator):
         "leverage_skew_",
         "model_",
     )
+    _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
 
     def __init__(
         self,
@@ -126,6 +135,8 @@ class DisKPCA(RowEstimator):
         exact: bool = True,
         sketch_size: int = 4,
         random_state: Any = None,
+        accuracy: float | None = None,
+        max_landmarks: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -139,6 +150,8 @@ class DisKPCA(RowEstimator):
         self.exact = exact
         self.sketch_size = sketch_size
         self.random_state = random_state
+        self.accuracy = accuracy
+        self.max_landmarks = max_landmarks
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows split over parties: a Partitioned, a Federation, or a plain array.
@@ -147,14 +160,18 @@ class DisKPCA(RowEstimator):
         """
         k, q, form = self._wanted(), whole_number(self.n_landmarks, "n_landmarks"), self._form()
         self._agreed(1.0)  # wrong parameters are told before anybody is asked
+        accuracy = self._accuracy(q)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
             fed.require(form.role, form.steps)
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
             agreed, center = self._agreed(gamma), bool(self.center)
-            outcome = fed.run(form.protocol, agreed, k, q, self.landmarks, center).value
+            grown = () if accuracy is None else (accuracy,)
+            outcome = fed.run(form.protocol, agreed, k, q, self.landmarks, center, *grown).value
         self._adopt(outcome, gamma)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
+        if accuracy is not None:
+            caveats += self._missing(outcome)
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -174,9 +191,35 @@ class DisKPCA(RowEstimator):
     def _form(self) -> Form:
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         if self.exact:
-            return Form(RowHolder, steps_for(choice, bool(self.center)), diskpca)
+            steps = steps_for(choice, bool(self.center), self.accuracy is not None)
+            return Form(RowHolder, steps, diskpca)
         steps = sketched_steps_for(choice, bool(self.center))
         return Form(SketchingRowHolder, steps, diskpca_sketched)
+
+    def _accuracy(self, n_landmarks: int) -> Accuracy | None:
+        if self.accuracy is None:
+            return None
+        if not self.exact:
+            raise InputError(
+                "accuracy is given and exact is False; what sketches miss is not measured: "
+                "accuracy=None is expected, or exact=True"
+            )
+        most = self.max_landmarks
+        most = n_landmarks if most is None else whole_number(most, "max_landmarks")
+        return Accuracy(checked_accuracy(self.accuracy), most, self._variance_share)
+
+    _variance_share: float | None = None  # of a front door: so much is all that is wanted
+
+    def _missing(self, outcome: DisKPCAResult) -> tuple[str, ...]:
+        coverage = outcome.coverage
+        assert coverage is not None
+        self.shortfalls_ = coverage.shortfall.values
+        self.shortfall_ = coverage.shortfall.largest
+        self.shortfall_error_ = coverage.shortfall.error
+        n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
+        wanted = known or self._variance_share is not None
+        assert self.accuracy is not None
+        return caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
 
     def _agreed(self, gamma: float | None) -> KernelSetup:
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
@@ -192,7 +235,10 @@ class DisKPCA(RowEstimator):
         q = whole_number(self.n_landmarks, "n_landmarks")
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         agreed, center = self._agreed(1.0), bool(self.center)
-        ledger = forecast(names, shapes, agreed, self._wanted(), q, choice, center=center)
+        measured = self.accuracy is not None
+        ledger = forecast(
+            names, shapes, agreed, self._wanted(), q, choice, center=center, measured=measured
+        )
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
 
@@ -208,7 +254,12 @@ class DisKPCA(RowEstimator):
         self.residual_error_ = outcome.residual_error
         self.leverage_skew_ = outcome.leverage_skew
         self.n_features_in_ = int(model.landmarks.shape[1])
+        for name in self._optional:
+            self.__dict__.pop(name, None)
         self._last_transform: list[RunReport] = []
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]
 
     def _facts(self) -> tuple[str, ...]:
         """What the answer is worth, in words."""

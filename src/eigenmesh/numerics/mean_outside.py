@@ -75,7 +75,7 @@ class OutsideView:
     """Rows as random features see them from outside the landmarks' span."""
 
     span: Span
-    inside: _Inside
+    inside: Inside
     embed: Embedding | None  # z; None where there are no other blocks
 
     @classmethod
@@ -84,7 +84,7 @@ class OutsideView:
         d = int(span.landmarks.shape[1])
         with one_blas_thread():
             embed = None if seed is None else features_of(span.kernel, d, seed)
-            return cls(span, _Inside.of(span), embed)
+            return cls(span, Inside.of(span), embed)
 
     def sums_alone(self, A: Rows, rng: np.random.Generator, most: int) -> OutsideSums:
         """Those of a block that is alone, from few rows if they are enough."""
@@ -254,7 +254,7 @@ def _parts(X: Rows) -> Iterator[slice]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Inside:
+class Inside:
     """Projections on the span: by a triangular factor where K(Y, Y) is far from singular.
 
     Eigenvectors take ten times as long.
@@ -265,6 +265,7 @@ class _Inside:
 
     @classmethod
     def of(cls, span: Span) -> Self:
+        """Projections on the span of some landmarks."""
         if not span.exceeds(_CUTOFF * float(np.trace(span.K))):
             B = span.basis
             return cls(lambda K: np.asarray(K @ B), lambda k: np.asarray(B @ (B.T @ k)))

@@ -7,7 +7,8 @@ Component Analysis", KDD 2016.
 party keeps          its rows A_i (n_i, d), their leverage scores and distances
 party reveals        the Gram matrix of its embedded rows, the mass of its scores and distances,
                      the rows that are drawn from it, sums of kernel values with all landmarks, and
-                     if centred the sum of random features of a sample, less their part in the span
+                     if centred the sum of random features of a sample, less their part in the span;
+                     with an accuracy, what `landmark_growth` says
 coordinator learns   these; the landmarks go to all parties
 ===================  ============================================================================
 
@@ -22,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Message, NonNegative, Positive
 from eigenmesh.federation.party import Step, step
@@ -47,13 +48,24 @@ from eigenmesh.numerics.landmarks import (
     residuals,
 )
 from eigenmesh.numerics.mean_outside import SAMPLE_ROWS, OutsideSums, OutsideView, corrected
+from eigenmesh.numerics.shortfall import probe
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.protocols.landmark_draws import (
+    Chosen,
     Draw,
     NewLandmarks,
     draw_from,
     masses_of,
     new_to_each,
+)
+from eigenmesh.protocols.landmark_growth import (
+    Accuracy,
+    Coverage,
+    OutsideProbes,
+    ProbeAsk,
+    SpanFit,
+    fit_until_accurate,
+    probes_of,
 )
 from eigenmesh.protocols.leverage_scores import LeverageMass, ScoredRows, Whitening, skew_of
 from eigenmesh.protocols.row_messages import (
@@ -77,6 +89,7 @@ for kind in (LandmarkModel, Kernel):
 LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
 RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
+_PROBING = _SAMPLING + 1
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 
 
@@ -129,7 +142,7 @@ class RowHolder(ScoredRows):
         found: Any = centroids(self.site.data, asked.n_rows, MIN_CLUSTER, int(seed))
         if is_sparse(self.site.data) and 2 * np.count_nonzero(found) < found.size:
             found = sp.csr_array(found)
-        self.fresh = pack(found)
+        self.fresh, self.landmarks = pack(found), []  # more of them replace the first
         return Centroids(**self.fresh)
 
     @step
@@ -177,12 +190,23 @@ class RowHolder(ScoredRows):
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
         return OutsideView.of(span, seed).sums(A, rng, most)._asdict()
 
+    @step(reusable=False)
+    def probe_outside(self, asked: ProbeAsk) -> OutsideProbes:
+        """What the landmarks miss of some components, `numerics.shortfall`."""
+        seed, span = self.setup.seed, Span.of(self.kernel, self.all_landmarks())
+        rng = self.site.generator(seed, diskpca.number, _PROBING)
+        return OutsideProbes(*probe(span, self.site.data, probes_of(asked), seed, rng))
+
     def take_up(self, others: NewLandmarks) -> Rows:
         """All landmarks so far; the own rows are put where they belong among the others'."""
         theirs, own = unpack(others), unpack(RowBlock(**self.fresh))
         added = stack([theirs[: others.before], own, theirs[others.before :]])
         self.landmarks = [*self.landmarks, pack(added)]
         self.fresh = pack(own[:0])
+        return self.all_landmarks()
+
+    def all_landmarks(self) -> Rows:
+        """Those of all parties, in the order that all know."""
         return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
 
 
@@ -196,13 +220,21 @@ class DisKPCAResult:
     outside: float  # squared distance of all rows to the landmarks' span, Σ‖φ(a) − Pφ(a)‖²
     baseline_floats: int  # what shipping every row would have cost
     residual_error: float = 0.0  # standard error of the model's total
+    coverage: Coverage | None = None  # what the landmarks miss; None if nobody asked
     stop_reason: str = "the landmarks' sums are complete"
 
 
-def steps_for(landmarks: str, center: bool) -> list[Step]:
-    """The steps that a choice of landmarks asks for."""
+def steps_for(landmarks: str, center: bool, accuracy: bool = False) -> list[Step]:
+    """The steps that a choice of landmarks asks for; `accuracy` says whether they may grow."""
     centred = [RowHolder.centred_gram] if center else []
-    return [*drawing_steps(landmarks, RowHolder), RowHolder.projected_gram, *centred]
+    growing = growing_steps(landmarks, RowHolder) if accuracy else []
+    return [*drawing_steps(landmarks, RowHolder), RowHolder.projected_gram, *centred, *growing]
+
+
+def growing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
+    """Those that measure what landmarks miss, and draw more."""
+    far = [role.residual_mass] if landmarks in ("leverage", "diskpca", "rpcholesky") else []
+    return [role.probe_outside, *far]
 
 
 def drawing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
@@ -225,29 +257,47 @@ def diskpca(
     n_landmarks: int,
     landmarks: str,
     center: bool,
+    accuracy: Accuracy | None = None,
 ) -> DisKPCAResult:
     """Algorithm 1. More landmarks than rows means every row, no number of components all there are.
 
-    `landmarks` is one of LANDMARKS.
+    `landmarks` is one of LANDMARKS. With an accuracy there may be more of them.
     """
-    rows.enlist(RowHolder, setup, steps_for(landmarks, center))
+    rows.enlist(RowHolder, setup, steps_for(landmarks, center, accuracy is not None))
     chosen = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage_by_gram)
 
     # 3. disLR: the best subspace inside span φ(Y).
+    def fit(chosen: Chosen) -> SpanFit:
+        return _fit_in_span(rows, kernel_of(setup), n_components, chosen, center)
+
+    if accuracy is None:
+        result, coverage = fit(chosen), None
+    else:
+        more = more_landmarks(rows, RowHolder, setup, landmarks)
+        probing = RowHolder.probe_outside
+        chosen, result, coverage = fit_until_accurate(
+            rows, probing, accuracy, center, chosen, fit, more
+        )
+    model, outside, error = result
+    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error, coverage)
+
+
+def _fit_in_span(
+    rows: Federation, kernel: Kernel, n_components: int | None, chosen: Chosen, center: bool
+) -> SpanFit:
     estimated = center and chosen.share > 0
     if estimated:
         total = rows.total(RowHolder.centred_gram, each=sampled(chosen)).sum
     else:
         total = rows.total(RowHolder.projected_gram, each=chosen.unseen).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-    kernel = kernel_of(setup)
     span = Span.of(kernel, chosen.Y)
     model = LandmarkModel.fit(kernel, chosen.Y, sums, n_components, center, span)
     outside = span_residual(span, sums)
-    error = 0.0
-    if estimated:
-        model, error = corrected(model, outside_of(total), outside)
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error)
+    if not estimated:
+        return SpanFit(model, outside)
+    model, error = corrected(model, outside_of(total), outside)
+    return SpanFit(model, outside, error)
 
 
 def sampled(chosen: Chosen) -> dict[str, SampledLandmarks]:
@@ -261,16 +311,6 @@ def sampled(chosen: Chosen) -> dict[str, SampledLandmarks]:
 def outside_of(total: CentredSums) -> OutsideSums:
     """What all rows add up to outside the span."""
     return OutsideSums(*(getattr(total, name) for name in OutsideSums._fields))
-
-
-class Chosen(NamedTuple):
-    """Landmarks, and what each party has not seen of them."""
-
-    Y: Rows
-    unseen: dict[str, NewLandmarks]
-    skew: float | None
-    n_values: int
-    share: float  # of the rows, to be looked at from outside the span; 0 if all are landmarks
 
 
 Leverage = Callable[[Federation], dict[str, LeverageMass]]
@@ -287,15 +327,15 @@ def choose_landmarks(
     """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS."""
     sizes: dict[str, RowCount] = by_party(rows.ask(role.count_rows))
     n = sum(size.n_rows for size in sizes.values())
-    left = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
-    q = min(n_landmarks, sum(left.values()))
+    most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
+    left, q = most, min(n_landmarks, sum(most.values()))
     draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
     rng = np.random.default_rng(setup.seed)
 
     if not q:
-        raise InputError(
-            f"no party has {MIN_CLUSTER} rows, the fewest that a centroid may stand for; choose "
-            f"other landmarks than 'centroids'"
+        raise PartitionError(
+            f"every party has fewer than {MIN_CLUSTER} rows, the fewest that a mean may stand for; "
+            f"join some parties, or pass landmarks='uniform' or 'diskpca' if rows may leave"
         )
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
@@ -317,8 +357,41 @@ def choose_landmarks(
         left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
         Y.extend(fresh.values())
     n_values = sum(size.n_values for size in sizes.values())
-    seen = min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
-    return Chosen(stack(Y), new_to_each(fresh), skew, n_values, seen)
+    n_rows = {name: size.n_rows for name, size in sizes.items()}
+    seen = share_seen(q, n)
+    return Chosen(stack(Y), new_to_each(fresh), skew, n_values, seen, n_rows, most, left)
+
+
+def share_seen(q: int, n: int) -> float:
+    """The share of n rows that is looked at from outside the span of q landmarks."""
+    return min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
+
+
+def more_landmarks(
+    rows: Federation, role: type[RowHolder], setup: KernelSetup, landmarks: str
+) -> Callable[[Chosen, int], Chosen]:
+    """What draws more of the same kind, up to a number in all: centroids anew, else more rows."""
+
+    def draw_more(before: Chosen, count: int) -> Chosen:
+        rng = np.random.default_rng((setup.seed, count))
+        Y, left, masses = [before.Y], before.left, {n: float(s) for n, s in before.sizes.items()}
+        if landmarks == "centroids":
+            Y, left, draw = [], before.most, role.local_centroids
+        else:
+            draw = role.draw_rows
+            if landmarks != "uniform":
+                nothing = NewLandmarks(**pack(before.Y[:0]), before=0)
+                masses = masses_of(by_party(rows.ask(role.residual_mass, nothing)), left)
+        fresh = draw_from(rows, draw, masses, left, count - sum(y.shape[0] for y in Y), rng)
+        drawn = {name: part.shape[0] for name, part in fresh.items()}
+        return before._replace(
+            Y=stack([*Y, *fresh.values()]),
+            unseen=new_to_each(fresh),
+            share=share_seen(count, sum(before.sizes.values())),
+            left={name: left[name] - own for name, own in drawn.items()},
+        )
+
+    return draw_more
 
 
 def leverage_by_gram(rows: Federation) -> dict[str, LeverageMass]:

@@ -25,6 +25,7 @@ from eigenmesh.protocols.diskpca_sketched import (
     SketchSetup,
     sketched_steps_for,
 )
+from eigenmesh.protocols.landmark_growth import probe_cost
 from eigenmesh.protocols.row_messages import KernelSetup
 
 Shapes = Sequence[tuple[int, int]]
@@ -39,29 +40,36 @@ def forecast(
     landmarks: str,
     *,
     center: bool = False,
+    measured: bool = False,
 ) -> Ledger:
     """The ledger of a run, sketched if the setup is a `SketchSetup`.
 
-    `center` adds what the centred variance takes.
+    `center` adds what the centred variance takes, `measured` one look at what landmarks miss.
     """
     n, d = sum(rows for rows, _ in shapes), shapes[0][1]
     q = min(n_landmarks, sum(most_landmarks(landmarks, rows) for rows, _ in shapes))
     *looked, last = shares_of(landmarks, q, n)
     early, late = _by_size(sum(looked), names, shapes), _by_size(last, names, shapes)
     shares = len(looked) + 1
-    measured = _measured(landmarks, setup) if q < n else set()
+    scores = _measured(landmarks, setup) if q < n else set()
     t = None  # floats for the mean outside the span, or no such question
     if center and q < n:
         t = outside_floats(setup.kernel, d) if len(names) > 1 else 0
     sketched = isinstance(setup, SketchSetup)
     ledger = Ledger(rounds=1 + 2 * shares + sketched)  # count; draw and look, or draw and sum
-    ledger.rounds += 2 * ("leverage_mass" in measured) + ("norm_mass" in measured)
+    ledger.rounds += 2 * ("leverage_mass" in scores) + ("norm_mass" in scores)
     for name in names:
-        ledger.entries += _measuring(name, measured, setup, d)
+        ledger.entries += _measuring(name, scores, setup, d)
         ledger.entries += _drawing(name, early[name] + late[name], d, landmarks, setup)
         if looked:
             ledger.entries += _looking(name, sum(looked) - early[name], d, setup)
         ledger.entries += _summing(name, (last - late[name]) * d, q, n_components or q, t, setup)
+    if measured and q < n and len(names) > 1:
+        cost = probe_cost(setup.kernel, n_components or q, q, d, center)
+        ledger.rounds += 1
+        for name in names:
+            ledger.entries.append(forecast_message(RowHolder.probe_outside, name, cost.down))
+            ledger.entries.append(forecast_entry(RowHolder.probe_outside, name, cost.up))
     return ledger
 
 

@@ -48,7 +48,6 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected
 from eigenmesh.numerics.right_sketch import right_sketch
 from eigenmesh.protocols.diskpca import (
-    Chosen,
     DisKPCAResult,
     RowHolder,
     choose_landmarks,
@@ -56,18 +55,15 @@ from eigenmesh.protocols.diskpca import (
     outside_of,
     square,
 )
-from eigenmesh.protocols.landmark_draws import NewLandmarks
+from eigenmesh.protocols.landmark_draws import Chosen, NewLandmarks
 from eigenmesh.protocols.leverage_scores import LeverageMass, Whitening
 from eigenmesh.protocols.row_messages import (
     CentredSums,
     GramSums,
     KernelSetup,
-    RowBlock,
     by_party,
     full,
     kernel_of,
-    stack,
-    unpack,
     upper,
 )
 
@@ -141,17 +137,14 @@ class SketchingRowHolder(RowHolder):
     @step
     def captured(self, components: Components) -> GramSums:
         """Gram matrix and sum of the rows' scores."""
-        return GramSums(*self._score_sums(self._all_landmarks(), components))
+        return GramSums(*self._score_sums(self.all_landmarks(), components))
 
     @step
     def captured_centred(self, components: SampledComponents) -> CentredSums:
         """The same, and what the rows add up to outside the landmarks' span."""
-        Y = self._all_landmarks()
+        Y = self.all_landmarks()
         outside = self.outside(Span.of(self.kernel, Y), components.share)
         return CentredSums(*self._score_sums(Y, components), **outside)
-
-    def _all_landmarks(self) -> Rows:
-        return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
 
     def _score_sums(self, Y: Rows, found: Components) -> tuple[Doubles, Doubles, int, float]:
         k = found.coefficients.shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,24 @@ class NewLandmarks(RowBlock, reveals="rows"):
     """Landmarks of the other parties; `before` of them come before the receiver's own."""
 
     before: Annotated[int, Reveals("counts"), NonNegative]
+
+
+class Chosen(NamedTuple):
+    """Landmarks, and what each party has not seen of them."""
+
+    Y: Rows
+    unseen: dict[str, NewLandmarks]
+    skew: float | None
+    n_values: int  # that shipping every row would take
+    share: float  # of the rows, to be looked at from outside the span; 0 if all are landmarks
+    sizes: dict[str, int]  # rows of each party
+    most: dict[str, int]  # landmarks that each can give
+    left: dict[str, int]  # how many more
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Parties that can give none."""
+        return tuple(name for name, most in self.most.items() if not most)
 
 
 def masses_of(replies: Mapping[str, Any], known: Collection[str]) -> dict[str, float]:

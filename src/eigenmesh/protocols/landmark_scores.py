@@ -23,7 +23,7 @@ from eigenmesh.federation.message import Floats, Message, Shape
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
-from eigenmesh.numerics.arrays import Doubles, Rows
+from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.landmark_coverage import half_coverage
 from eigenmesh.numerics.landmark_route import Span
@@ -40,12 +40,9 @@ from eigenmesh.protocols.diskpca import (
 from eigenmesh.protocols.leverage_scores import LeverageMass, Whitening
 from eigenmesh.protocols.row_messages import (
     KernelSetup,
-    RowBlock,
     by_party,
     full,
     kernel_of,
-    stack,
-    unpack,
 )
 
 
@@ -88,10 +85,6 @@ class ScoringRows(RowHolder):
     def n_rows(self) -> int:
         """The rows of this party."""
         return int(self.site.data.shape[0])
-
-    def all_landmarks(self) -> Rows:
-        """Those of all parties, in the order that all know."""
-        return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
 
 
 def keep_points(site: SiteView, setup: ScoreSetup, points: Floats) -> None:

@@ -1,0 +1,82 @@
+"""What landmarks miss, in words: how much, whose rows, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.preparing import is_number
+from eigenmesh.numerics.shortfall import Shortfall
+from eigenmesh.protocols.diskpca import MIN_CLUSTER
+from eigenmesh.protocols.landmark_growth import Coverage
+
+
+def checked_accuracy(value: Any) -> float:
+    """A share above 0, at most 1.
+
+    >>> checked_accuracy(0.01)
+    0.01
+    """
+    if is_number(value) and 0 < float(value) <= 1:
+        return float(value)
+    raise InputError(
+        f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
+        f"expected, a number above 0 and at most 1 such as 0.01"
+    )
+
+
+def caveats_of(
+    coverage: Coverage, accuracy: float, n_landmarks: int, landmarks: str, chosen_number: bool
+) -> tuple[str, ...]:
+    """Caveats of landmarks that miss more than they may, or none.
+
+    `chosen_number` says whether the number of components was: else they are all there are.
+    """
+    missing = coverage.shortfall
+    if missing.largest <= accuracy:
+        return ()
+    shown = _how_much(missing, accuracy, n_landmarks)
+    if coverage.unheard and landmarks == "centroids":
+        return (f"{shown}. {_unheard(coverage)}",)
+    return (f"{shown}: {_remedy(landmarks, missing, accuracy, chosen_number)}",)
+
+
+def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
+    worst = int(missing.values.argmax())
+    return (
+        f"the {n_landmarks} landmarks miss about {missing.largest:.1%} (± {missing.error:.1%}) of "
+        f"eigenvalue {worst + 1}, more than accuracy={accuracy:g} lets them"
+    )
+
+
+def _remedy(landmarks: str, missing: Shortfall, accuracy: float, chosen_number: bool) -> str:
+    within = int(np.argmax(np.append(missing.values > accuracy, True)))
+    fewer = f"n_components={within}, which are within it" if within else "fewer components"
+    if not chosen_number:
+        return f"n_components is None, so all that they determine count; ask for {fewer}"
+    rows = ", landmarks='diskpca' if rows may leave" if landmarks == "centroids" else ""
+    return f"raise n_landmarks{rows}, or ask for {fewer}"
+
+
+def _unheard(coverage: Coverage) -> str:
+    names = in_short(coverage.unheard)
+    verb = "has" if len(coverage.unheard) == 1 else "have"
+    return (
+        f"Party {names} {verb} fewer than {MIN_CLUSTER} rows and so no centroid among them; "
+        f"{coverage.unheard_share:.0%} of the variance outside the landmarks' span is theirs. What "
+        f"would count them in: landmarks='uniform' or 'diskpca', by which some rows leave, or "
+        f"their rows joined with another party's"
+    )
+
+
+def in_short(names: Sequence[str]) -> str:
+    """A few names, and how many more.
+
+    >>> in_short(["a", "b"]), in_short(["a", "b", "c", "d", "e"])
+    ("'a', 'b'", "'a', 'b', 'c' and 2 more")
+    """
+    shown = ", ".join(map(repr, names[:3] if len(names) > 4 else names))
+    return f"{shown} and {len(names) - 3} more" if len(names) > 4 else shown
