@@ -146,3 +146,56 @@ def test_saving_replaces_a_file_whole(saved):
     em.OneShotKPCA(1).fit(PARTS).save(saved)
     assert em.load(saved).n_components == 1
     assert not list(saved.parent.glob("*.part"))
+
+
+FITTED = {
+    **{name: (model, PARTS) for name, model in MODELS.items()},
+    "rows": (em.KernelPCA(2, kernel="rbf", random_state=0), em.split(X, 3, random_state=0)),
+    "array": (em.KernelPCA(2, kernel="rbf"), X[:40]),
+    "clusters": (em.KernelKMeans(3, random_state=0), em.split(X, 3, random_state=0)),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_none_are_refused_wherever_they_are(name, value, tmp_path):
+    model, source = FITTED[name]
+    model.fit(source).save(tmp_path / "model.em")
+    tree = wire.loads((tmp_path / "model.em").read_bytes())
+    places = list(arrays_in(tree))
+    assert len(places) >= 3
+    for where, array in places:
+        spoilt = np.array(array)
+        spoilt.flat[np.random.default_rng(array.size).integers(array.size)] = value
+        (tmp_path / "spoilt.em").write_bytes(wire.dumps(replaced(tree, where, spoilt)))
+        with pytest.raises(ModelFileError, match=rf"{value} in {'.'.join(map(str, where))}"):
+            em.load(tmp_path / "spoilt.em")
+
+
+def arrays_in(tree, where=()):
+    """Arrays of numbers with a point, and the keys that lead to each."""
+    if isinstance(tree, np.ndarray):
+        if tree.dtype.kind == "f" and tree.size:
+            yield where, tree
+        return
+    entries = tree.items() if isinstance(tree, dict) else ()
+    for key, value in enumerate(tree) if isinstance(tree, list) else entries:
+        yield from arrays_in(value, (*where, key))
+
+
+def replaced(tree, where, array):
+    """The tree with another array at a place."""
+    if not where:
+        return array
+    key, *rest = where
+    if isinstance(tree, list):
+        return [replaced(v, rest, array) if i == key else v for i, v in enumerate(tree)]
+    return {**tree, key: replaced(tree[key], rest, array)}
+
+
+def test_a_model_with_nan_is_not_saved(tmp_path):
+    model = em.OneShotKPCA(2).fit(PARTS)
+    model.eigenvalues_ = model.eigenvalues_ * np.nan
+    with pytest.raises(ModelFileError, match="nan in fitted.eigenvalues_"):
+        model.save(tmp_path / "model.em")
+    assert not list(tmp_path.iterdir())

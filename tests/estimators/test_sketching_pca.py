@@ -1,5 +1,7 @@
 """SketchingPCA: linear PCA of embedded rows; the kernel's own where the embedding is."""
 
+import os
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -9,6 +11,7 @@ import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import PartyLost, PolicyRefusal, RankError
 from eigenmesh.metrics import aligned_error
+from eigenmesh.numerics import embeddings
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
 
@@ -94,3 +97,14 @@ def test_a_saved_model_gives_the_same_scores(tmp_path):
     model.save(tmp_path / "model.em")
     loaded = em.load(tmp_path / "model.em")
     np.testing.assert_array_equal(loaded.transform(X_NEW), model.transform(X_NEW))
+
+
+@pytest.mark.parametrize("kernel", ["poly", "rbf"])
+def test_an_embedding_is_drawn_once_and_not_by_every_party(kernel, monkeypatch):
+    drawn, draw = [], embeddings._EMBEDDINGS[kernel]
+    counted = {kernel: lambda *args: drawn.append(args) or draw(*args)}
+    monkeypatch.setattr(embeddings, "_EMBEDDINGS", embeddings._EMBEDDINGS | counted)
+    X = np.random.default_rng(len(kernel)).normal(size=(90, 5))
+    seed = 1_000 + len(kernel)  # that no other test has left behind
+    em.SketchingPCA(2, kernel=kernel, gamma=0.2, random_state=seed).fit(em.split(X, 30))
+    assert len(drawn) <= (os.cpu_count() or 1)  # threads that start together may both draw

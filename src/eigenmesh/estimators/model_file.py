@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import eigenmesh
 from eigenmesh.errors import EigenmeshError, ModelFileError
 from eigenmesh.federation import wire
@@ -22,7 +24,10 @@ VERSION = 1
 def write(path: str | Path, form: str, tree: dict[str, Any]) -> None:
     """Write a file whole or not at all."""
     header = {"form": form, "version": VERSION, "library": eigenmesh.__version__}
-    data = wire.dumps({**header, **{key: to_tree(value) for key, value in tree.items()}})
+    body = {key: to_tree(value) for key, value in tree.items()}
+    if wrong := _not_finite(body):
+        raise ModelFileError(f"the model has {wrong}, and is not saved; fit it again")
+    data = wire.dumps({**header, **body})
     unfinished = Path(path).with_name(Path(path).name + ".part")
     unfinished.write_bytes(data)
     unfinished.replace(path)
@@ -38,11 +43,25 @@ def read(path: str | Path, form: str) -> dict[str, Any]:
     if not data.startswith(wire.MAGIC):
         raise ModelFileError(f"{name} is no eigenmesh model: {_looks_like(data)}")
     try:
-        unpacked: dict[str, Any] = from_tree(wire.loads(data))
+        tree = wire.loads(data)
+        unpacked: dict[str, Any] = from_tree(tree)
     except EigenmeshError as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
+    if wrong := _not_finite(tree):
+        raise ModelFileError(f"{name} is damaged: it has {wrong}; save the model anew")
     _check_header(unpacked, form, name)
     return unpacked
+
+
+def _not_finite(tree: Any, where: str = "") -> str:
+    """The first number that is none, and where in the tree; empty if all are finite."""
+    if isinstance(tree, np.ndarray):
+        wrong = tree[~np.isfinite(tree)]
+        return f"{wrong[0]} in {where}" if wrong.size else ""
+    keyed = tree.items() if isinstance(tree, dict) else ()
+    entries = enumerate(tree) if isinstance(tree, list | tuple) else keyed
+    within = (_not_finite(value, f"{where}.{key}".lstrip(".")) for key, value in entries)
+    return next(filter(None, within), "")
 
 
 def _looks_like(data: bytes) -> str:
