@@ -134,13 +134,13 @@ def test_error_falls_with_the_rounds_and_is_told():
     A = (X - X.mean(0)) @ (X - X.mean(0)).T
     exact = np.linalg.eigh(A)[1][:, ::-1][:, :5]
     errors = []
-    for rounds in (1, 2, 3, 5, 8):
+    for rounds in (1, 2, 3, 4, 6):
         with pytest.warns(em.EigenmeshWarning, match="not converged: residuals are at most"):
             model = em.VFedPCA(5, n_rounds=rounds, tolerance=1e-14).fit(parts)
         U = model.eigenvectors_
         errors.append(sin_theta(U, exact))
-        residual = np.linalg.norm(A @ U - U * model.eigenvalues_, axis=0).max()
-        assert residual <= model.convergence_[-1] * model.eigenvalues_[0]
+        residuals = np.linalg.norm(A @ U - U * model.eigenvalues_, axis=0)
+        assert (residuals / model.eigenvalues_).max() <= model.convergence_[-1]
         left_out = np.trace(A) - np.trace(U.T @ A @ U)
         assert model.residual_ >= left_out * (1 - 1e-10)
         assert len(model.convergence_) == rounds

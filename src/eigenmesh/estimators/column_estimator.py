@@ -25,11 +25,15 @@ from eigenmesh.numerics.fusion import residual
 from eigenmesh.protocols.column_model import ColumnModel, column_scores
 from eigenmesh.protocols.entity_alignment import MatchedSite, entity_alignment
 
+_SHORTFALLS = ("shortfalls_", "shortfall_")  # not in every model, nor in older files
+
 
 class ColumnEstimator(FederatedEstimator):
     """Base of estimators over columns: a coordinator's model, and one share a party."""
 
     model_: ColumnModel
+    shortfalls_: Any
+    shortfall_: float
 
     # Data in.
 
@@ -73,7 +77,7 @@ class ColumnEstimator(FederatedEstimator):
         }
         self._policies = {name: site.policy for name, site in sites.items()}
 
-    def _adopt(self, model: ColumnModel, gamma: float | None) -> None:
+    def _adopt(self, model: ColumnModel, gamma: float | None, shortfalls: Any = None) -> None:
         components = model.fusion.components
         self.model_ = model
         self.gamma_ = gamma
@@ -82,11 +86,20 @@ class ColumnEstimator(FederatedEstimator):
         self.total_variance_ = model.fusion.total
         self.explained_variance_ratio_ = np.abs(components.eigenvalues) / model.fusion.total
         self.residual_ = residual(model.fusion)
+        self._adopt_shortfalls(shortfalls)
         self.n_features_in_ = sum(model.widths)
         if hasattr(self, "party_names_"):  # and not one array; parties may have been lost
             known = self._columns_by_party
             self._keep_names("columns", {name: known.get(name) for name in model.parties})
         self._last_transform: list[RunReport] = []
+
+    def _adopt_shortfalls(self, shortfalls: Any) -> None:
+        """The share of each eigenvalue that may be missing; None where nothing is known of it."""
+        for name in _SHORTFALLS:
+            self.__dict__.pop(name, None)
+        if shortfalls is not None:
+            self.shortfalls_ = np.asarray(shortfalls, np.float64)
+            self.shortfall_ = float(self.shortfalls_.max())
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted samples; equal to `fit(X).transform(X)`.
@@ -168,6 +181,9 @@ class ColumnEstimator(FederatedEstimator):
                 site.store.setdefault(self.model_.name, self._shares[name])
             if name in self._policies and site.policy == Policy():
                 site.policy = self._policies[name]
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in _SHORTFALLS if hasattr(self, name))]
 
     @property
     def _n_features_out(self) -> int:

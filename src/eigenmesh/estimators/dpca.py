@@ -35,7 +35,7 @@ class DPCA(LinearColumnEstimator):
     n_iterations : fits of the loadings.
     n_inner : ADMM steps after each.
     penalty : of the ADMM, as a share of the largest curvature of any node.
-    tolerance : residual ‖A u − λ u‖, as a share of the largest eigenvalue, above which a warning
+    tolerance : residual ‖A u − λ u‖, as a share of its own eigenvalue, above which a warning
         says that the answer has not converged.
     center, standardize, fill_missing : as in `VFedPCA`.
     random_state : seed of the common start.
@@ -44,7 +44,7 @@ class DPCA(LinearColumnEstimator):
     ----------
     eigenvalues_, eigenvectors_ : of the Gram matrix of the pooled columns, as the first node has
         them.
-    relative_residual_ : largest residual of any node, as a share of the largest eigenvalue.
+    relative_residual_ : largest residual of any node, as a share of its own eigenvalue.
     node_vectors_ : the eigenvectors at every node, (nodes, n, k).
     report_ : what it cost, and what left each node.
 
@@ -107,7 +107,7 @@ class DPCA(LinearColumnEstimator):
             fed.require(DpcaNode)
             found = fed.run(dpca, self._agreed(fed), *steps).value
             self._keep_shares(fed, found.model)
-        self._adopt(found.model, None)
+        self._adopt(found.model, None, found.shortfalls)
         self.relative_residual_ = float(found.convergence[-1])
         self.node_vectors_ = found.node_vectors
         caveats = self._caveats()
@@ -135,8 +135,8 @@ class DPCA(LinearColumnEstimator):
         if self.relative_residual_ <= most:
             return ()
         return (
-            f"not converged: residuals are up to {self.relative_residual_:.1e} of the largest "
-            f"eigenvalue, {most:.1e} was asked for; raise n_iterations or n_inner",
+            f"not converged: residuals are up to {self.relative_residual_:.1e} of their "
+            f"eigenvalues, {most:.1e} was asked for; raise n_iterations or n_inner",
         )
 
     def _tree(self) -> dict[str, Any]:

@@ -46,7 +46,8 @@ class VFedPCA(LinearColumnEstimator):
         answer (it freezes after its second round, and warns).
     n_rounds : at most so many rounds; if None 50, and 10 for the paper's. An answer that has not
         converged by then says so.
-    tolerance : residual ‖A u − λ u‖ at which to stop, as a share of the largest eigenvalue.
+    tolerance : residual ‖A u − λ u‖ of every component at which to stop, as a share of its own
+        eigenvalue λ, however small that is beside the others.
     topology : None for a coordinator; "ring", "star", "grid", "full", ("lattice", k) or a graph for
         parties that talk to their neighbours only. Every node then ends with the same answer;
         with "paper" they do not, unless the graph is full.
@@ -67,8 +68,10 @@ class VFedPCA(LinearColumnEstimator):
     explained_variance_ratio_, total_variance_, residual_ : sums of squares.
     components_ : loadings (n_components, n_features), where this process has every party's share;
         `loadings(party)` for those of one.
-    convergence_ : after every round, a bound of the residuals as a share of the largest eigenvalue;
+    convergence_ : after every round, the largest bound of a residual as a share of its eigenvalue;
         of "paper" how far the merged vector has moved.
+    shortfalls_, shortfall_ : the share of each eigenvalue that may be missing, and the largest; not
+        with "paper", which does not know.
     history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n).
     node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
     report_ : what it cost, and what left each party.
@@ -143,9 +146,10 @@ class VFedPCA(LinearColumnEstimator):
             matched = self._align(fed)
             found = self._run_paper(fed) if paper else self._run_exact(fed)
             self._keep_shares(fed, found.model)
-        self._adopt(found.model, None)
+        self._adopt(found.model, None, getattr(found, "shortfalls", None))
         self.convergence_ = np.asarray(found.convergence)
         self.node_vectors_ = found.node_vectors
+        self._settled = isinstance(found, VFedResult) and found.converged
         self.history_ = found.history if isinstance(found, PaperResult) else None
         caveats = self._caveats(found)
         self.report_ = concluded(found.model, matched, caveats, found.stop_reason, recording, fed)
@@ -179,14 +183,17 @@ class VFedPCA(LinearColumnEstimator):
             return paper_caveats(self, self._rounds(), found.node_vectors)
         if found.converged:
             return ()
-        bound = found.convergence[-1]
+        above = np.flatnonzero(found.residuals > self.tolerance) + 1
+        which = f"component{'s' if len(above) > 1 else ''} {', '.join(map(str, above))}"
         return (
-            f"not converged: residuals are at most {bound:.1e} of the largest eigenvalue, "
-            f"{self.tolerance:.1e} was asked for; raise n_rounds or tolerance",
+            f"not converged: residuals are at most {found.residuals.max():.1e} of their "
+            f"eigenvalues, {self.tolerance:.1e} was asked for; {which} may be off, and the "
+            f"eigenvalues low by {found.shortfalls.max():.1e} of their size; "
+            f"raise n_rounds or tolerance",
         )
 
     def _knows_scores(self) -> bool:
-        return self.variant != "paper" and self.convergence_[-1] <= self.tolerance
+        return bool(getattr(self, "_settled", False))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit that uses all its rounds: one that converges sends less."""

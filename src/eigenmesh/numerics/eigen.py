@@ -192,24 +192,26 @@ def _wide_svd(F: Doubles, k: int) -> tuple[Doubles, Doubles]:
     return s[:k] ** 2, U[:, :k]
 
 
-def clip_spectrum(values: Floats, n: int | None = None) -> Doubles:
+def clip_spectrum(values: Floats, n: int | None = None, rounding: float | None = None) -> Doubles:
     """Values with those below eps·n·max set to zero; n is the size of the matrix they belong to.
+
+    `rounding` is the share of the largest to use instead, where a factor was worked with.
 
     >>> clip_spectrum(np.array([2.0, 1e-17, -1e-18]))
     array([2., 0., 0.])
     """
     spectrum = np.asarray(values, dtype=np.float64)
-    floor = EPS * (n or len(spectrum)) * spectrum.max(initial=0.0)
-    return np.where(spectrum > floor, spectrum, 0.0)
+    share = EPS * (n or len(spectrum)) if rounding is None else rounding
+    return np.where(spectrum > share * spectrum.max(initial=0.0), spectrum, 0.0)
 
 
-def numerical_rank(values: Floats, n: int | None = None) -> int:
+def numerical_rank(values: Floats, n: int | None = None, rounding: float | None = None) -> int:
     """How many eigenvalues of an (n, n) matrix stand above rounding.
 
     >>> numerical_rank(np.array([2.0, 1.0, 1e-17]), 3)
     2
     """
-    return int(np.count_nonzero(clip_spectrum(values, n)))
+    return int(np.count_nonzero(clip_spectrum(values, n, rounding)))
 
 
 def require_rank(
@@ -218,12 +220,13 @@ def require_rank(
     n: int | None = None,
     what: str = "the data",
     advice: str = "check that the samples differ",
+    rounding: float | None = None,
 ) -> None:
     """Raise RankError unless the first k eigenvalues stand above rounding.
 
     >>> require_rank(np.array([2.0, 1.0]), 2)
     """
-    rank = numerical_rank(values, n)
+    rank = numerical_rank(values, n, rounding)
     if k <= rank:
         return
     remedy = f"set n_components to at most {rank}, or " if rank else ""

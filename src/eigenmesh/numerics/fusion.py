@@ -43,12 +43,19 @@ class Components:
 
     @classmethod
     def first(
-        cls, values: Doubles, vectors: Doubles, k: int, what: str, by_size: bool = False
+        cls,
+        values: Doubles,
+        vectors: Doubles,
+        k: int,
+        what: str,
+        by_size: bool = False,
+        rounding: float | None = None,
     ) -> Self:
         """The first k of k pairs or more, in order (`by_size`: of |λ|); refuses k > rank."""
-        sizes = clip_spectrum(np.abs(values) if by_size else values, len(vectors))
+        n = len(vectors)
+        sizes = clip_spectrum(np.abs(values) if by_size else values, n, rounding)
         advice = "raise local_rank, lower gamma if there is one, or check that the samples differ"
-        require_rank(sizes, k, len(vectors), what, advice)
+        require_rank(sizes, k, n, what, advice, rounding)
         values = np.copysign(sizes, values) if by_size else sizes
         after = float(values[k]) if len(values) > k else 0.0
         return cls(values[:k], np.asarray(fix_signs(vectors[:, :k]), np.float64), after)

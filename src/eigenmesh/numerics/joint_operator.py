@@ -11,6 +11,11 @@ party's own product A_i Q says more of A_i than its part in A Q: the model learn
 Nyström approximation, grown like a pivoted Cholesky factor). Without models this is block Lanczos;
 with them it takes half the rounds. A naive block Lanczos falls apart where the blocks exceed the
 rank of A: here directions that are inside already are dropped.
+
+Rounding leaves errors of ε λ₁ in A Q, which an eigenvalue 10⁻¹² as large does not bear. So leading
+pairs that have converged are *locked* where others are that small: Q starts anew beside them, and
+of products nothing along them is believed, for there they are known to be zero. What is left of the
+error is ε √(λ₁ λ), since it came from a product with a factor of A, and lies along the large ones.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import EPS, left_singular
@@ -31,76 +37,181 @@ _OWN_WIDTH = 4
 _JOINT_WIDTH = 200
 
 
+# Share of the trace below which what is left of it is not known, where it is an average.
+_TRACE_ACCURACY = 1e-11
+# Share of λ₁ below which an eigenvalue may be rounding: of columns 10⁶ times as far from the origin
+# as they spread, centring leaves 10⁻²⁰.
+SPECTRUM_ROUNDING = 1e-18
+# Residuals at which a pair is locked: its error enters all that come after it.
+_LOCKED_ACCURACY = 1e-13
+# A smaller share of an eigenvalue is not worth a new start.
+_WORTH_LOCKING = 1e-10
+
+
 @dataclass(frozen=True)
 class JointPairs:
-    """Top eigenpairs of Ã; `residual` is a proven bound of ‖A u − λ u‖ / λ₁ for all of them."""
+    """Top eigenpairs of Ã, each with a proven bound of ‖A u − λ u‖ as a share of its own λ.
+
+    Of A without what is locked, where pairs are: these have bounds of their own.
+    """
 
     values: Doubles  # (k,), descending, none above that of A
     vectors: Doubles  # (n, k), orthonormal
     next_value: float
-    residual: float
+    residuals: Doubles  # (k,)
+    rounding: Doubles  # (k,), shares that no further product improves; part of the residuals
+    directions: Doubles  # (n, at most k), Ritz vectors beside those that are locked
+
+    @property
+    def residual(self) -> float:
+        """The largest of the bounds."""
+        return float(self.residuals.max())
+
+    def unsettled(self, tolerance: float) -> NDArray[np.intp]:
+        """Places of the pairs whose bound is above the tolerance, and above rounding."""
+        return np.flatnonzero(self.residuals > np.maximum(tolerance, 2 * self.rounding))
+
+    @property
+    def shortfalls(self) -> Doubles:
+        """Shares of the eigenvalues that may be missing, as estimated from the residuals.
+
+        The residual where it is large, else its square over the gap, as for any Ritz value.
+        """
+        following = np.append(self.values[1:], self.next_value)
+        gaps = 1 - following / np.maximum(self.values, np.finfo(float).tiny)
+        r = self.residuals
+        off = np.where(r > gaps / 10, r, r**2 / np.maximum(gaps, np.finfo(float).tiny))
+        return np.asarray(off / (1 + off))
+
+
+@dataclass(frozen=True)
+class LockedPairs:
+    """Eigenpairs that have converged, and stay as they are."""
+
+    values: Doubles  # (m,)
+    vectors: Doubles  # (n, m)
+    residuals: Doubles  # (m,)
+
+    @classmethod
+    def none(cls, n: int) -> LockedPairs:
+        """Nothing is locked."""
+        return cls(np.zeros(0), np.zeros((n, 0)), np.zeros(0))
+
+    def and_first(self, m: int, pairs: JointPairs) -> LockedPairs:
+        """With the first m pairs beside them."""
+        end = len(self.values) + m
+        return LockedPairs(pairs.values[:end], pairs.vectors[:, :end], pairs.residuals[:end])
 
 
 @dataclass(frozen=True)
 class JointOperator:
     """What is known of A: its trace, models, and its products with a basis."""
 
-    models: tuple[Doubles, ...]  # G_i (n, r_i), outside the span of Q
+    starts: tuple[Doubles, ...]  # G_i as the parties sent them: G_i G_iᵀ ⪯ A_i
+    models: tuple[Doubles, ...]  # G_i (n, r_i) with what was learnt since, outside the span of Q
     trace: float
     Q: Doubles  # (n, d), orthonormal
     AQ: Doubles
+    locked: LockedPairs  # neither Q nor AQ has anything along these
 
     @classmethod
-    def start(cls, models: Sequence[Doubles], trace: float, n: int) -> JointOperator:
+    def start(
+        cls, models: Sequence[Doubles], trace: float, n: int, locked: LockedPairs | None = None
+    ) -> JointOperator:
         """Nothing but models of the parties' matrices, or not even these."""
-        nothing = np.zeros((n, 0))
-        return cls(tuple(models), trace, nothing, nothing)
+        nothing, locked = np.zeros((n, 0)), locked or LockedPairs.none(n)
+        beside = tuple(_outside(G, locked.vectors) for G in models)
+        return cls(tuple(models), beside, trace, nothing, nothing, locked)
 
     def grown(self, block: Doubles, products: Sequence[Doubles]) -> JointOperator:
         """With a further block Q' and A_i Q' of every party, or A Q' where there are no models."""
-        Q, AQ = np.hstack([self.Q, block]), np.hstack([self.AQ, np.sum(products, axis=0)])
+        total = _outside(np.sum(products, axis=0), self.locked.vectors)
+        Q, AQ = np.hstack([self.Q, block]), np.hstack([self.AQ, total])
+        around = np.hstack([self.locked.vectors, Q])
         learnt = [
-            _learnt(G, block, product, Q)
+            _learnt(G, block, product, around)
             for G, product in zip(self.models, products, strict=bool(self.models))
         ]
-        return JointOperator(tuple(learnt), self.trace, Q, AQ)
+        return JointOperator(self.starts, tuple(learnt), self.trace, Q, AQ, self.locked)
 
     def top(self, k: int) -> JointPairs:
-        """The top k eigenpairs of Ã."""
-        Q, C = self.Q, self._joint_model()
+        """The top k eigenpairs: those that are locked, and of Ã beside them."""
+        Q, locked = self.Q, self.locked
+        values, U, unknown = self._ritz(k)
+        wanted = k - len(locked.values)
+        outside = np.linalg.norm(_outside(U[:, :wanted], Q), axis=0)
+        rounding = self._rounding(values[:wanted])
+        least = max(EPS**2 * self.trace, np.finfo(float).tiny)
+        own = unknown * outside / np.maximum(values[:wanted], least)
+        return JointPairs(
+            values=np.append(locked.values, values[:wanted]),
+            vectors=np.hstack([locked.vectors, U[:, :wanted]]),
+            next_value=float(values[wanted]) if len(values) > wanted else 0.0,
+            residuals=np.append(locked.residuals, own + rounding),
+            rounding=np.append(locked.residuals, rounding),
+            directions=U,
+        )
+
+    def _ritz(self, k: int) -> tuple[Doubles, Doubles, float]:
+        """All eigenvalues of Ã beside those locked, k vectors, and a bound of ‖A − Ã‖."""
+        Q, C, locked = self.Q, self._joint_model(k), self.locked
         B = _orthonormal(np.hstack([Q, self.AQ, C]), least=k)
         QB, CB = Q.T @ B, C.T @ B
         half = QB.T @ (self.AQ.T @ B)
         T = half + half.T - QB.T @ (Q.T @ self.AQ) @ QB + CB.T @ CB
         values, Y = scipy.linalg.eigh((T + T.T) / 2)
-        values = np.maximum(values[::-1], 0.0)
-        U = B @ Y[:, ::-1][:, :k]
-        after = float(values[k]) if len(values) > k else 0.0
+        U = _outside(B @ Y[:, ::-1][:, :k], locked.vectors)
         # A − Ã lives outside Q, and its norm is at most its trace.
-        unknown = self.trace - float(np.vdot(Q, self.AQ)) - float(np.vdot(C, C))
-        unknown = max(unknown, len(Q) * EPS * self.trace)
-        outside = float(np.linalg.norm(_outside(U, Q), axis=0).max())
-        residual = unknown * outside / max(float(values[0]), np.finfo(float).tiny)
-        rounding = 10 * EPS * float(np.sqrt(len(Q)))
-        return JointPairs(values[:k], U, after, float(residual) + rounding)
+        seen = float(np.vdot(Q, self.AQ)) + float(np.vdot(C, C)) + float(locked.values.sum())
+        least = (_TRACE_ACCURACY if not self.models else float(np.sqrt(len(Q))) * EPS) * self.trace
+        return np.maximum(values[::-1], 0.0), U, max(self.trace - seen, least)
 
-    def _joint_model(self) -> Doubles:
+    def _rounding(self, values: Doubles) -> Doubles:
+        """Shares of eigenvalues that rounding may take: of the products, and of their factors."""
+        largest = max(float(values[:1].sum()), float(self.locked.values[:1].sum()))
+        least = np.maximum(values, max(EPS**2 * largest, np.finfo(float).tiny))
+        shares = values[:1] / least
+        roots = np.sqrt(largest / least)
+        return self._rounded * np.asarray(np.maximum(shares, roots))
+
+    @property
+    def _rounded(self) -> float:
+        """What rounding leaves of a product's length, as a share of it."""
+        return 10 * EPS * float(np.sqrt(len(self.Q)))
+
+    def _joint_model(self, k: int) -> Doubles:
         if not self.models:
             return np.zeros((len(self.Q), 0))
-        G = np.hstack(self.models)
-        return G if G.shape[1] <= _JOINT_WIDTH else _leading(G, _JOINT_WIDTH)
+        G, width = np.hstack(self.models), max(_JOINT_WIDTH, 2 * k)
+        return G if G.shape[1] <= width else _leading(G, width)
+
+    def lockable(self, pairs: JointPairs, tolerance: float) -> int:
+        """How many more pairs to lock: those beside which rounding hides the last one wanted."""
+        m = len(self.locked.values)
+        values, rounding = pairs.values[m:], pairs.rounding[m:]
+        share = max(tolerance, _WORTH_LOCKING)
+        large = values * self._rounded > share * float(pairs.values[-1])
+        settled = pairs.residuals[m:] <= np.maximum(_LOCKED_ACCURACY, 2 * rounding)
+        ready = large & settled
+        return int(np.argmin(np.append(ready, False)))
+
+    def relieved(self, m: int, pairs: JointPairs) -> JointOperator:
+        """With m more pairs locked, and Q and models anew: these hold outside of Q alone."""
+        locked = self.locked.and_first(m, pairs)
+        return JointOperator.start(self.starts, self.trace, len(self.Q), locked)
 
     def next_block(self, pairs: JointPairs, seed: int) -> Doubles:
         """What to multiply next, (n, at most k), orthonormal; without columns if nothing is left.
 
-        The first block gets a little noise: a start in an invariant subspace would not leave it.
+        A first block gets a little noise: a start in an invariant subspace would not leave it.
         """
-        U, k = pairs.vectors, pairs.vectors.shape[1]
-        if not self.Q.shape[1]:
-            n = len(U)
-            noise = np.random.default_rng(seed).standard_normal((n, k)) / np.sqrt(n)
-            return np.asarray(np.linalg.qr(U + _NOISE * noise)[0])
-        return new_directions(U, self.Q, floor=len(U) * EPS)
+        first, U = not self.Q.shape[1], pairs.directions
+        n = len(U)
+        if first:
+            U = U + _NOISE * np.random.default_rng(seed).standard_normal(U.shape) / np.sqrt(n)
+        around = np.hstack([self.locked.vectors, self.Q])
+        # Of Ritz vectors that were locked since, a first block has nothing but noise.
+        return new_directions(U, around, floor=0.5 if first else n * EPS)
 
 
 def _learnt(G: Doubles, block: Doubles, product: Doubles, Q: Doubles) -> Doubles:

@@ -25,17 +25,16 @@ import numpy as np
 
 from eigenmesh.errors import RankError
 from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.message import Floats, Message, Positive, Shape
+from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.federation.party import step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import share_to_tree
-from eigenmesh.numerics.joint_operator import JointPairs
 from eigenmesh.numerics.tracking import principal_rotation, random_directions
 from eigenmesh.protocols.consensus import MixingParty, MixingSetup, average, largest
-from eigenmesh.protocols.vfed_pca import VFedResult, VFedSetup, model_of, prepared_block
-from eigenmesh.protocols.vfed_peers import GramMixture, NodeScores, PeerStart
+from eigenmesh.protocols.vfed_pca import VFedResult, model_of, prepared_block
+from eigenmesh.protocols.vfed_peers import GramMixture, PeerStart
 
 
 class DpcaSetup(MixingSetup, reveals=None):
@@ -55,6 +54,13 @@ class Estimate(Message, reveals="scores"):
     """S_j + V_jl / c for the bridge of the receiver l, or that bridge."""
 
     value: Annotated[Floats, Shape("n", "k")]
+
+
+class NodeScores(Message, reveals="scores"):
+    """A node's answer; the residual is the largest as a share of its own eigenvalue."""
+
+    scores: Annotated[Floats, Shape("n", "k")]
+    residual: Annotated[float, NonNegative]
 
 
 class DpcaNode(MixingParty):
@@ -154,10 +160,12 @@ class DpcaNode(MixingParty):
         product = self.mixture * self.setup.n_nodes
         inner = self.U.T @ product
         values, turn = principal_rotation(inner)
-        residual = np.linalg.norm(product - self.U @ inner, 2) / max(values[0], 1e-300)
-        scores = self.U @ turn * np.sqrt(values)
+        vectors = self.U @ turn
+        off = np.linalg.norm(product @ turn - vectors * values, axis=0)
+        residual = float((off / np.maximum(values, 1e-300)).max())
+        scores = vectors * np.sqrt(values)
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
-        return NodeScores(scores=scores, residual=float(residual), next_value=0.0)
+        return NodeScores(scores=scores, residual=residual)
 
     @step
     def offer_mixture(self) -> GramMixture:
@@ -192,9 +200,9 @@ def _result(starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int) -> VFed
     first = ends[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
     residual = max(end.residual for end in ends)
-    pairs = JointPairs(values, first.scores / np.sqrt(values), 0.0, residual)
-    names = ("n_components", "center", "standardize", "fill_missing", "model", "seed")
-    model = model_of(starts, pairs, VFedSetup(**{name: getattr(setup, name) for name in names}))
+    model = model_of(starts, values, first.scores / np.sqrt(values), 0.0, setup)
     vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
     reason = f"{n_iterations} fits of the loadings are done"
-    return VFedResult(model, (residual,), True, reason, vectors)
+    residuals = np.full(len(values), residual)
+    shortfalls = residuals / (1 + residuals)
+    return VFedResult(model, (residual,), residuals, shortfalls, True, reason, vectors)

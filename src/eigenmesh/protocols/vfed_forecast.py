@@ -26,11 +26,17 @@ def peers_forecast(
     known = GraphForecast(names, [n for n, _ in shapes], 0, graph)
     known.told(PeerHolder.introduce, [0] * len(names))
     known.asked(2 * n_rounds)  # propose, multiply
-    known.to_neighbours(PeerHolder.offer_peak, width, (n_rounds + 1) * known.across)
+    known.to_neighbours(PeerHolder.offer_peak, width + 1, n_rounds * known.across)
+    known.to_neighbours(PeerHolder.offer_peak, width, known.across)
     known.settled(PeerHolder, width + 1, n_rounds)
     known.told(PeerHolder.look, [0] * len(names), n_rounds)
     known.asked()  # propose_scores
-    known.told(PeerHolder.keep_loadings, [width] * len(names))
+    known.asked()  # keep_loadings
+    for name in names:
+        bounds = 2 * min(k, n)
+        entry = forecast_entry(PeerHolder.keep_loadings, name, width + bounds)
+        kinds = {**entry.kinds, "scores": width, "moments": bounds}
+        known.ledger.entries.append(entry._replace(kinds=kinds))
     return known.ledger
 
 

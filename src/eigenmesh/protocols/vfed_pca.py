@@ -13,7 +13,8 @@ coordinator learns   these; a party learns Q, and in the end the joint scores
 
 Round 1 fuses the parties' own vectors; every further round multiplies a block with A = Σ_i X_i X_iᵀ
 and takes the best vectors that these products and the parties' own vectors allow for, see
-`numerics.joint_operator`. It stops when a proven bound of the residuals ‖A u − λ u‖ is small.
+`numerics.joint_operator`. It stops when a proven bound of every residual ‖A u − λ u‖ is a small
+share of its own λ; components beside far larger ones are sought without these.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import ColumnBlock, share_to_tree
 from eigenmesh.numerics.fusion import Components, SumFusion
-from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
+from eigenmesh.numerics.joint_operator import SPECTRUM_ROUNDING, JointOperator, JointPairs
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
 from eigenmesh.protocols.column_preparation import preparation_of
 
@@ -133,10 +134,12 @@ class VectorHolder(Party):
 @record
 @dataclass(frozen=True)
 class VFedResult:
-    """The coordinator's model, and the bound of the relative residuals after every round."""
+    """The coordinator's model, and how far it is from the answer."""
 
     model: ColumnModel
-    convergence: tuple[float, ...]
+    convergence: tuple[float, ...]  # after every round, the largest bound of a relative residual
+    residuals: Doubles  # (k,), the last bounds, of each component
+    shortfalls: Doubles  # (k,), shares of the eigenvalues that may be missing
     converged: bool
     stop_reason: str
     node_vectors: Doubles | None = None  # (nodes, n, k), where there is no coordinator
@@ -154,11 +157,18 @@ def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
     search = _Search(columns, starts, setup, tolerance)
     while True:
         pairs = search.run(n_rounds)
-        model = model_of(search.starts, pairs, setup)
+        model = model_of(search.starts, pairs.values, pairs.vectors, pairs.next_value, setup)
         scores = JointScores(scores=model.fusion.components.scores)
         ask_everyone(columns, VectorHolder.keep_loadings, scores)
         if not search.lost():
-            return VFedResult(model, tuple(search.trace), search.converged, search.why())
+            return VFedResult(
+                model,
+                tuple(search.trace),
+                pairs.residuals,
+                pairs.shortfalls,
+                search.converged,
+                search.why(),
+            )
 
 
 class _Search:
@@ -170,7 +180,7 @@ class _Search:
         self.columns, self.setup, self.tolerance = columns, setup, tolerance
         self.rounds, self.begun, self.trace = 1, 0, list[float]()
         self._begin(starts)
-        self.block = self.operator.next_block(self.pairs, setup.seed)
+        self._propose()
 
     def _begin(self, starts: Replies) -> None:
         """From nothing but what these parties sent of their own."""
@@ -184,9 +194,18 @@ class _Search:
         self.pairs = self.operator.top(min(self.setup.n_components, len(self.operator.Q)))
         self.trace.append(self.pairs.residual)
 
+    def _propose(self) -> None:
+        """What to multiply next; where pairs are to be locked, the others anew."""
+        more = self.operator.lockable(self.pairs, self.tolerance)
+        if more:
+            self.operator = self.operator.relieved(more, self.pairs)
+        self.relieved = bool(more)
+        self.block = self.operator.next_block(self.pairs, self.setup.seed)
+
     @property
     def converged(self) -> bool:
-        return self.pairs.residual <= self.tolerance
+        """Whether all residuals are small, and none is known only beside what was just locked."""
+        return not (self.relieved or len(self.pairs.unsettled(self.tolerance)))
 
     @property
     def exhausted(self) -> bool:
@@ -200,6 +219,7 @@ class _Search:
         if here == self.starts.parties:
             return False
         self.begun, self.block = self.rounds, np.asarray(self.pairs.vectors)
+        self.relieved = False
         remaining = [(start, name) for start, name in known if name in here]
         self._begin(Replies(*(tuple(part) for part in zip(*remaining, strict=True))))
         return True
@@ -223,11 +243,11 @@ class _Search:
         products = [reply.product[:, :width] for reply in replies]
         self.operator = self.operator.grown(self.block, products)
         self._look()
-        self.block = self.operator.next_block(self.pairs, self.setup.seed)
+        self._propose()
 
     def why(self) -> str:
         """Why it stopped."""
-        size = f"residuals are at most {self.pairs.residual:.1e} of the largest eigenvalue"
+        size = f"residuals are at most {self.pairs.residual:.1e} of their eigenvalues"
         if self.converged:
             return f"{size}, after {self.rounds} rounds"
         if self.exhausted:
@@ -235,15 +255,17 @@ class _Search:
         return f"{self.rounds} rounds were asked for; {size}"
 
 
-def model_of(starts: Replies, pairs: JointPairs, setup: VFedSetup) -> ColumnModel:
+def model_of(
+    starts: Replies, values: Doubles, vectors: Doubles, next_value: float, setup: Any
+) -> ColumnModel:
     """The coordinator's share: scores of new samples are the sums of what parties project."""
     k, p = setup.n_components, len(starts)
-    values = np.append(pairs.values, pairs.next_value)
-    components = Components.first(values, pairs.vectors, k, "the columns")
+    ordered = np.append(values, next_value)
+    components = Components.first(ordered, vectors, k, "the columns", rounding=SPECTRUM_ROUNDING)
     total = float(sum(start.total for start in starts))
-    fusion = SumFusion(
-        components, (np.eye(k),) * p, total, pairs.residual * components.eigenvalues[0]
-    )
+    # K̂ is what the components have of K; what is left of its trace bounds what is left of it.
+    left = max(total - float(components.eigenvalues.sum()), 0.0)
+    fusion = SumFusion(components, (np.eye(k),) * p, total, left)
     return ColumnModel(
         fusion,
         name=setup.model,

@@ -41,7 +41,12 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import share_to_tree
 from eigenmesh.numerics.eigen import fix_signs, numerical_rank
-from eigenmesh.numerics.joint_operator import JointOperator, JointPairs
+from eigenmesh.numerics.joint_operator import (
+    SPECTRUM_ROUNDING,
+    JointOperator,
+    JointPairs,
+    LockedPairs,
+)
 from eigenmesh.protocols.consensus import Mixture, largest, mixing, root_of
 from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
 from eigenmesh.protocols.vfed_pca import VFedResult, VFedSetup, model_of, prepared_block
@@ -56,6 +61,7 @@ class PeerSetup(PassingSetup, reveals=None):
     fill_missing: float | None
     model: str
     seed: int
+    tolerance: Annotated[float, Positive]
     n_nodes: Annotated[int, Positive]
 
 
@@ -73,18 +79,20 @@ class GramMixture(Mixture, reveals="gram"):
 
 
 class Progress(Message, reveals="moments"):
-    """A bound of the residuals, directions left to multiply, components above rounding."""
+    """Bounds of the residuals, directions left to multiply, components above rounding."""
 
-    residual: Annotated[float, NonNegative]
+    residual: Annotated[float, NonNegative]  # the largest, as a share of its own eigenvalue
+    settled: bool  # whether all are small
     width: Annotated[int, NonNegative]
     rank: Annotated[int, NonNegative]
 
 
-class NodeScores(Message, reveals="scores"):
+class PeerScores(Message, reveals="scores"):
     """A node's answer."""
 
     scores: Annotated[Floats, Shape("n", "k"), NonEmpty]
-    residual: Annotated[float, NonNegative]
+    residuals: Annotated[Floats, Shape("k"), Reveals("moments"), NonNegative]
+    shortfalls: Annotated[Floats, Shape("k"), Reveals("moments"), NonNegative]
     next_value: Annotated[float, NonNegative]
 
 
@@ -92,17 +100,19 @@ class PeerHolder(PassingParty):
     """Holds some columns of all samples; ends with the joint scores and its loadings."""
 
     Setup = PeerSetup
-    state = (*PassingParty.state, "Q", "AQ", "vectors", "values", "progress")
+    state = (*PassingParty.state, "Q", "AQ", "locked", "pairs", "trace", "block")
 
     def __init__(self, site: SiteView, setup: PeerSetup) -> None:
         super().__init__(site, setup)
         self.columns = prepared_block(site, setup)
-        n, k = self.columns.shape[0], setup.n_components
-        self.Q, self.AQ = np.zeros((n, 0)), np.zeros((n, 0))
+        n = self.columns.shape[0]
+        k = min(setup.n_components, n)
         rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(1,)))
-        self.vectors = np.linalg.qr(rng.standard_normal((n, min(k, n))))[0]
-        self.values = np.zeros(min(k, n))
-        self.progress = {"residual": 1.0, "next_value": 0.0, "trace": 0.0}
+        start = np.linalg.qr(rng.standard_normal((n, k)))[0]
+        self.Q, self.AQ = np.zeros((n, 0)), np.zeros((n, 0))
+        self.locked = vars(LockedPairs.none(n))
+        self.pairs = vars(JointPairs(np.zeros(k), start, 0.0, np.ones(k), np.zeros(k), start))
+        self.trace, self.block = 0.0, start
 
     @step(reusable=False)
     def introduce(self) -> PeerStart:
@@ -113,49 +123,59 @@ class PeerHolder(PassingParty):
 
     @step(reusable=False)
     def propose(self) -> None:
-        """The first node's next directions, to be passed on; zeros where there are no more."""
-        block = self._next()
-        padded = np.zeros_like(self.vectors)
-        padded[:, : block.shape[1]] = block
-        self.pass_on(padded)
+        """The first node's next directions, to be passed on; zeros where there are no more.
+
+        Before them come the vectors that are to be locked, and after all the number of these.
+        """
+        operator, pairs = self._operator, JointPairs(**self.pairs)
+        more, m = operator.lockable(pairs, self.setup.tolerance), len(operator.locked.values)
+        if more:
+            operator = operator.relieved(more, pairs)
+        block = operator.next_block(pairs, self.setup.seed)
+        self.pass_on(np.append(self._padded(pairs.vectors[:, m : m + more], block), more))
 
     @step(reusable=False)
     def multiply(self) -> None:
         """Begin the average of X_i X_iᵀ Q and of the traces."""
-        block = self._block()
-        product = self.columns.times(self.columns.transposed_times(block))
-        self.start_mixing(np.append(product.ravel(), self.columns.total))
+        self._take_block()
+        product = self.columns.times(self.columns.transposed_times(self.block))
+        self.start_mixing(np.append(self._padded(product), self.columns.total))
 
     @step(reusable=False)
     def look(self) -> Progress:
         """The sum is there: the best vectors so far, and how good they are."""
-        block, p = self._block(), self.setup.n_nodes
-        width = int(np.count_nonzero(np.abs(block).max(axis=0)))
-        total = p * self.mixture
-        product = total[:-1].reshape(block.shape)[:, :width]
-        known = JointOperator((), float(total[-1]), self.Q, self.AQ).grown(
-            block[:, :width], [product]
-        )
-        self.Q, self.AQ = known.Q, known.AQ
-        self._adopt(known.top(self.vectors.shape[1]), float(total[-1]))
+        (n, k), width = self.pairs["vectors"].shape, self.block.shape[1]
+        total = self.setup.n_nodes * self.mixture
+        self.trace = float(total[-1])
+        known = self._operator.grown(self.block, [total[:-1].reshape(n, k)[:, :width]])
+        pairs = known.top(k)
+        self.Q, self.AQ, self.pairs = known.Q, known.AQ, vars(pairs)
+        tolerance = self.setup.tolerance
+        settled = not (len(pairs.unsettled(tolerance)) or known.lockable(pairs, tolerance))
         return Progress(
-            residual=self.progress["residual"],
-            width=self._next().shape[1],
-            rank=numerical_rank(self.values, len(self.Q)),
+            residual=pairs.residual,
+            settled=settled,
+            width=known.next_block(pairs, self.setup.seed).shape[1],
+            rank=numerical_rank(pairs.values, rounding=SPECTRUM_ROUNDING),
         )
 
     @step(reusable=False)
     def propose_scores(self) -> None:
         """The first node's vectors, to be passed on."""
-        self.pass_on(fix_signs(self.vectors))
+        self.pass_on(fix_signs(self.pairs["vectors"]))
 
     @step(reusable=False)
-    def keep_loadings(self) -> NodeScores:
+    def keep_loadings(self) -> PeerScores:
         """Loadings from the common scores stay in the site's store."""
-        scores = self._block() * np.sqrt(self.values)
+        pairs = JointPairs(**self.pairs)
+        scores = self.passed.reshape(pairs.vectors.shape) * np.sqrt(pairs.values)
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
-        about = {key: float(self.progress[key]) for key in ("residual", "next_value")}
-        return NodeScores(scores=np.asarray(scores), **about)
+        return PeerScores(
+            scores=np.asarray(scores),
+            residuals=pairs.residuals,
+            shortfalls=pairs.shortfalls,
+            next_value=pairs.next_value,
+        )
 
     # Messages of their own kind.
 
@@ -171,21 +191,26 @@ class PeerHolder(PassingParty):
 
     # What they do.
 
-    def _next(self) -> Doubles:
-        operator = JointOperator((), float(self.progress["trace"]), self.Q, self.AQ)
-        pairs = JointPairs(self.values, self.vectors, 0.0, 0.0)
-        return operator.next_block(pairs, self.setup.seed)
+    @property
+    def _operator(self) -> JointOperator:
+        return JointOperator((), (), self.trace, self.Q, self.AQ, LockedPairs(**self.locked))
 
-    def _adopt(self, pairs: JointPairs, trace: float) -> None:
-        self.vectors, self.values = pairs.vectors, pairs.values
-        self.progress = {
-            "residual": pairs.residual,
-            "next_value": pairs.next_value,
-            "trace": trace,
-        }
+    def _padded(self, *parts: Doubles) -> Doubles:
+        """As many columns as there are components, zeros the last: the traffic is always equal."""
+        n, k = self.pairs["vectors"].shape
+        return np.hstack([*parts, np.zeros((n, k))])[:, :k]
 
-    def _block(self) -> Doubles:
-        return np.asarray(self.passed.reshape(self.vectors.shape))
+    def _take_block(self) -> None:
+        """The directions that were passed on; what comes before them is locked from now on."""
+        columns = self.passed[:-1].reshape(self.pairs["vectors"].shape)
+        more, m = int(self.passed[-1]), len(self.locked["values"])
+        if more:
+            # Every node locks the very same vectors.
+            self.pairs["vectors"][:, m : m + more] = columns[:, :more]
+            operator = self._operator.relieved(more, JointPairs(**self.pairs))
+            self.Q, self.AQ, self.locked = operator.Q, operator.AQ, vars(operator.locked)
+        block = columns[:, more:]
+        self.block = block[:, : int(np.count_nonzero(np.abs(block).max(axis=0, initial=0.0)))]
 
 
 @protocol("vfed-peers", roles=(PeerHolder,))
@@ -193,9 +218,9 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
     """Every node's side, in at most `n_rounds` products; anew without a node that leaves."""
     while True:
         covered = nodes.parties
-        nodes.enlist(PeerHolder, _agreed(nodes, setup))
+        nodes.enlist(PeerHolder, _agreed(nodes, setup, tolerance))
         starts = nodes.ask(PeerHolder.introduce)
-        found = _search(nodes, covered, setup.n_components, n_rounds, tolerance)
+        found = _search(nodes, covered, setup.n_components, n_rounds)
         if found is None:
             continue
         nodes.ask(PeerHolder.propose_scores)
@@ -204,13 +229,13 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
             continue
         ends = nodes.ask(PeerHolder.keep_loadings)
         if nodes.parties == covered:
-            return _result(starts, ends, setup, tolerance, *found)
+            return _result(starts, ends, setup, *found)
 
 
 def _search(
-    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int, tolerance: float
-) -> tuple[list[float], str] | None:
-    """The bounds of the residuals, and why it stopped; None if a node has left."""
+    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int
+) -> tuple[list[float], bool, str] | None:
+    """The bounds of the residuals, whether all are small, and why; None if a node has left."""
     trace, why = list[float](), "as many were asked for"
     for _ in range(n_rounds):
         found = _product(nodes, covered)
@@ -218,15 +243,16 @@ def _search(
             return None
         replies = found
         trace.append(max(reply.residual for reply in replies))
-        if trace[-1] <= tolerance:
+        if all(reply.settled for reply in replies):
             why = "that is small enough"
             break
         if not all(reply.width for reply in replies):
             why = "no direction is left"
             break
     _require_rank(replies, k)
-    size = f"residuals are at most {trace[-1]:.1e} of the largest eigenvalue"
-    return trace, f"{size}, after {len(trace)} products: {why}"
+    size = f"residuals are at most {trace[-1]:.1e} of their eigenvalues"
+    settled = all(reply.settled for reply in replies)
+    return trace, settled, f"{size}, after {len(trace)} products: {why}"
 
 
 def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
@@ -252,8 +278,8 @@ def _require_rank(replies: Replies, k: int) -> None:
         )
 
 
-def _agreed(nodes: Federation, setup: VFedSetup) -> PeerSetup:
-    agreed = {**mixing(nodes), **vars(setup)}
+def _agreed(nodes: Federation, setup: VFedSetup, tolerance: float) -> PeerSetup:
+    agreed = {**mixing(nodes), **vars(setup), "tolerance": tolerance}
     return PeerSetup(**agreed, first=root_of(nodes), n_nodes=len(nodes.parties))
 
 
@@ -261,13 +287,13 @@ def _result(
     starts: Replies,
     ends: Replies,
     setup: VFedSetup,
-    tolerance: float,
     trace: list[float],
+    settled: bool,
     reason: str,
 ) -> VFedResult:
     first: Any = ends[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
-    pairs = JointPairs(values, first.scores / np.sqrt(values), first.next_value, first.residual)
-    model = model_of(starts, pairs, setup)
+    model = model_of(starts, values, first.scores / np.sqrt(values), first.next_value, setup)
     vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
-    return VFedResult(model, tuple(trace), trace[-1] <= tolerance, reason, vectors)
+    bounds = (first.residuals, first.shortfalls)
+    return VFedResult(model, tuple(trace), *bounds, settled, reason, vectors)
