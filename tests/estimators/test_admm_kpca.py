@@ -150,6 +150,7 @@ def test_several_components_together(X, parts):
         assert abs(np.corrcoef(found[:, i], expected[:, i])[0, 1]) > 0.98
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_nodes_that_hold_one_class_each():
     X, gamma = digits(sorted_by_label=True)
     kpca = admm(reference=X, n_iterations=30).fit(nodes(X, N_NODES))
@@ -158,6 +159,7 @@ def test_nodes_that_hold_one_class_each():
     assert np.all(kpca.similarity_ <= kpca.ceiling_ + 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_the_papers_own_variant_and_schedule(X, parts, fitted):
     """Its penalties suit 100 rows a node, not 40; and it starts from a node's own components."""
     paper = admm(reference=X, variant="paper", penalty="paper", n_iterations=2).fit(parts)
@@ -188,6 +190,7 @@ def test_before_any_iteration_are_the_baselines(X, parts, pooled_neighbours):
     assert local.similarity_.mean() < pooled_neighbours.similarity_.mean()
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 @pytest.mark.parametrize("topology", ["ring", "star", "grid", "random-regular", nx.path_graph(6)])
 def test_any_connected_graph(X, topology):
     kpca = admm(topology=topology, reference=X, n_iterations=10).fit(nodes(X, 6))
@@ -209,6 +212,7 @@ def test_auto_penalty_is_the_largest_of_assumption_2(X, parts, fitted):
 # Cost.
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 @pytest.mark.parametrize("k", [1, 2])
 def test_floats_per_node_and_iteration_are_three_times_degree_times_rows(parts, k):
     one, three = (admm(k, n_iterations=n).fit(parts).report_ for n in (1, 3))
@@ -217,6 +221,7 @@ def test_floats_per_node_and_iteration_are_three_times_degree_times_rows(parts, 
     assert three.rounds - one.rounds == 4
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 @pytest.mark.parametrize(
     ("topology", "options"),
     [
@@ -363,6 +368,7 @@ def test_eigenvalues_that_chance_could_have_swapped_are_noted():
     assert any("may not be determined" in note for note in kpca.report_.notes)
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_one_row_a_node():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(8, 3)) * [5, 1, 1]
@@ -390,6 +396,7 @@ def test_saved_with_every_nodes_model(X, fitted, tmp_path):
     assert em.load(tmp_path / "alone.em").node_models_ == {}
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_same_answer_on_dask(X):
     parts = nodes(X[:200], 5)
     here = admm(topology="ring", n_iterations=3).fit(parts)
@@ -401,6 +408,7 @@ def test_same_answer_on_dask(X):
         np.testing.assert_allclose(theirs.transform(X), ours.transform(X), atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_where_no_site_is_at_hand_the_first_node_is_asked(X):
     parts = nodes(X[:120], 4)
     here = admm(topology="ring", n_iterations=2).fit(parts)
@@ -415,6 +423,7 @@ def test_where_no_site_is_at_hand_the_first_node_is_asked(X):
     assert em.plan(admm(topology="ring"), strict).refusals == {"party-0": ("eigenvectors",)}
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_same_answer_every_time(X, parts):
     runs = [admm(n_iterations=3).fit(parts).transform(X) for _ in range(2)]
     np.testing.assert_array_equal(*runs)
@@ -428,6 +437,7 @@ def test_too_many_rows_for_a_node_are_refused(X, monkeypatch):
         em.GossipKPCA(1).fit(X[:160])
 
 
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
 def test_graph_of_names(X, tmp_path):
     parts = em.Partitioned(rows=np.array_split(X[:80], 4), names=["n", "e", "s", "w"])
     graph = nx.cycle_graph(["n", "e", "s", "w"])

@@ -76,8 +76,8 @@ def forecast_admm(
             known.told(peer.tell_change, zeros)
     known.asked()
     mixes = mixes_on(known.graph, VARIANCE_ACCURACY)
-    known.to_neighbours(peer.offer_mixture, k * k + 4, mixes)
-    known.told(peer.finish, [k] * len(known.names))
+    known.to_neighbours(peer.offer_mixture, k * k + k + 4, mixes)
+    known.told(peer.finish, [2 * k] * len(known.names))
 
 
 def _times_spoken(known: GraphForecast, setup: AdmmSetup, node: int) -> int:

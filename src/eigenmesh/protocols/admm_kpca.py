@@ -25,6 +25,7 @@ its rows, is out of Ω_j.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ for kind in (LandmarkModel, Kernel):
     record(kind)
 
 CORRECTIONS = 3  # of a z-step; more change little
+_TINY = 1e-300
 VARIANCE_ACCURACY = 1e-8  # the nodes' components differ by more than that
 
 
@@ -84,7 +86,7 @@ class AdmmPeer(MixingParty):
     state = (
         *MixingParty.state,
         *("alpha", "z", "before", "multipliers", "coefficients", "projections"),
-        *("aligned", "to_align", "iteration", "penalty", "truth", "basis"),
+        *("aligned", "to_align", "iteration", "penalty", "truth", "basis", "changes"),
     )
 
     def __init__(self, site: SiteView, setup: AdmmSetup) -> None:
@@ -108,6 +110,7 @@ class AdmmPeer(MixingParty):
         self.penalty = setup.penalty
         self.truth = np.zeros((0, k))
         self.basis = np.eye(k)
+        self.changes: list[float] = []  # of z, the sine of the angle, by iteration
         self.peak = np.array([self.near.spectrum.sufficient_penalty(len(self.near.members))])
 
     def _first_multipliers(self) -> dict[str, Doubles]:
@@ -207,6 +210,8 @@ class AdmmPeer(MixingParty):
         parts = {n: heard[n]["m"] + rho * heard[n]["a"] for n, rho in penalties.items()}
         self.before = self.z
         self.z = self.near.consensus(parts, penalties, self.z, self.setup.corrections)
+        cosines = np.linalg.svd(self.before.T @ self.near.gram @ self.z, compute_uv=False)
+        self.changes = [*self.changes, float(np.sqrt(max(1 - cosines[-1] ** 2, 0.0)))]
 
     @step
     def offer_projections(self) -> dict[int, Projections]:
@@ -234,8 +239,7 @@ class AdmmPeer(MixingParty):
     @step(reusable=False)
     def measure_change(self) -> None:
         """How far z has moved."""
-        cosines = np.linalg.svd(self.before.T @ self.near.gram @ self.z, compute_uv=False)
-        self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
+        self.peak = np.array(self.changes[-1:])
 
     @step(reusable=False)
     def tell_change(self) -> Change:
@@ -251,26 +255,44 @@ class AdmmPeer(MixingParty):
         own = self.near.places[self.site.index]
         trace = float(np.trace(self.near.gram[own, own]))
         facts = [len(scores), trace, self.gap, len(self.near.gram)]
-        self.start_mixing(np.concatenate([(scores.T @ scores).ravel(), facts]))
+        sums = scores.sum(axis=0)
+        self.start_mixing(np.concatenate([(scores.T @ scores).ravel(), sums, facts]))
 
     @step(reusable=False)
     def finish(self, whole: NodeCount) -> Outcome:
         """Rotate to the principal directions; keep the models of w and of z in the store."""
         k = self.setup.n_components
         inner = self.mixture[: k * k].reshape(k, k) * whole.n_nodes
-        values, turn = np.linalg.eigh((inner + inner.T) / 2)
+        sums = self.mixture[k * k : k * k + k] * whole.n_nodes
+        n_rows, trace, gap, pooled = self.mixture[k * k + k :] * whole.n_nodes
+        # The origin is only near the mean; what all rows' scores have in common is the difference.
+        means = sums / n_rows if self.setup.center else np.zeros(k)
+        centred = inner - n_rows * np.outer(means, means)
+        values, turn = np.linalg.eigh((centred + centred.T) / 2)
         self.basis = np.asarray(fix_signs(turn[:, ::-1]))
-        n_rows, trace, gap, pooled = self.mixture[k * k :] * whole.n_nodes
+        means = means @ self.basis
         eigenvalues, last = np.maximum(values[::-1], 0.0), float(values[0])
         gap, pooled = float(gap / whole.n_nodes), float(pooled / whole.n_nodes)
         facts = {"eigenvalues": eigenvalues, "next_eigenvalue": last * (1 - gap)}
         facts |= {"total": float(trace), "n_rows": round(n_rows)}
-        models = {"local": self._w(), "consensus": self.z}
-        made = {name: self._model(c @ self.basis, facts) for name, c in models.items()}
-        self.site.keep(KEPT, made)
+        self._keep_models(facts, means)
         return Outcome(
-            **facts, penalty=self.penalty, gap=gap, pooled_rows=pooled, aligned=self.aligned
+            **facts,
+            penalty=self.penalty,
+            gap=gap,
+            pooled_rows=pooled,
+            aligned=self.aligned,
+            off_centre=n_rows * means**2 / np.maximum(n_rows * means**2 + eigenvalues, _TINY),
+            change=self.changes[-1] if self.changes else 0.0,
+            least_change=min(self.changes, default=0.0),
         )
+
+    def _keep_models(self, facts: Mapping[str, Any], means: Doubles) -> None:
+        """Into the store: w, and z with scores whose mean over all rows is 0."""
+        local = self._model(self._w() @ self.basis, facts)
+        z = self._model(self.z @ self.basis, facts)
+        consensus = replace(z, offset=z.offset + means)
+        self.site.keep(KEPT, {"local": local, "consensus": consensus})
 
     def _w(self) -> Doubles:
         """The own direction w with unit norm, on all rows known here."""
@@ -352,7 +374,8 @@ def admm_kpca(
     average(peers, AdmmPeer, mixes_for(peers, VARIANCE_ACCURACY))
     outcomes = peers.ask(AdmmPeer.finish, NodeCount(n_nodes=len(peers.parties)))
     _require_aligned(outcomes)
-    return AdmmResult(outcomes[0], tuple(similarities), outcomes.parties, reason)
+    changes = tuple((outcome.change, outcome.least_change) for outcome in outcomes)
+    return AdmmResult(outcomes[0], changes, tuple(similarities), outcomes.parties, reason)
 
 
 def _similarities(peers: Federation) -> tuple[Similarity, ...]:

@@ -20,6 +20,7 @@ class AdmmSetup(MixingSetup, reveals=None):
     penalty: float
     corrections: Annotated[int, NonNegative]  # of each z-step
     pooled_start: bool
+    center: bool
     root: int
 
 
@@ -73,6 +74,9 @@ class Outcome(Message, reveals="moments"):
     gap: float
     pooled_rows: float
     aligned: bool
+    off_centre: Annotated[Floats, Shape("k")]  # share of each variance that was the origin's
+    change: Annotated[float, NonNegative]  # of the node's own z, in its last iteration
+    least_change: Annotated[float, NonNegative]  # in any iteration
 
 
 @record
@@ -81,6 +85,7 @@ class AdmmResult:
     """What all nodes know; their models stay in their stores."""
 
     outcome: Outcome
+    changes: tuple[tuple[float, float], ...]  # by node, of z in the last iteration, and the least
     similarities: tuple[tuple[Similarity, ...], ...]  # by iteration, from the start; then by node
     parties: tuple[str, ...]
     stop_reason: str

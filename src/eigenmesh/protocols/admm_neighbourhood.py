@@ -2,9 +2,9 @@
 
 =============  ===========================================================================
 node keeps     its rows; in its site's store, the neighbours' rows and the origin
-node reveals   to its neighbours: its rows, with noise if asked for (rows), and sums of kernel
-               values on their way to an average (moments); to all nodes: means of at least
-               MIN_CLUSTER rows each (centroids)
+node reveals   to its neighbours: its rows (rows), and sums of kernel values on their way to an
+               average (moments); to all nodes: means of at least MIN_CLUSTER rows each
+               (centroids); all of it of rows with noise, if noise is asked for (`row_noise`)
 =============  ===========================================================================
 
 Kernel PCA measures from the mean of all rows in feature space, which nobody can compute; to centre
@@ -29,10 +29,11 @@ from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.admm import Origin, stack_rows
-from eigenmesh.numerics.arrays import Doubles, Rows, dense
+from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.consensus import MixingSetup, average
 from eigenmesh.protocols.row_messages import RowBlock, RowCount, count, pack, unpack
+from eigenmesh.protocols.row_noise import noisy_rows
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
 
 STORE = "admm-kpca: rows of the neighbours, and the origin"
@@ -62,13 +63,12 @@ class RowNeighbour(CentroidNode):
     """Holds rows; ends with its neighbours' and the common origin in its store."""
 
     Setup = NeighbourhoodSetup
-    state = (*CentroidNode.state, "noise_key", "sent_to")
+    state = (*CentroidNode.state, "sent_to")
 
     def __init__(self, site: SiteView, setup: NeighbourhoodSetup) -> None:
         super().__init__(site, setup)
         self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
-        # From the site's own entropy; kept, since fresh noise at each attempt would average out.
-        self.noise_key = int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
+        self.own_rows = noisy_rows(site, setup.row_noise)
         self.sent_to: list[int] = []
         site.keep(STORE, {"rows": {}, "origin": None})
 
@@ -82,7 +82,7 @@ class RowNeighbour(CentroidNode):
     @step(reusable=False)
     def begin_row_mean(self) -> None:
         """Average the rows: their mean is the one landmark."""
-        X = self.site.data
+        X = self.own_rows
         sums = np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
         self.start_mixing(np.append(sums, X.shape[0]))
 
@@ -94,13 +94,13 @@ class RowNeighbour(CentroidNode):
     @step(reusable=False)
     def begin_centroids(self) -> None:
         """The own centroids."""
-        self.start_sharing(self.setup.n_centroids, self.setup.seed)
+        self.start_sharing(self.own_rows, self.setup.n_centroids, self.setup.seed)
 
     @step(reusable=False)
     def begin_kernel_means(self) -> None:
         """Average the kernel values with the landmarks over all rows."""
         self.end_sharing()
-        K = self.kernel.matrix(stack_rows([self.site.data]), self.shared)
+        K = self.kernel.matrix(stack_rows([self.own_rows]), self.shared)
         self.start_mixing(np.append(K.sum(axis=0), len(K)))
 
     # 2. Rows.
@@ -108,16 +108,9 @@ class RowNeighbour(CentroidNode):
     @step
     def offer_rows(self) -> dict[int, RowBlock]:
         """The own rows, to neighbours that have not said that they came."""
-        rows = RowBlock(**pack(self._noisy_rows()))
+        rows = RowBlock(**pack(self.own_rows))
         nothing = RowBlock(**pack(self.site.data[:0]))
         return {n: nothing if n in self.sent_to else rows for n in self.site.neighbours}
-
-    def _noisy_rows(self) -> Rows:
-        X = self.site.data
-        if not self.setup.row_noise:
-            return X
-        noise = np.random.default_rng(self.noise_key).normal(size=X.shape)
-        return dense(X) + (self.setup.row_noise * noise).astype(X.dtype)
 
     @step
     def take_rows(self, received: dict[int, RowBlock]) -> None:
@@ -146,7 +139,7 @@ class RowNeighbour(CentroidNode):
         agree with its own, and the multipliers would grow for ever.
         """
         kept: Any = self.site.kept(STORE)
-        rows = {**kept["rows"], self.site.index: self._noisy_rows()}
+        rows = {**kept["rows"], self.site.index: self.own_rows}
         self.site.keep(STORE, {"rows": rows, "origin": self._origin(rows)})
 
     def _origin(self, rows: dict[int, Rows]) -> Origin:
@@ -162,10 +155,10 @@ class RowNeighbour(CentroidNode):
         return Origin(self.kernel, nowhere, np.zeros(0))
 
 
-def origin_for(graph: nx.Graph, center: bool, row_noise: float) -> str:
+def origin_for(graph: nx.Graph, center: bool) -> str:
     """How the origin is found on this graph."""
     n = graph.number_of_nodes()
-    everybody_knows_all = graph.number_of_edges() == n * (n - 1) // 2 and not row_noise
+    everybody_knows_all = graph.number_of_edges() == n * (n - 1) // 2
     if not center:
         return "none"
     return "rows" if everybody_knows_all else "landmarks"

@@ -116,7 +116,7 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_centroids(self) -> None:
         """The own centroids."""
-        self.start_sharing(self.setup.n_centroids, self.setup.seed)
+        self.start_sharing(self.site.data, self.setup.n_centroids, self.setup.seed)
 
     # Features.
 

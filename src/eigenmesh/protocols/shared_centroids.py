@@ -21,7 +21,7 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Integers, Message, NonNegative, Reveals, Shape
 from eigenmesh.federation.party import step
 from eigenmesh.federation.site import SiteView
-from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import centroids
 from eigenmesh.protocols.consensus import MixingParty, rounds_across
 
@@ -52,9 +52,9 @@ class CentroidNode(MixingParty):
         self.wanted: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
         self.shared = np.zeros((0, site.data.shape[1]))
 
-    def start_sharing(self, count: int, seed: int) -> None:
-        """Begin with the own centroids."""
-        found = centroids(self.site.data, count, MIN_CLUSTER, seed)
+    def start_sharing(self, rows: Rows, count: int, seed: int) -> None:
+        """Begin with the centroids of the own rows."""
+        found = centroids(rows, count, MIN_CLUSTER, seed)
         if len(found):
             self.known = {str(self.site.index): np.asarray(found, dtype=np.float64)}
 
