@@ -30,7 +30,10 @@ FITS: dict[str, dict[str, Any]] = {
     "nystrom": {"solver": "nystrom"},
     "gram": {"solver": "gram"},
     "lanczos": {"solver": "lanczos"},
+    "lanczos, independent features": {"solver": "lanczos", "features": "independent"},
+    "lanczos, paper's features": {"solver": "lanczos", "features": "paper"},
     "lanczos, paper's threshold": {"solver": "lanczos", "threshold": "paper"},
+    "paper": {"solver": "lanczos", "threshold": "paper", "features": "paper"},
     "lanczos, step 2/t": {"solver": "lanczos", "step_size": "2/t"},
     "lanczos, no mechanism": {"solver": "lanczos", "mechanism": "direct"},
 }

@@ -90,9 +90,25 @@ def test_the_estimated_error_is_too_high_where_features_complement_each_other(so
 
 @pytest.mark.parametrize("seed", range(3))
 def test_features_that_complement_each_other_beat_independent_ones(seed, exact):
-    ours, papers = (fitted(20, seed, features=law) for law in ("complementary", "independent"))
-    assert error_of(ours, exact) < 0.8 * error_of(papers, exact)
-    assert ours.report_.floats_up == papers.report_.floats_up
+    laws = ("complementary", "independent", "paper")
+    ours, within, papers = (fitted(20, seed, features=law) for law in laws)
+    assert error_of(ours, exact) < 0.8 * error_of(within, exact)
+    assert error_of(within, exact) < error_of(papers, exact)
+    assert ours.report_.floats_up == within.report_.floats_up == papers.report_.floats_up
+
+
+def test_the_papers_features_are_as_many_as_asked_for_and_replayed(tmp_path):
+    X = DIGITS[:120, 20:44]
+    model = em.FedKernelKMeans(3, n_features=15, n_iterations=4, features="paper", random_state=0)
+    parts = em.split(X, 3, random_state=0)
+    planned = em.plan(model, parts).floats_up
+    for own, rows in zip(model.fit(parts).labels_, parts.order, strict=True):
+        np.testing.assert_array_equal(model.predict(X[rows]), own)
+    assert model.report_.floats_up == planned
+    model.save(tmp_path / "model.em")
+    np.testing.assert_array_equal(em.load(tmp_path / "model.em").transform(X), model.transform(X))
+    with pytest.raises(em.EigenmeshError, match="shift-invariant.*'independent'"):
+        model.set_params(kernel="poly").fit(parts)
 
 
 def test_the_measure_of_recovery_equals_its_definition(exact):

@@ -42,6 +42,41 @@ def test_the_mean_of_complementary_features_is_nearer_to_the_kernel(d):
     assert ours < 0.7 * theirs
 
 
+@pytest.mark.parametrize("name", ["rbf", "laplacian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_papers_features_are_independent_cosines(name, seed):
+    """Unbiased; each √2 cos, so that squares reach 2; variance of a product as the law says."""
+    rng = np.random.default_rng(seed)
+    x, z = rng.normal(size=(2, 1, 3))
+    kernel = Kernel(name, float(rng.uniform(0.1, 0.4)))
+    D, k = 20_001, float(kernel.block(x, z)[0, 0])
+    embed = fresh_features(kernel, 3, D, seed, 1, "paper")
+    a, b = embed(x)[0], embed(z)[0]
+    assert len(a) == D
+    assert 1.99 < (a**2).max() * D <= 2
+    products = a * b * D
+    assert products.mean() == pytest.approx(k, abs=4 * products.std() / np.sqrt(D))
+    doubled = float(kernel.block(2 * x, 2 * z)[0, 0])  # E cos(2ω(x − z)); 2 cos·cos + its square
+    assert products.var() == pytest.approx(1 - k**2 + doubled / 2, abs=0.05)
+    order = rng.permutation(D)  # orthogonal or paired features would be correlated
+    assert abs(np.corrcoef(products[order[: D // 2]], products[order[D // 2 : -1]])[0, 1]) < 0.04
+    assert abs(np.corrcoef(products[:-1], products[1:])[0, 1]) < 0.04
+
+
+def test_the_papers_features_have_the_largest_error():
+    """The order in which the documentation puts the three laws."""
+    X, kernel = np.random.default_rng(0).normal(size=(40, 16)), Kernel("rbf", 1 / 32)
+    K = kernel.matrix(X)
+
+    def error(law, seed):
+        A = [fresh_features(kernel, 16, 20, seed, t, law)(X) for t in range(1, 6)]
+        return np.square(np.mean([a @ a.T for a in A], axis=0) - K).mean()
+
+    laws = ("complementary", "independent", "paper")
+    ours, within, theirs = (np.mean([error(law, s) for s in range(8)]) for law in laws)
+    assert ours < within < theirs
+
+
 def test_iterations_and_seeds_differ():
     kernel, X = Kernel("rbf", 1.0), np.ones((1, 2))
     drawn = [fresh_features(kernel, 2, 4, seed, t)(X) for seed in (0, 1) for t in (1, 2)]

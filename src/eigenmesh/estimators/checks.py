@@ -21,6 +21,15 @@ def whole_number(value: Any, name: str) -> int:
     raise InputError(f"{name} is {value!r}; a whole number from 1 is expected")
 
 
+def restarts(n_init: Any, usual: int) -> int:
+    """How often k-means starts; "auto", as scikit-learn has it, is `usual`."""
+    if isinstance(n_init, str) and n_init == "auto":
+        return usual
+    if isinstance(n_init, str):
+        raise InputError(f"n_init is {n_init!r}; a whole number from 1 or 'auto' is expected")
+    return whole_number(n_init, "n_init")
+
+
 def checked_gamma(gamma: Any) -> float | str | None:
     """A positive number, or one of the rules that find it from the data."""
     if isinstance(gamma, Real) and gamma is not True and gamma is not False:

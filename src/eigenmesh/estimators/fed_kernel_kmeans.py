@@ -13,6 +13,7 @@ from eigenmesh.estimators.checks import (
     checked_gamma,
     missing_gap,
     one_of,
+    restarts,
     whole_number,
 )
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
@@ -21,7 +22,7 @@ from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.numerics.dspgd import STEP_SIZES
-from eigenmesh.numerics.successive_features import LAWS
+from eigenmesh.numerics.successive_features import LAWS, PAPER_KERNELS
 from eigenmesh.protocols.distributed_kmeans import METHODS as CLUSTERINGS
 from eigenmesh.protocols.distributed_kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.protocols.distributed_kmeans import forecast as kmeans_forecast
@@ -40,6 +41,7 @@ KERNELS = ("rbf", "laplacian", "poly", "linear", "cosine")
 MECHANISMS = ("efficient", "direct")
 SCORES = "fed-kernel-kmeans-scores"  # where a site keeps its rows of H
 LABELS = "fed-kernel-kmeans-labels"
+RESTARTS = 10  # of k-means, by default
 
 
 class FedKernelKMeans(PartyLabels):
@@ -56,7 +58,8 @@ class FedKernelKMeans(PartyLabels):
     n_eigenvectors : of the kernel matrix, s; n_clusters if None.
     kernel : "rbf", "laplacian", "poly", "linear" or "cosine".
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
-    n_features : random features of an iteration, D; an RBF kernel's come in pairs.
+    n_features : random features of an iteration, D; an RBF kernel's come in pairs, unless they are
+        the paper's.
     n_iterations : T.
     solver : "nystrom", one round an iteration and the fewest floats; "gram", one round, exact;
         "lanczos", the paper's, exact to 1e-6 in as many rounds as it takes, some 30.
@@ -65,11 +68,13 @@ class FedKernelKMeans(PartyLabels):
         that is too high where D is small, and then loses eigenvectors for good.
     rank : the cap; None for s + s/2 + 3, and for 2s + 6 with "nystrom", whose sketch loses some.
     features : "complementary" random directions go on being orthogonal from one iteration to the
-        next (RBF kernels), so that the error falls faster; "independent" ones are the paper's.
+        next (RBF kernels), so that the error falls faster; with "independent" they are orthogonal
+        within an iteration only. "paper": √2 cos(ωx + b) with every ω and b drawn on its own, for
+        "rbf" and "laplacian"; its error is the largest.
     mechanism : "efficient"; "direct" is the paper's comparison without it, for "lanczos" only: the
         coordinator then sees every coordinate of every row, and the traffic grows with the rows.
     clustering : "coreset" (Balcan et al., 2013), three rounds; "lloyd", exact.
-    n_init : starts of k-means.
+    n_init : starts of k-means; "auto" is 10.
     random_state : seed of all draws.
 
     Attributes
@@ -130,7 +135,7 @@ class FedKernelKMeans(PartyLabels):
         features: str = "complementary",
         mechanism: str = "efficient",
         clustering: str = "coreset",
-        n_init: int = 10,
+        n_init: int | str = RESTARTS,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -156,7 +161,7 @@ class FedKernelKMeans(PartyLabels):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows split over parties: a Partitioned, a Federation, or a plain array."""
         goal, seed = self._goal(), seed_of(self.random_state)
-        n_init = whole_number(self.n_init, "n_init")
+        n_init = restarts(self.n_init, RESTARTS)
         checked_gamma(self.gamma)
         clustering = one_of(self.clustering, "clustering", CLUSTERINGS)
         self._agreed(goal, None, seed)  # wrong parameters are refused before anything is opened
@@ -213,8 +218,18 @@ class FedKernelKMeans(PartyLabels):
             step_rule=one_of(self.step_size, "step_size", STEP_SIZES),
             seed=seed,
             scores=SCORES,
-            law=one_of(self.features, "features", LAWS),
+            law=self._law(),
         )
+
+    def _law(self) -> str:
+        law = one_of(self.features, "features", LAWS)
+        if law == "paper" and self.kernel not in PAPER_KERNELS:
+            raise InputError(
+                f"features is 'paper', which is a law of shift-invariant kernels, and kernel is "
+                f"{self.kernel!r}; one of {', '.join(map(repr, PAPER_KERNELS))} is expected, or "
+                f"features='independent'"
+            )
+        return law
 
     def _is_direct(self) -> bool:
         direct = one_of(self.mechanism, "mechanism", MECHANISMS) == "direct"
@@ -295,7 +310,7 @@ class FedKernelKMeans(PartyLabels):
         T = whole_number(self.n_iterations, "n_iterations")
         ledger = forecast(names, shapes, setup, goal, T, solver)
         sizes = [n for n, _ in shapes]
-        n_init = whole_number(self.n_init, "n_init")
+        n_init = restarts(self.n_init, RESTARTS)
         further = kmeans_forecast(
             names, sizes, goal.n_eigenvectors, goal.n_clusters, method=clustering, n_init=n_init
         )

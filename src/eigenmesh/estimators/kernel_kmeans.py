@@ -13,7 +13,7 @@ from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome, fit_at_parties, fit_exact
@@ -37,6 +37,8 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.diskpca import LANDMARKS
 from eigenmesh.protocols.distributed_kmeans import METHODS as KMEANS
 from eigenmesh.protocols.kernel_kmeans import LABELS
+
+RESTARTS = 4  # by default
 
 
 class KernelKMeans(FittedKernelKMeans):
@@ -63,7 +65,7 @@ class KernelKMeans(FittedKernelKMeans):
     kmeans : "lloyd", exact; "coreset", three rounds and a little worse; "auto" is "lloyd" where
         rounds cost little.
     n_features : of "random-features" and "fed".
-    n_init : restarts of k-means, the best of which counts.
+    n_init : restarts of k-means, the best of which counts; "auto" is 4.
     max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
         at most `tol` of a row's mean squared distance to its centre (of columns: as in
         scikit-learn's KMeans).
@@ -131,7 +133,7 @@ class KernelKMeans(FittedKernelKMeans):
         landmarks: str = "auto",
         kmeans: str = "auto",
         n_features: int = 100,
-        n_init: int = 4,
+        n_init: int | str = RESTARTS,
         max_iter: int = 300,
         tol: float = 1e-4,
         topology: Topology | None = None,
@@ -240,10 +242,11 @@ class KernelKMeans(FittedKernelKMeans):
             None if q is None else whole_number(q, "n_landmarks"),
             one_of(self.kmeans, "kmeans", ("auto", *KMEANS)),
             whole_number(self.n_features, "n_features"),
-            whole_number(self.n_init, "n_init"),
+            restarts(self.n_init, RESTARTS),
             whole_number(self.max_iter, "max_iter"),
             float(self.tol),
             seed_of(self.random_state),
+            self.n_eigenvectors is None,
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:
@@ -253,6 +256,7 @@ class KernelKMeans(FittedKernelKMeans):
 
     def _adopt(self, outcome: Outcome) -> None:
         self.model_ = outcome.model
+        self._means = outcome.means
         self.estimator_ = outcome.estimator
         self.cluster_centers_ = outcome.centres
         self.eigenvalues_ = outcome.spectrum[: outcome.n_eigenvectors]

@@ -57,6 +57,7 @@ class Outcome(NamedTuple):
     caveats: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     estimator: Any = None  # that finds the components, where they have parties' shares or nodes
+    means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
@@ -81,6 +82,7 @@ def fit_at_parties(
     else:
         numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
         options = {"grow": wishes.n_landmarks is None, "seeding": choice.seeding, **how}
+        options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
         found = fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
     return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
 
@@ -119,7 +121,7 @@ def _concluded(
     return Outcome(
         model,
         found.kmeans.centres,
-        wishes.n_eigenvectors,
+        found.kmeans.centres.shape[1],
         found.spectrum,
         found.inertia,
         slack,
@@ -131,6 +133,7 @@ def _concluded(
         found.baseline_floats,
         (*found.kmeans.notes, *_thin(found, choice)),
         _facts(found, wishes, slack),
+        means=found.means,
     )
 
 

@@ -70,6 +70,7 @@ class Wishes(NamedTuple):
     max_iter: int
     tol: float
     seed: int
+    more_eigenvectors: bool = False  # whether one array may have more, where they pay
 
 
 def require_row_method(wishes: Wishes) -> None:

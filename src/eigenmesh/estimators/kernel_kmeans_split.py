@@ -13,9 +13,9 @@ from eigenmesh.estimators.kernel_kmeans_fits import Outcome
 from eigenmesh.estimators.kernel_kmeans_methods import UNIT_NORM, Wishes
 from eigenmesh.estimators.kernel_pca import KernelPCA
 from eigenmesh.estimators.kernel_pca_ways import ways_for
+from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.argument_fusion import ArgumentFusion
-from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kmeans import WeightedPoints, membership, weight_of_each
@@ -123,14 +123,10 @@ def _outcome(
 
 def fit_columns(fed: Federation, wishes: Wishes, build: Build, sample_weight: Any) -> Outcome:
     """Components by `KernelPCA`; then k-means of the scores, by whoever has them all."""
-    weights = _checked_weights(sample_weight)
+    weights = None if sample_weight is None else weight_array(sample_weight)
     kpca, scores = _components(fed, wishes, build)
     Z = np.asarray(scores, dtype=np.float64)
-    if weights is not None and len(weights) != len(Z):
-        raise InputError(
-            f"sample_weight has {len(weights)} numbers; {len(Z)} are expected, one a sample"
-        )
-    w = np.ones(len(Z)) if weights is None else weights
+    w = np.ones(len(Z)) if weights is None else weight_array(weights, len(Z))
     run = (wishes.n_clusters, wishes.n_init, wishes.max_iter, wishes.tol, wishes.seed)
     found = score_kmeans(WeightedPoints(Z, w), *run)
     claim = _column_inertia(kpca, WeightedPoints(Z, w), found, wishes, weights is None)
@@ -145,27 +141,6 @@ def fit_columns(fed: Federation, wishes: Wishes, build: Build, sample_weight: An
         facts=(claim.words, *_rank_fact(kpca, wishes)),
         labels=found.labels,
     )
-
-
-def _checked_weights(sample_weight: Any) -> Doubles | None:
-    """The samples' weights, which whoever fits has."""
-    if sample_weight is None:
-        return None
-    expected = "for columns one number a sample is expected, finite, none negative, some positive"
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"sample_weight is {type(sample_weight).__name__}; {expected}") from None
-    if weights.ndim != 1:
-        raise InputError(f"sample_weight has shape {weights.shape}; {expected}")
-    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(wrong):
-        raise InputError(
-            f"sample_weight is {weights[wrong[0]]:g} for sample {wrong[0]}; {expected}"
-        )
-    if not weights.any():
-        raise InputError(f"sample_weight is 0 everywhere; {expected}")
-    return weights
 
 
 def _bounded(inertia: float, slack: float) -> Claim:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
@@ -26,13 +27,13 @@ from eigenmesh.estimators.kernel_pc_regressor_forecast import (
 )
 from eigenmesh.estimators.kernel_pca import KernelPCA
 from eigenmesh.estimators.kernel_pca_ways import WAYS
-from eigenmesh.estimators.party_values import is_plain
+from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
 from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.topology import Topology
-from eigenmesh.protocols.column_ridge import target_array
+from eigenmesh.protocols.column_ridge import require_targets, target_array
 from eigenmesh.protocols.diskpca import LANDMARKS
 
 METHODS = tuple(dict.fromkeys(way.name for way in WAYS))
@@ -140,7 +141,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         first may pass None.
         """
         wishes, source = self._wishes(), self._source(X)
-        y = self._checked_targets(source, y) if is_plain(X) else y
+        y = self._checked_targets(source.n_samples, y) if is_plain(X) else y
         topology = None if is_plain(X) else self.topology
         with self._opened(source, topology) as fed, fed.recording() as recording:
             found = fit_split(fed, wishes, y)
@@ -182,9 +183,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             return float(alpha)
         raise InputError(f"alpha is {alpha!r}; a number from 0 is expected")
 
-    def _checked_targets(self, source: Any, y: Any) -> Any:
+    def _checked_targets(self, n: int, y: Any) -> Any:
         """The targets of one array are checked here, those of parties where they arrive."""
-        found, n = target_array(y), source.n_samples
+        found = target_array(y)
         if len(found) != n:
             raise InputError(f"X has {n} rows and y {len(found)}; one target a row is expected")
         return found
@@ -231,6 +232,41 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         if isinstance(scores, list):
             return [self._predicted(own) for own in scores]
         return self._predicted(scores)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the predictions for all rows together; of several targets, their mean.
+
+        For rows split over parties `y`, and `sample_weight` if there is one, are lists with one
+        array a party in the order of X; else one array. What scores them has to be here.
+        """
+        predictions = self.predict(X)
+        if not isinstance(predictions, list):
+            n, w = len(predictions), sample_weight
+            weights = None if w is None else weight_array(w, n)
+            return self._r_squared(self._checked_targets(n, y), predictions, weights)
+        require_targets(y)
+        sizes = {name: len(own) for name, own in zip(X.names, predictions, strict=True)}
+        targets = values_by_party(y, sizes, "y", signed=True)
+        weights = None
+        if sample_weight is not None:
+            weights = np.concatenate(values_by_party(sample_weight, sizes, "sample_weight"))
+        matrices = [own.reshape(len(own), -1) for own in targets]
+        self._require_width(dict(zip(X.names, matrices, strict=True)))
+        return self._r_squared(np.vstack(matrices), np.concatenate(predictions), weights)
+
+    def _require_width(self, targets: dict[str, Any]) -> None:
+        expected = np.atleast_2d(self.coef_).shape[0]
+        for party, own in targets.items():
+            if own.shape[1] != expected:
+                raise InputError(
+                    f"y of party {party!r} has {own.shape[1]} targets a row; {expected} are "
+                    f"expected, as in fit",
+                    party=party,
+                )
+
+    @staticmethod
+    def _r_squared(targets: Any, predictions: Any, weights: Any) -> float:
+        return float(r2_score(targets, predictions, sample_weight=weights))
 
     def _predicted(self, scores: Any) -> Any:
         return np.asarray(scores, dtype=np.float64) @ self.coef_.T + self.intercept_

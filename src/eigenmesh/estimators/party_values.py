@@ -56,6 +56,53 @@ def at_sites(
             site.store.pop(key, None)
 
 
+def values_by_party(
+    values: Any, sizes: dict[str, int], name: str, *, signed: bool = False
+) -> list[Doubles]:
+    """What the caller has of each party's rows, checked against how many there are.
+
+    >>> values_by_party([[1, 2], [3]], {"north": 2, "south": 1}, "sample_weight")
+    [array([1., 2.]), array([3.])]
+    """
+    entries = zip(sizes, _one_a_party(values, list(sizes), name), strict=True)
+    numbers = {party: _numbers(own, name, party, signed) for party, own in entries}
+    for party, own in numbers.items():
+        if len(own) != sizes[party]:
+            raise InputError(
+                f"party {party!r} has {sizes[party]} rows and {name} {len(own)} numbers; one a row "
+                f"is expected",
+                party=party,
+            )
+    return list(numbers.values())
+
+
+def weight_array(sample_weight: Any, n_samples: int | None = None) -> Doubles:
+    """The weights of samples that are not split by rows, which whoever asks has.
+
+    >>> weight_array([1, 2], 2)
+    array([1., 2.])
+    """
+    expected = "one number a sample is expected, finite, none negative, some positive"
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"sample_weight is {type(sample_weight).__name__}; {expected}") from None
+    if weights.ndim != 1:
+        raise InputError(f"sample_weight has shape {weights.shape}; {expected}")
+    if n_samples is not None and len(weights) != n_samples:
+        raise InputError(
+            f"sample_weight has {len(weights)} numbers; {n_samples} are expected, one a sample"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise InputError(
+            f"sample_weight is {weights[wrong[0]]:g} for sample {wrong[0]}; {expected}"
+        )
+    if not weights.any():
+        raise InputError(f"sample_weight is 0 everywhere; {expected}")
+    return weights
+
+
 def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
     if isinstance(values, Mapping):
         return _by_name(values, parties, name)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from eigenmesh.numerics.arrays import Doubles, Floats
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.kmeans import Labels, membership
+from eigenmesh.numerics.eigen import numerical_rank, pseudo_inverse_root, top_eigenpairs
+from eigenmesh.numerics.kmeans import Labels, fitted, membership, nearest
 
+_EIGENVECTORS = (1, 2, 4)  # of spectral starts, times the number of clusters
+_SPECTRAL_RUNS = 10  # of k-means, for each of them
+_PASSES = 100  # over the rows that could move alone
 _SAME = 1e-12  # squared distance, as a share of the largest norm, below which points are one
 
 
@@ -25,7 +29,7 @@ class KernelClusters(NamedTuple):
 def kernel_lloyd(
     K: Floats, weights: Doubles, k: int, n_init: int, max_iter: int, rng: np.random.Generator
 ) -> KernelClusters:
-    """The best of `n_init` runs of kernel k-means from k-means++ seeds.
+    """The best of `n_init` runs from k-means++ seeds, and of runs from spectral starts.
 
     Fewer different rows than k give that many clusters.
 
@@ -34,8 +38,33 @@ def kernel_lloyd(
     >>> kernel_lloyd(K, np.ones(4), 2, 3, 20, np.random.default_rng(0)).labels
     array([0, 0, 1, 1])
     """
-    runs = [_lloyd(K, weights, _seeds(K, weights, k, rng), max_iter) for _ in range(n_init)]
+    starts = [_nearest_seed(K, _seeds(K, weights, k, rng)) for _ in range(n_init)]
+    if all(start.max() == k - 1 for start in starts):  # else fewer rows differ, and all is found
+        starts += _spectral_starts(K, weights, k, rng)
+    runs = [_settled(K, weights, _lloyd(K, weights, labels, max_iter)) for labels in starts]
     return _in_order(min(runs, key=lambda run: run.inertia))
+
+
+def _spectral_starts(K: Floats, weights: Doubles, k: int, rng: np.random.Generator) -> list[Labels]:
+    """Clusters of the leading eigenvectors, a few and more of them.
+
+    On nine sets of 165 to 846 rows and 5 to 20 clusters the best of these and of four k-means++
+    seeds was within 0.9 % of the lowest inertia found by anything, the latter alone up to 2.3 %.
+    """
+    root, counted = np.sqrt(weights), weights > 0
+    alike = bool(np.all(weights == 1.0))  # then the matrix need not be copied
+    scaled = K if alike else K * root * root[:, None]
+    values, V = top_eigenpairs(scaled, min(_EIGENVECTORS[-1] * k, len(K)))
+    rank = numerical_rank(values, len(K))
+    # K W^½ V Λ^-½: of rows without weight too.
+    scores = K @ (root[:, None] * V[:, :rank] / np.sqrt(values[:rank]))
+    starts = []
+    for s in dict.fromkeys(min(times * k, scores.shape[1]) for times in _EIGENVECTORS):
+        Z, seed = scores[:, :s], int(rng.integers(2**31))
+        kmeans = KMeans(k, n_init=_SPECTRAL_RUNS, random_state=seed)
+        fitted(kmeans, Z[counted], weights[counted])
+        starts.append(nearest(Z, np.asarray(kmeans.cluster_centers_, dtype=np.float64))[0])
+    return starts
 
 
 def _seeds(K: Floats, weights: Doubles, k: int, rng: np.random.Generator) -> list[int]:
@@ -60,9 +89,13 @@ def _distances(K: Floats, norms: Doubles, rows: list[int] | Labels) -> Doubles:
     return np.maximum(norms - 2.0 * K[rows] + norms[rows][:, None], 0.0)
 
 
-def _lloyd(K: Floats, weights: Doubles, seeds: list[int], max_iter: int) -> KernelClusters:
-    norms, k = np.diag(K).astype(np.float64), len(seeds)
-    labels = np.argmin(_distances(K, norms, seeds), axis=0)
+def _nearest_seed(K: Floats, seeds: list[int]) -> Labels:
+    squared = _distances(K, np.diag(K).astype(np.float64), seeds)
+    return np.asarray(np.argmin(squared, axis=0))
+
+
+def _lloyd(K: Floats, weights: Doubles, labels: Labels, max_iter: int) -> KernelClusters:
+    norms, k = np.diag(K).astype(np.float64), int(labels.max()) + 1
     for n_iter in range(1, max_iter + 1):  # noqa: B007
         members = _means(labels, weights, k)
         inner = members @ K  # (k, n), ⟨μ_c, φ(x)⟩
@@ -71,9 +104,84 @@ def _lloyd(K: Floats, weights: Doubles, seeds: list[int], max_iter: int) -> Kern
         _fill_empty(labels, squared, weights, k)
         if np.array_equal(before, labels):
             break
+    return _clusters(K, weights, labels, k, n_iter)
+
+
+def _clusters(K: Floats, weights: Doubles, labels: Labels, k: int, n_iter: int) -> KernelClusters:
     members = _means(labels, weights, k)
-    between = float(weights @ norms) - _captured(K, members, labels, weights)
-    return KernelClusters(labels, members, max(between, 0.0), n_iter)
+    within = float(weights @ np.diag(K)) - _captured(K, members, labels, weights)
+    return KernelClusters(labels, members, max(within, 0.0), n_iter)
+
+
+def _settled(K: Floats, weights: Doubles, found: KernelClusters) -> KernelClusters:
+    """Rows move one by one, as long as that lowers the inertia (Hartigan, 1975).
+
+    Lloyd's iteration stays where a row is nearest to a mean that it has drawn to itself; with as
+    many dimensions as rows that is often.
+    """
+    moves = _SingleMoves(K, weights, found.labels.copy(), len(found.members))
+    for _ in range(_PASSES):
+        if not moves.one_pass():
+            break
+    moves.place_weightless()
+    return _clusters(K, weights, moves.labels, len(found.members), found.n_iter)
+
+
+class _SingleMoves:
+    """Clusters by the sums of their rows, which one row's move changes a little."""
+
+    def __init__(self, K: Floats, weights: Doubles, labels: Labels, k: int) -> None:
+        self.K, self.weights, self.labels = K, weights, labels
+        members = membership(labels, weights, k)
+        self.sums = members @ K  # (k, n), Σ w k(x, ·)
+        self.squares = np.einsum("cn,cn->c", self.sums, members)  # ‖Σ w φ(x)‖²
+        self.masses = members.sum(axis=1)
+        self.least = _SAME * float(weights @ np.diag(K))
+
+    def one_pass(self) -> int:
+        """Try every row that could gain by a move; how many moved."""
+        gains = self._gains(np.arange(len(self.labels)))
+        hopeful = np.flatnonzero(gains.max(axis=0) > self.least)
+        return sum(self._move(int(row)) for row in hopeful)
+
+    def _gains(self, rows: Labels) -> Doubles:
+        """By how much each row's move to each cluster lowers the inertia, (k, rows)."""
+        W, w, own = self.masses[:, None], self.weights[rows], self.labels[rows]
+        squared = self._squared(rows)
+        index = (own, np.arange(len(rows)))
+        left = self.masses[own] - w
+        gained = np.where(left > 0, self.masses[own] * w / np.where(left > 0, left, 1.0), 0.0)
+        gains = gained * squared[index] - W * w / (W + np.where(w > 0, w, 1.0)) * squared
+        gains[index] = -np.inf
+        gains[:, (w <= 0) | (left <= 0)] = -np.inf  # nor may a cluster lose its last row
+        return np.asarray(gains)
+
+    def _squared(self, rows: Labels) -> Doubles:
+        """‖φ(x) − μ‖² with every mean, (k, rows)."""
+        W = np.where(self.masses > 0, self.masses, 1.0)[:, None]
+        norms = np.diag(self.K)[rows]
+        return np.asarray(norms - 2.0 * self.sums[:, rows] / W + self.squares[:, None] / W**2)
+
+    def place_weightless(self) -> None:
+        """Rows that do not count go to the nearest mean."""
+        rows = np.flatnonzero(self.weights <= 0)
+        empty = self.masses <= 0
+        self.labels[rows] = np.argmin(np.where(empty[:, None], np.inf, self._squared(rows)), axis=0)
+
+    def _move(self, row: int) -> bool:
+        gains = self._gains(np.array([row]))[:, 0]
+        to, own = int(np.argmax(gains)), int(self.labels[row])
+        if not gains[to] > self.least:
+            return False
+        w = self.weights[row]
+        for cluster, sign in ((own, -1.0), (to, 1.0)):
+            change = sign * w
+            self.squares[cluster] += 2 * change * self.sums[cluster, row]
+            self.squares[cluster] += w**2 * self.K[row, row]
+            self.sums[cluster] += change * self.K[row]
+            self.masses[cluster] += change
+        self.labels[row] = to
+        return True
 
 
 def _means(labels: Labels, weights: Doubles, k: int) -> Doubles:

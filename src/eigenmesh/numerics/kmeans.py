@@ -67,19 +67,22 @@ def _squared(points: Floats, centres: Floats, labels: Labels) -> Doubles:
 def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
     """One Lloyd step's sums of the points with each centre.
 
+    Centres of fewer coordinates are nearest by these, the first ones; the sums have all.
+
     >>> cluster_sums(WeightedPoints(np.array([[0.0], [4.0]]), np.ones(2)), np.array([[1.0]])).sums
     array([[4.]])
     """
-    k, dim = centres.shape
-    sums, weights, cost = np.zeros((k, dim)), np.zeros(k), 0.0
+    k, leading = centres.shape
+    sums, weights, cost = np.zeros((k, data.points.shape[1])), np.zeros(k), 0.0
     origin, opposite, norms = _prepared(centres)
     for rows in blocks(len(data.points), _BLOCK):
         here, own = data.points[rows], data.weights[rows]
-        labels = np.argmin((here - origin) @ opposite + norms, axis=1)
+        seen = here[:, :leading]
+        labels = np.argmin((seen - origin) @ opposite + norms, axis=1)
         members = membership(labels, own, k)
         sums += members @ here
         weights += members.sum(axis=1)
-        cost += float(own @ _squared(here, centres, labels))
+        cost += float(own @ _squared(seen, centres, labels))
     return ClusterSums(sums, weights, cost)
 
 

@@ -4,6 +4,8 @@ Directions are orthogonal to one another not only within an iteration, as in `em
 through the iterations until a basis is complete; then a new one begins. Every single direction is
 distributed as before, so that features stay unbiased; their mean over iterations varies less than
 that of independent ones (Yu et al., "Orthogonal random features", NeurIPS 2016, say how much).
+What federated kernel k-means was printed with is simpler: √2 cos(ωᵀx + b), every ω and b drawn on
+its own (Rahimi and Recht, NeurIPS 2007).
 """
 
 from __future__ import annotations
@@ -14,14 +16,24 @@ import numpy as np
 from scipy.stats import chi2
 
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows
-from eigenmesh.numerics.embeddings import Embedding, embedding
+from eigenmesh.numerics.embeddings import Embedding, embedded_width, embedding
 from eigenmesh.numerics.kernels import Kernel
 
 _BASES = 256  # columns drawn together: bases of few columns by the dozen
 _LARGEST = 2**20  # numbers in a basis; with more columns it is left incomplete
 
 
-LAWS = ("complementary", "independent")
+LAWS = ("complementary", "independent", "paper")
+PAPER_KERNELS = ("rbf", "laplacian")  # shift-invariant: those that the paper's law is of
+
+
+def feature_width(kernel: str, n_columns: int, width: int, law: str) -> int:
+    """How many features there really are: pairs of cosine and sine are even in number.
+
+    >>> [feature_width("rbf", 8, 15, law) for law in LAWS]
+    [16, 16, 15]
+    """
+    return width if law == "paper" else embedded_width(kernel, n_columns, width)
 
 
 @lru_cache(maxsize=4)  # thousands of parties in one process need not draw the same again
@@ -30,8 +42,9 @@ def fresh_features(
 ) -> Embedding:
     """The features of iteration t = 1, 2, …: x ↦ a row of A_t, E[A_t A_tᵀ] being the kernel's.
 
-    Those of an RBF kernel complement each other, unless the law is "independent", which all others
-    are.
+    Those of an RBF kernel complement each other. With the law "independent", and for all other
+    kernels, iterations are independent, and within one the directions of an RBF kernel are
+    orthogonal. With "paper" every feature is independent of all others.
 
     >>> X = np.random.default_rng(0).normal(size=(30, 4))
     >>> kernel = Kernel("rbf", 0.1)
@@ -40,6 +53,8 @@ def fresh_features(
     >>> bool(np.abs(K - kernel.matrix(X)).max() < 0.05)
     True
     """
+    if law == "paper":
+        return _cosines(kernel, n_columns, width, seed, t)
     if kernel.name != "rbf" or law == "independent":
         drawn = np.random.SeedSequence(seed, spawn_key=(t,)).generate_state(1, np.uint64)[0]
         return embedding(kernel, n_columns, width, int(drawn))
@@ -50,6 +65,23 @@ def fresh_features(
     def features(X: Rows) -> Doubles:
         angles = np.asarray(as_rows(X, np.float64) @ omega)
         return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(pairs))
+
+    return features
+
+
+def _cosines(kernel: Kernel, n_columns: int, width: int, seed: int, t: int) -> Embedding:
+    """√2 cos(ωᵀx + b) / √D, ω from the kernel's Fourier transform, b uniform on a circle."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(t,)))
+    gamma = float(kernel.gamma or 0)
+    if kernel.name == "rbf":
+        omega = np.sqrt(2 * gamma) * rng.standard_normal((n_columns, width))
+    else:
+        omega = gamma * rng.standard_cauchy((n_columns, width))
+    phases = rng.uniform(0, 2 * np.pi, width)
+
+    def features(X: Rows) -> Doubles:
+        angles = np.asarray(as_rows(X, np.float64) @ omega) + phases
+        return np.asarray(np.cos(angles) * np.sqrt(2 / width))
 
     return features
 

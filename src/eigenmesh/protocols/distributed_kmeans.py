@@ -113,6 +113,7 @@ def distributed_kmeans(
     refine: int = 0,
     candidates: Doubles | None = None,
     start: Doubles | None = None,
+    leading: Sequence[int] = (),
 ) -> KMeansResult:
     """k-means of the points that each site keeps under `setup.points`.
 
@@ -123,7 +124,8 @@ def distributed_kmeans(
 
     `candidates` (m, dim) that the coordinator knows take the place of k-means‖, so that no single
     point leaves its party; `start` (k, dim) that of all seeding. Where there are fewer different
-    points than clusters, each is a cluster.
+    points than clusters, each is a cluster. Of points whose first coordinates matter most, Lloyd
+    also starts from the clusters of the `leading` ones: few coordinates have few poor optima.
     """
     if method not in METHODS:
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
@@ -146,7 +148,13 @@ def distributed_kmeans(
         if candidates is None:
             candidates = _candidates(fed, counts, n_clusters)
         weights = fed.total(PointHolder.weigh_candidates, Points(candidates)).sum.weights
-        starts = weighted_kmeans(WeightedPoints(candidates, weights), n_clusters, rng, n_init)
+        seeds = WeightedPoints(candidates, weights)
+        starts = weighted_kmeans(seeds, n_clusters, rng, n_init)
+        for width in leading:
+            few = weighted_kmeans(
+                seeds._replace(points=candidates[:, :width]), n_clusters, rng, n_init
+            )
+            starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
     refill = PointHolder.farthest_points in steps_for(method, seeding)
     centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, refill)
     return _concluded(fed, centres, n_clusters, n_iter, reason)
@@ -220,18 +228,42 @@ def _draw(fed: Federation, masses: dict[str, float], count: int) -> Doubles:
 # Lloyd.
 
 
+def _lifted(
+    fed: Federation, few: Doubles, shape: tuple[int, ...], max_iter: int, tol: float
+) -> Doubles:
+    """The clusters by the leading coordinates alone, as centres (1, k, dim) in all.
+
+    None, where fewer points differ in these.
+    """
+    _, k, dim = shape
+    if few.shape[1] < k:
+        return np.zeros((0, k, dim))
+    centres = np.zeros((len(few), k, dim))
+    centres[:, :, : few.shape[2]] = few
+    return _lloyd(fed, centres, max_iter, tol, False, few.shape[2])[0][None]
+
+
 def _lloyd(
-    fed: Federation, centres: Doubles, max_iter: int, tol: float, refill: bool
+    fed: Federation,
+    centres: Doubles,
+    max_iter: int,
+    tol: float,
+    refill: bool,
+    leading: int | None = None,
 ) -> tuple[Doubles, int, str]:
-    """The best of all restarts; each is done when its centres stay, and is then left out."""
+    """The best of all restarts; each is done when its centres stay, and is then left out.
+
+    Nearest is meant by the `leading` coordinates, if not by all.
+    """
     costs, n_iter = np.full(len(centres), np.inf), np.zeros(len(centres), dtype=int)
     moving, stayed = np.arange(len(centres)), np.zeros(len(centres), dtype=bool)
     for _ in range(max_iter):
-        found = fed.total(PointHolder.sum_clusters, Centres(centres[moving])).sum
+        seen = np.ascontiguousarray(centres[moving][:, :, :leading])
+        found = fed.total(PointHolder.sum_clusters, Centres(seen)).sum
         filler = fed if refill else None
         pairs = zip(centres[moving], found.sums, found.weights, strict=True)
         moved = np.stack([_moved(filler, *own) for own in pairs])
-        shifts = np.square(moved - centres[moving]).sum(axis=(1, 2))
+        shifts = np.square(moved[:, :, :leading] - seen).sum(axis=(1, 2))
         # A mean, since parties may miss a round: sums over different ones do not compare.
         spreads = found.costs / found.weights.sum(axis=1)
         centres[moving], costs[moving], stayed[moving] = moved, spreads, shifts <= tol * spreads

@@ -23,9 +23,8 @@ from eigenmesh.numerics.dspgd import (
     sketch_draw,
     step_size,
 )
-from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.successive_features import LAWS, fresh_features
+from eigenmesh.numerics.successive_features import LAWS, feature_width, fresh_features
 from eigenmesh.protocols.row_messages import RowCount, count, upper
 
 # Random directions of a sketch beside B: floats are better spent on columns of B. At first there is
@@ -217,7 +216,7 @@ class Features:
     def of(cls, setup: DSPGDSetup, n_columns: int) -> Features:
         """The features that the parties agreed on."""
         kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
-        width = embedded_width(setup.kernel, n_columns, setup.n_features)
+        width = feature_width(setup.kernel, n_columns, setup.n_features, setup.law)
         drawn = (setup.sketch_width, setup.seed, setup.step_rule, setup.law)
         return cls(kernel, n_columns, width, *drawn)
 

@@ -30,6 +30,7 @@ from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.numerics.arrays import Doubles, as_rows
+from eigenmesh.numerics.cluster_means import ClusterMeans
 from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -39,6 +40,7 @@ from eigenmesh.protocols.landmark_scores import (
     ScoreSetup,
     ScoringRows,
     find_components,
+    first,
     keep_points,
     keep_scores,
     scoring_steps,
@@ -46,9 +48,14 @@ from eigenmesh.protocols.landmark_scores import (
 from eigenmesh.protocols.leverage_scores import ScoredRows
 from eigenmesh.protocols.point_holder import KMeansSetup
 
+record(ClusterMeans)
+
 SCORES, LABELS, WEIGHTS = "kernel-kmeans scores", "kernel-kmeans labels", "kernel-kmeans weights"
 ENOUGH = 0.96  # of what all landmarks hold, by half of them
 DOUBLINGS = 3
+# Where nothing is sent: scores in all, the share of the variance that may be left out, and of how
+# many of the components, times those asked for, the clusters are starting points for all.
+AFFORDABLE, NEGLIGIBLE, LEADING = 2**20, 1e-4, (1, 2, 4)
 
 
 class ClusterAsk(Message, reveals=None):
@@ -109,6 +116,7 @@ class KernelKMeansResult:
     coverage: float  # what half of the landmarks hold of what all do
     baseline_floats: int
     stop_reason: str
+    means: ClusterMeans | None = None  # of the clusters, inside the landmarks' span
 
 
 def clustering_steps(landmarks: str) -> list[Step]:
@@ -126,28 +134,44 @@ def kernel_kmeans(
     landmarks: str,
     *,
     grow: bool = False,
+    more: bool = False,
     seeding: str = "k-means||",
     **how: Any,
 ) -> KernelKMeansResult:
     """Landmarks, components, k-means, inertia; `how` goes to `distributed_kmeans`.
 
     With `grow` landmarks are drawn anew, twice as many, until half of them would hold nearly what
-    all do. With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score
-    leaves.
+    all do. With `more` a single party's rows are clustered in as many further components as pay.
+    With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score leaves.
     """
     found = _components(rows, setup, n_eigenvectors, n_landmarks, landmarks, grow)
     model = found.result.model
+    if more and len(rows.parties) == 1:
+        model = first(found.complete, worthwhile(found.spectrum, model.n_rows, n_eigenvectors))
+        e = len(model.eigenvalues)
+        how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
     keep_scores(rows, ClusteredRows, model)
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
     points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
     clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
     asked = ClusterAsk(len(clusters.centres))
-    inertia = _inertia(model, rows.total(ClusteredRows.cluster_moments, asked).sum)
+    told = rows.total(ClusteredRows.cluster_moments, asked).sum
+    inertia, means = _means(model, told, clusters.centres)
     known = (found.result.outside, found.coverage, found.result.baseline_floats)
     return KernelKMeansResult(
-        model, found.spectrum, clusters, inertia, *known, clusters.stop_reason
+        model, found.spectrum, clusters, inertia, *known, clusters.stop_reason, means
     )
+
+
+def worthwhile(spectrum: Doubles, n_rows: int, least: int) -> int:
+    """Components in which a single party's rows are clustered: until the rest is negligible.
+
+    The fewest of those that matter and that are affordable, but not fewer than `least`.
+    """
+    left = spectrum.sum() - np.cumsum(spectrum)
+    matter = int(np.count_nonzero(left > NEGLIGIBLE * spectrum.sum())) + 1
+    return max(least, min(matter, AFFORDABLE // max(n_rows, 1)))
 
 
 def _components(
@@ -164,10 +188,12 @@ def _components(
     return found
 
 
-def _inertia(model: LandmarkModel, found: KernelSums) -> float:
-    """Σ w k(x, x) − Σ_c ‖Σ w P φ(x)‖² / W_c, P on the landmarks' span."""
+def _means(model: LandmarkModel, told: KernelSums, centres: Doubles) -> tuple[float, ClusterMeans]:
+    """Σ w k(x, x) − Σ_c ‖Σ w P φ(x)‖² / W_c, P on the landmarks' span; and the clusters' means."""
     B = pseudo_inverse_root(model.kernel.matrix(as_rows(model.landmarks, np.float64)))
-    return inertia_of(found.trace, found.sums @ B, found.weights)
+    vacant = (model.coefficients @ centres.T, np.einsum("ij,ij->i", centres, centres))
+    means = ClusterMeans.of(B, told.sums, told.weights, vacant)
+    return inertia_of(told.trace, told.sums @ B, told.weights), means
 
 
 @protocol("feature-kmeans", roles=(FeatureRows,))

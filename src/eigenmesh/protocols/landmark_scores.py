@@ -130,6 +130,7 @@ class Found(NamedTuple):
     result: DisKPCAResult
     spectrum: Doubles  # eigenvalues of all components that the landmarks determine
     coverage: float  # `half_coverage` of the landmarks, 1 if every row is one
+    complete: LandmarkModel  # with all components that the landmarks determine
 
 
 def find_components(
@@ -160,7 +161,7 @@ def find_components(
     result = DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
     every = chosen.Y.shape[0] >= sums.n_rows
     coverage = 1.0 if every else half_coverage(kernel, chosen.Y, sums, n_components)
-    return Found(result, complete.eigenvalues, coverage)
+    return Found(result, complete.eigenvalues, coverage, complete)
 
 
 def keep_scores(rows: Federation, role: type[ScoringRows], model: LandmarkModel) -> None:

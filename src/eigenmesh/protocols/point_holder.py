@@ -81,7 +81,7 @@ class CandidateWeights(Message, reveals="counts"):
 
 
 class Centres(Message, reveals="moments"):
-    """Centres of one or more restarts, (restarts, clusters, dim)."""
+    """Centres of one or more restarts, (restarts, clusters, dim), perhaps without the last ones."""
 
     centres: Annotated[Floats, Shape("r", "k", "dim")]
 

@@ -16,16 +16,18 @@ _MOST_DRAWN = 20_000  # points of a scatter; more only blacken it
 
 
 def suggested_clusters(spectrum: ArrayLike, most: int = 20) -> int:
-    """The number of clusters after which the eigenvalues fall the most, λ_k / λ_{k+1}.
+    """The number of clusters after which the eigenvalues fall the most, λ_k / λ_{k+1}, from k = 2.
 
     The eigenvalues of an uncentred kernel matrix of k well separated groups are k large ones, then
-    small ones. A suggestion, not a test: look at the picture.
+    small ones. The first is that of a nearly constant vector, the rows' mean, and tells nothing of
+    groups however far it stands above the second: its fall is left out, and so 1 is never
+    suggested. A suggestion, not a test: look at the picture.
 
-    >>> suggested_clusters([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
+    >>> suggested_clusters([90.0, 8.0, 7.0, 1.0, 0.9, 0.8])
     3
     """
     values = _positive(spectrum)[: most + 1]
-    return int(np.argmax(values[:-1] / values[1:])) + 1
+    return int(np.argmax(values[1:-1] / values[2:])) + 2
 
 
 def eigengap_figure(
@@ -35,7 +37,7 @@ def eigengap_figure(
 
     `spectrum` is `spectrum_` of a fitted KernelKMeans; fit it with `n_landmarks` well above `most`.
 
-    >>> figure = eigengap_figure([9.0, 8.0, 7.0, 1.0, 0.9, 0.8])
+    >>> figure = eigengap_figure([90.0, 8.0, 7.0, 1.0, 0.9, 0.8])
     >>> figure.axes[1].get_title(loc="left")
     'largest fall after 3'
     """
@@ -46,9 +48,9 @@ def eigengap_figure(
     left, right = figure.subplots(1, 2)
     left.semilogy(numbers, values, "o-", color=PALETTE[0])
     left.set_title("eigenvalues", loc="left", fontsize=10.5)
-    falls = values[:-1] / values[1:]
-    colours = [PALETTE[6] if n == found else PALETTE[1] for n in numbers[:-1]]
-    right.bar(numbers[:-1], falls, color=colours)
+    falls = values[1:-1] / values[2:]  # that of the first would dwarf them
+    colours = [PALETTE[6] if n == found else PALETTE[1] for n in numbers[1:-1]]
+    right.bar(numbers[1:-1], falls, color=colours)
     right.set_title(f"largest fall after {found}", loc="left", fontsize=10.5)
     right.set_ylabel("λ_k / λ_{k+1}")
     for axes in (left, right):
@@ -95,9 +97,9 @@ def _positive(spectrum: ArrayLike) -> NDArray[np.float64]:
         raise InputError("the eigenvalues are not in falling order; pass spectrum_ as it is")
     # Eigenvalues of rounding size would show falls that mean nothing.
     large: NDArray[np.float64] = values[values > 1e-9 * values.max(initial=0.0)]
-    if len(large) < 2:
+    if len(large) < 3:
         raise InputError(
-            f"{len(large)} eigenvalues are not enough to see a gap; at least 2 are expected: fit "
-            f"with more landmarks"
+            f"{len(large)} eigenvalues are not enough to see a gap; at least 3 are expected: fit "
+            f"with more landmarks, or of columns and on graphs with more n_eigenvectors"
         )
     return large

@@ -1,0 +1,63 @@
+"""Means of clusters as functions of kernel values with landmarks, and distances to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kmeans import Labels
+
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class ClusterMeans:
+    """Means μ_c inside the span of φ(Y): ⟨μ_c, φ(x)⟩ is k(x, Y) `coefficients`."""
+
+    coefficients: Doubles  # (q, c)
+    squared: Doubles  # (c,), ‖μ_c‖²
+
+    @classmethod
+    def of(
+        cls, basis: Doubles, sums: Floats, weights: Floats, vacant: tuple[Doubles, Doubles]
+    ) -> Self:
+        """From the sums (c, q) of the rows' kernel values; `basis` B has BᵀK(Y, Y)B = I.
+
+        Clusters without rows stand where `vacant` says: coefficients (q, c) and squared norms.
+
+        >>> X, kernel = np.array([[1.0], [3.0]]), Kernel("linear")
+        >>> sums, weights, Y = np.array([[4.0]]), np.array([2.0]), np.ones((1, 1))
+        >>> means = ClusterMeans.of(np.ones((1, 1)), sums, weights, (np.zeros((1, 1)), np.zeros(1)))
+        >>> means.distances(kernel, X, Y, np.array([0, 0]))
+        array([1., 1.])
+        """
+        filled = weights > 0
+        inside = (sums[filled] / weights[filled, None]) @ basis  # (c', r)
+        coefficients, squared = vacant[0].copy(), vacant[1].copy()
+        coefficients[:, filled] = basis @ inside.T
+        squared[filled] = np.einsum("ij,ij->i", inside, inside)
+        return cls(coefficients, squared)
+
+    def distances(self, kernel: Kernel, X: Rows, Y: Rows, labels: Labels) -> Doubles:
+        """‖φ(x) − μ‖² of every row with the mean of its cluster, (n,)."""
+        squared = np.empty(X.shape[0])
+        for rows in blocks(X.shape[0], _BLOCK):
+            A, own = X[rows], labels[rows]
+            inner = (kernel.block(A, Y) @ self.coefficients)[np.arange(len(own)), own]
+            squared[rows] = kernel.diagonal(A) - 2.0 * inner + self.squared[own]
+        return np.maximum(squared, 0.0, out=squared)
+
+
+def squared_distances(norms: Doubles, scores: Floats, centres: Floats) -> Doubles:
+    """‖φ(x) − μ‖², `norms` being k(x, x), `centres` each row's μ in the scores' coordinates.
+
+    >>> squared_distances(np.array([5.0]), np.array([[1.0]]), np.array([[3.0]]))
+    array([8.])
+    """
+    outside = np.maximum(norms - np.einsum("ij,ij->i", scores, scores), 0.0)
+    moved = scores - centres
+    return np.asarray(outside + np.einsum("ij,ij->i", moved, moved), dtype=np.float64)
