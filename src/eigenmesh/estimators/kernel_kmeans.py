@@ -54,11 +54,13 @@ class KernelKMeans(FittedKernelKMeans):
     kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine".
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     method : "auto" is "landmarks": components from landmarks, then distributed k-means. "exact":
-        Lloyd's iteration on the whole kernel matrix, for one array. "fed": `FedKernelKMeans`, the
+        Lloyd's iteration on the whole kernel matrix, for one array, from k-means++ seeds and from
+        spectral clusters, then moves of single rows. "fed": `FedKernelKMeans`, the
         paper's own method. And what it compares with: "nystrom" (uniform landmarks),
         "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset). For columns "vfed-pca",
         "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
-    n_eigenvectors : components that are clustered; n_clusters if None.
+    n_eigenvectors : components that are clustered; n_clusters if None, and for one array as many
+        more as pay.
     n_landmarks : landmarks in all; None for ten a cluster, 100 at least, and for every row of an
         array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class FittedKernelKMeans(FrontDoor, PartyLabels):
         """
         scores = self.transform(X)
         if isinstance(scores, list):
-            rows, weights = self._rows_in_order(X).parts, self._party_weights(X, scores, sample_weight)
+            rows: Sequence[Any] = self._rows_in_order(X).parts
+            weights = self._party_weights(X, scores, sample_weight)
         else:
             n, scores = len(scores), [scores]
             rows = [X if isinstance(X, Federation) else self._whole(X)]
