@@ -171,7 +171,8 @@ class DisKPCA(RowEstimator):
         self._adopt(outcome, gamma)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         if accuracy is not None:
-            caveats += self._missing(outcome)
+            self._missing_in_words = self._missing(outcome)
+            caveats += self._missing_in_words
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -216,6 +217,7 @@ class DisKPCA(RowEstimator):
         self.shortfalls_ = coverage.shortfall.values
         self.shortfall_ = coverage.shortfall.largest
         self.shortfall_error_ = coverage.shortfall.error
+        self._shortfall_errors = coverage.shortfall.errors
         n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
         wanted = known or self._variance_share is not None
         assert self.accuracy is not None

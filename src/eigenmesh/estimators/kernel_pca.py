@@ -8,6 +8,7 @@ from typing import Any, Self
 from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.estimators.accuracy import checked_accuracy
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.diskpca import DisKPCA
@@ -43,7 +44,11 @@ class KernelPCA(PooledKernelPCA):
     method : "auto", or by name: "exact" (the whole kernel matrix of one array), "diskpca"
         (landmarks; rows), "sketching-pca" (an embedding; rows), "vfed-pca", "vfed-akpca",
         "one-shot" (columns), "gossip", "admm" (rows on a graph).
-    n_landmarks : landmarks in all; None for ten a component, from 100 to 2000.
+    accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
+        measured; unless `n_landmarks` is given they double while it is more, up to 2000, or to the
+        centroids that the parties can give. A warning says if more is missing in the end.
+    n_landmarks : landmarks in all; None for ten a component, from 100, and more if `accuracy` takes
+        more.
     landmarks : "auto", one of DisKPCA's choices, or the landmarks themselves (q, n_features).
     center : centre in feature space.
     standardize, fill_missing : of columns that parties hold, done by each owner to its own: divide
@@ -61,6 +66,9 @@ class KernelPCA(PooledKernelPCA):
         as the method that was taken says.
     residual_error_ : with landmarks, the standard error of the estimate that total_variance_ and
         residual_ are 1.5 such errors above; 0 where they are exact.
+    shortfalls_ : the share of each eigenvalue that is missing, estimated, (k,), 0 where nothing is;
+        `shortfall_` is the largest and `shortfall_error_` its standard error. None where they are
+        not known, of which a warning is given.
     gamma_, n_features_in_, feature_names_in_, n_samples_seen_ : as everywhere.
     eigenvectors_, X_fit_ : scikit-learn's, where the whole kernel matrix was solved.
     dual_coef_, X_transformed_fit_ : scikit-learn's, with fit_inverse_transform.
@@ -126,6 +134,7 @@ class KernelPCA(PooledKernelPCA):
         fusion: str = "product",
         topology: Topology | None = None,
         verbose: bool = False,
+        accuracy: float = 0.01,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -153,6 +162,7 @@ class KernelPCA(PooledKernelPCA):
         self.fusion = fusion
         self.topology = topology
         self.verbose = verbose
+        self.accuracy = accuracy
 
     # Fitting.
 
@@ -196,6 +206,7 @@ class KernelPCA(PooledKernelPCA):
         components_asked(self.n_components)
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
+        checked_accuracy(self.accuracy)
         one_of(self.method, "method", ("auto", *METHODS))
         if isinstance(self.landmarks, str):
             one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS))
@@ -222,6 +233,7 @@ class KernelPCA(PooledKernelPCA):
         else:
             self._adopt_estimator(estimator, str(choice))
         self.report_ = estimator.report_
+        self._say_what_is_missing()
         return self
 
     def _adopt_landmarks(self, estimator: DisKPCA, words: str) -> None:
@@ -246,33 +258,36 @@ class KernelPCA(PooledKernelPCA):
         own = self.get_params(deep=False)
         names = way.estimator._get_param_names()
         params = {name: own[name] for name in names if name in own}
+        params.pop("accuracy", None)
         if self.topology is None:  # an open federation may have a graph all the same
             params.pop("topology", None)
         share, k = components_asked(self.n_components)
         q = self.n_landmarks
         q = default_landmarks(k, self.kernel, None) if q is None else q
         if "landmarks" in names:
-            params.update(n_landmarks=q, n_components=k)
-            if self.landmarks == "auto":
-                params.update(way.options)
-        elif share is not None or (k is None and not way.all_components):
+            return self._built_with_landmarks(way, params, q)
+        if share is not None or (k is None and not way.all_components):
             raise InputError(
                 f"n_components is {self.n_components}; {way.name} needs a whole number from 1"
             )
-        else:
-            params.update(way.options)
+        params.update(way.options)
         if "n_features" in names:  # the landmarks of methods on a graph
             params["n_features"] = q
         if self.fit_inverse_transform and not hasattr(way.estimator, "inverse_transform"):
-            self._require_rows_of_landmarks(way)
-        return way.estimator(**params)
-
-    def _require_rows_of_landmarks(self, way: Way) -> None:
-        if "landmarks" not in way.options:
             raise InputError(
                 f"fit_inverse_transform is True; {way.name} keeps no rows to go back to: set it to "
                 f"False, or choose method='diskpca' for rows"
             )
+        return way.estimator(**params)
+
+    def _built_with_landmarks(self, way: Way, params: dict[str, Any], q: int) -> DisKPCA:
+        share, k = components_asked(self.n_components)
+        params.update(n_landmarks=q, n_components=k, **self._growth(q))
+        if self.landmarks == "auto":
+            params.update(way.options)
+        estimator = DisKPCA(**params)
+        estimator._variance_share = share
+        return estimator
 
     # Forecasts.
 

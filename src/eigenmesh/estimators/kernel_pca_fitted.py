@@ -26,6 +26,7 @@ from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.shortfall import Shortfall, nothing_missing
 from eigenmesh.progress_bar import rows_shown
 
 _OF_INNER = (
@@ -36,7 +37,14 @@ _OF_INNER = (
     "gamma_",
     "n_features_in_",
 )
-_OPTIONAL = ("landmark_residual_", "leverage_skew_", "n_samples_seen_", "residual_error_")
+_SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")
+_OPTIONAL = (
+    "landmark_residual_",
+    "leverage_skew_",
+    "n_samples_seen_",
+    "residual_error_",
+    *_SHORTFALL,
+)
 
 
 class FittedKernelPCA(FrontDoor):
@@ -50,8 +58,12 @@ class FittedKernelPCA(FrontDoor):
     fit_inverse_transform: bool
     center: bool
     verbose: bool
+    accuracy: float
     n_jobs: int | None
 
+    shortfalls_: Any
+    shortfall_: float | None
+    shortfall_error_: float | None
     model_: Any  # an ExactModel, a LandmarkModel, or None where `estimator_` is used
     preimages_: Preimages | None
     sums_: StreamSums | None
@@ -74,6 +86,7 @@ class FittedKernelPCA(FrontDoor):
         self.explained_variance_ratio_ = model.eigenvalues / model.total
         self.n_samples_seen_ = model.n_rows
         self.residual_error_ = 0.0
+        self._adopt_shortfall(nothing_missing(len(model.eigenvalues)))
         if isinstance(model, LandmarkModel):
             self.n_features_in_ = int(model.landmarks.shape[1])
 
@@ -83,8 +96,16 @@ class FittedKernelPCA(FrontDoor):
         self.residual_error_ = error
         self.leverage_skew_ = skew
 
+    def _adopt_shortfall(self, missing: Shortfall) -> None:
+        self.shortfalls_ = missing.values
+        self.shortfall_ = missing.largest
+        self.shortfall_error_ = missing.error
+        self._missing_in_words: tuple[str, ...] = ()
+
     def _adopt_estimator(self, estimator: Any, words: str) -> None:
         self._forget()
+        for name in _SHORTFALL:
+            setattr(self, name, None)
         self.model_ = None
         self.method_ = words
         self.estimator_ = estimator
@@ -126,6 +147,7 @@ class FittedKernelPCA(FrontDoor):
         after = model.next_eigenvalue
         known = after is not None and len(model.eigenvalues) and model.eigenvalues[-1] > 0
         caveats = missing_gap(model.eigenvalues, after) if known else ()
+        caveats += self._missing_in_words
         self.report_ = RunReport(
             floats_up=0,
             floats_down=0,
@@ -145,6 +167,25 @@ class FittedKernelPCA(FrontDoor):
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
+
+    def _say_what_is_missing(self) -> None:
+        """Of methods that measure it and do not judge it, or that cannot measure it."""
+        if self.model_ is not None:
+            return  # landmarks have said it
+        if self.shortfall_ is None:
+            if getattr(self.estimator_, "exact_", True):
+                return
+            words = "what is missing of the eigenvalues is not known with this method"
+        elif self.shortfall_ > self.accuracy:
+            worst = 1 + int(np.argmax(self.shortfalls_))
+            words = (
+                f"eigenvalue {worst} lacks about {self.shortfall_:.1%}, more than "
+                f"accuracy={self.accuracy:g} lets it"
+            )
+        else:
+            return
+        name, _, why = self.method_.partition(":")
+        warnings.warn(f"{words}: {name},{why}", EigenmeshWarning, stacklevel=4)
 
     # Using it.
 

@@ -15,6 +15,7 @@ from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
 
 EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
+EXACT_RATHER = 6000  # and so many, if landmarks miss more than they may
 EXACT_MOST = 30_000  # its kernel matrix takes 7 GB
 SKEWED = 20.0  # leverage max/mean above which a few rows carry the variance
 SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured

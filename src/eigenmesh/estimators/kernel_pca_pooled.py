@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import caveats_of
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.diskpca import DisKPCA
@@ -22,7 +23,9 @@ from eigenmesh.estimators.kernel_pca_blocks import ROWS_A_LANDMARK, LandmarkStre
 from eigenmesh.estimators.kernel_pca_exact import ExactModel
 from eigenmesh.estimators.kernel_pca_fitted import FittedKernelPCA
 from eigenmesh.estimators.kernel_pca_methods import (
+    EXACT_RATHER,
     LANDMARK_KERNELS,
+    MOST_LANDMARKS,
     Choice,
     choose_pooled,
     default_landmarks,
@@ -33,6 +36,8 @@ from eigenmesh.numerics import kernels
 from eigenmesh.numerics.arrays import Rows, is_sparse
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.shortfall import Shortfall, unprobed_shortfall
+from eigenmesh.protocols.landmark_growth import ROUNDING, Coverage
 
 
 def _adds_up(estimator: PooledKernelPCA) -> bool:
@@ -63,6 +68,7 @@ class PooledKernelPCA(FittedKernelPCA):
     method: str
     n_landmarks: int | None
     landmarks: Any
+    accuracy: float
 
     def _check_parameters(self) -> None:
         raise NotImplementedError
@@ -82,6 +88,9 @@ class PooledKernelPCA(FittedKernelPCA):
             return self._fit_blocks(iter([X]))
         else:
             self._fit_landmarks(X, choice)
+            if self._would_rather_be_exact(X):
+                why = f"{len(self.landmarks_):,} landmarks of {X.shape[0]:,} rows miss too much"
+                self._fit_exact(X, Choice("exact", why))
         self._fit_preimages(X)
         self._report_alone(time.perf_counter() - started)
         return self
@@ -109,6 +118,12 @@ class PooledKernelPCA(FittedKernelPCA):
         used = gamma if self._kernel_uses_gamma else None
         return Kernel(self.kernel, used, self.degree, self.coef0)
 
+    def _would_rather_be_exact(self, X: Rows) -> bool:
+        """Whether landmarks that were not asked for miss too much, of rows that are not many."""
+        unasked = self.method == "auto" and self.n_landmarks is None and self.landmarks == "auto"
+        few = X.shape[0] <= EXACT_RATHER and self.n_components is not None
+        return unasked and few and float(self.shortfall_ or 0.0) > self.accuracy
+
     # The whole kernel matrix.
 
     def _fit_exact(self, X: Rows, choice: Choice) -> None:
@@ -133,16 +148,25 @@ class PooledKernelPCA(FittedKernelPCA):
 
     def _fit_landmarks(self, X: Rows, choice: Choice) -> None:
         share, k = components_asked(self.n_components)
-        found, why = self._drawn_from(X, k, bool(self.center))
-        model = found.model_ if share is None else explaining(found.model_, share)
-        self._adopt(model, self._stated_gamma(found.model_), f"{choice}; {why}")
-        self._adopt_facts_of(found)
+        fitted, why = self._drawn_from(X, k, bool(self.center), accurate=True)
+        model = fitted.model_ if share is None else explaining(fitted.model_, share)
+        self._adopt(model, self._stated_gamma(fitted.model_), f"{choice}; {why}")
+        self._adopt_facts_of(fitted)
 
-    def _adopt_facts_of(self, found: DisKPCA) -> None:
-        facts = found.landmark_residual_, found.residual_error_, found.leverage_skew_
+    def _adopt_facts_of(self, fitted: DisKPCA) -> None:
+        facts = fitted.landmark_residual_, fitted.residual_error_, fitted.leverage_skew_
         self._adopt_landmark_facts(*facts)
+        self._adopt_shortfall(Shortfall(fitted.shortfalls_, fitted._shortfall_errors))
+        self._missing_in_words = fitted._missing_in_words
 
-    def _drawn_from(self, X: Rows, k: int | None, center: bool) -> tuple[DisKPCA, str]:
+    def _growth(self, q: int) -> dict[str, Any]:
+        """How DisKPCA is to see to the accuracy: given numbers, of either kind, stay."""
+        grows = self.n_landmarks is None and self.n_components is not None
+        return {"accuracy": self.accuracy, "max_landmarks": MOST_LANDMARKS if grows else q}
+
+    def _drawn_from(
+        self, X: Rows, k: int | None, center: bool, accurate: bool = False
+    ) -> tuple[DisKPCA, str]:
         """DisKPCA fitted to rows in one place, and why with these landmarks."""
         gamma, q = self._pooled_gamma(X), self.n_landmarks
         q = default_landmarks(k, self.kernel, X.shape[1]) if q is None else q
@@ -160,7 +184,9 @@ class PooledKernelPCA(FittedKernelPCA):
             landmarks=landmarks,
             center=center,
             random_state=self.random_state,
+            **(self._growth(q) if accurate else {}),
         )
+        estimator._variance_share = components_asked(self.n_components)[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EigenmeshWarning)  # given again with the report
             return estimator.fit(one_party(X)), why
@@ -235,6 +261,13 @@ class PooledKernelPCA(FittedKernelPCA):
             model if share is None else explaining(model, share), self._stated_gamma(model), words
         )
         self._adopt_landmark_facts(found.outside, found.error, None)
+        q, kept = int(model.landmarks.shape[0]), self.eigenvalues_
+        every = q >= model.n_rows or found.outside <= ROUNDING * model.total
+        missing = unprobed_shortfall(kept, 0.0 if every else found.outside, q)
+        self._adopt_shortfall(missing)
+        asked = self.n_components is not None
+        coverage = Coverage(missing, {}, ())
+        self._missing_in_words = caveats_of(coverage, self.accuracy, q, "given", asked)
         self._fit_preimages(model.landmarks)
         self._stream, self.sums_ = stream, stream.sums
 

@@ -38,6 +38,7 @@ from eigenmesh.numerics.shortfall import (
 from eigenmesh.protocols.landmark_draws import Chosen
 from eigenmesh.protocols.row_messages import by_party
 
+ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 
 
@@ -140,7 +141,8 @@ def measure(
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), chosen.Y.shape[0], len(rows.parties) == 1
     z = model.eigenvalues[:k]
-    if q >= n or (alone and fit.outside <= _PROVEN * float(z[-1])):
+    proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
+    if q >= n or (alone and proven):
         return Coverage(nothing_missing(k), {}, chosen.unheard)
     d = int(model.landmarks.shape[1])
     fit_floats = None if alone else floats_of_fit(model.kernel.name, q, d, center)
@@ -155,7 +157,10 @@ def measure(
     )
     replies = by_party(rows.ask(step, asked))
     sums = [ProbeSums(**{f: getattr(r, f) for f in ProbeSums._fields}) for r in replies.values()]
+    # Where more than one is asked, all are, so that the cost is known beforehand.
     missing = shortfall(model.kernel.name, z, which, sums, fit.outside, center)
+    if fit.outside <= ROUNDING * model.total:
+        missing = nothing_missing(k)
     outside = {name: reply.outside for name, reply in replies.items()}
     return Coverage(missing, outside, chosen.unheard)
 
