@@ -45,7 +45,7 @@ def assert_same(one, other, X=DIGITS[:50]):
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_blocks_add_up_to_the_fit_on_all_rows(kernel, center):
-    options = {**KERNELS[kernel], "landmarks": LANDMARKS, "center": center}
+    options = {**KERNELS[kernel], "landmarks": LANDMARKS, "center": center, "accuracy": 1.0}
     whole = em.KernelPCA(4, **options).fit(DIGITS)
     assert whole.method_.startswith("diskpca: ")
     streamed = em.KernelPCA(4, **options).fit(in_blocks(DIGITS, 250))
@@ -59,12 +59,12 @@ def test_blocks_add_up_to_the_fit_on_all_rows(kernel, center):
 
 @pytest.mark.parametrize("size", [7, 100, 1797])
 def test_landmarks_come_from_the_first_rows_and_then_stay(size):
-    kpca = em.KernelPCA(3, **RBF, n_landmarks=20)
+    kpca = em.KernelPCA(3, **RBF, n_landmarks=20, accuracy=1.0)
     for block in in_blocks(DIGITS, size):
         kpca.partial_fit(block)
     drawn = kpca.landmarks_
     assert len(drawn) <= 20
-    assert_same(kpca, em.KernelPCA(3, **RBF, landmarks=drawn).fit(DIGITS))
+    assert_same(kpca, em.KernelPCA(3, **RBF, landmarks=drawn, accuracy=1.0).fit(DIGITS))
     kpca.partial_fit(DIGITS[:10] + 1)
     np.testing.assert_array_equal(kpca.landmarks_, drawn)
     assert kpca.n_samples_seen_ == len(DIGITS) + 10
@@ -79,7 +79,7 @@ def test_a_short_stream_keeps_every_row_as_a_landmark_and_is_exact():
 
 
 def test_no_row_is_kept_once_the_landmarks_stay():
-    kpca = em.KernelPCA(3, **RBF, n_landmarks=20)
+    kpca = em.KernelPCA(3, **RBF, n_landmarks=20, accuracy=1.0)
     kpca.partial_fit(DIGITS[:300])
     assert kpca._stream.pending is not None
     kpca.partial_fit(DIGITS[300:600])
@@ -94,7 +94,7 @@ def test_blocks_are_asked_for_one_at_a_time():
             asked.append(start)
             yield DIGITS[start : start + 600]
 
-    kpca = em.KernelPCA(3, **RBF, landmarks=LANDMARKS)
+    kpca = em.KernelPCA(3, **RBF, landmarks=LANDMARKS, accuracy=1.0)
     scores = kpca.fit(source()).transform(source())
     assert asked == [0, 600, 1200]
     assert next(scores).shape == (600, 3)
@@ -102,7 +102,7 @@ def test_blocks_are_asked_for_one_at_a_time():
 
 
 def test_a_fit_starts_anew_and_partial_fit_goes_on():
-    kpca = em.KernelPCA(3, **RBF, landmarks=LANDMARKS).partial_fit(DIGITS[:500])
+    kpca = em.KernelPCA(3, **RBF, landmarks=LANDMARKS, accuracy=1.0).partial_fit(DIGITS[:500])
     kpca.fit(iter([DIGITS[500:]]))
     assert kpca.n_samples_seen_ == 1297
     assert kpca.partial_fit(DIGITS[:500]).n_samples_seen_ == 1797
@@ -136,7 +136,7 @@ def small_is_large(monkeypatch):
 def test_memory_maps_sparse_rows_and_single_precision(tmp_path):
     path = tmp_path / "rows.npy"
     np.save(path, DIGITS.astype(np.float32))
-    options = {**RBF, "n_landmarks": 40}
+    options = {**RBF, "n_landmarks": 40, "accuracy": 1.0}
     mapped = em.KernelPCA(3, **options).fit(np.load(path, mmap_mode="r"))
     loaded = em.KernelPCA(3, **options).fit(DIGITS.astype(np.float32))
     double = em.KernelPCA(3, **options).fit(DIGITS)
@@ -200,7 +200,7 @@ def test_a_share_of_the_variance_with_landmarks(source):
         "parties": em.split(DIGITS, 3, random_state=0),
         "blocks": in_blocks(DIGITS, 600),
     }[source]
-    kpca = em.KernelPCA(0.5, **RBF, n_landmarks=150).fit(X)
+    kpca = em.KernelPCA(0.5, **RBF, n_landmarks=150, accuracy=1.0).fit(X)
     ratios = kpca.explained_variance_ratio_
     assert ratios.sum() >= 0.5 > ratios[:-1].sum()
     true = rbf_kernel(DIGITS, gamma=0.05)
@@ -218,9 +218,9 @@ def test_a_share_that_the_landmarks_cannot_reach_is_an_error():
 
 
 def test_none_means_all_that_the_landmarks_determine():
-    kpca = em.KernelPCA(None, **RBF, landmarks=LANDMARKS).fit(DIGITS)
+    kpca = em.KernelPCA(None, **RBF, landmarks=LANDMARKS, accuracy=1.0).fit(DIGITS)
     assert 50 < len(kpca.eigenvalues_) <= 60
-    few = em.KernelPCA(4, **RBF, landmarks=LANDMARKS).fit(DIGITS)
+    few = em.KernelPCA(4, **RBF, landmarks=LANDMARKS, accuracy=1.0).fit(DIGITS)
     np.testing.assert_allclose(kpca.eigenvalues_[:4], few.eigenvalues_, rtol=1e-9)
 
 
@@ -230,7 +230,7 @@ def test_none_means_all_that_the_landmarks_determine():
 def test_the_way_back_from_landmarks_is_scikit_learns_when_all_rows_are():
     options = {**RBF, "fit_inverse_transform": True, "alpha": 0.01}
     X, new = DIGITS[:200], DIGITS[200:220]
-    ours = em.KernelPCA(6, **options, n_landmarks=200).fit(X)
+    ours = em.KernelPCA(6, **options, n_landmarks=200, accuracy=1.0).fit(X)
     theirs = KernelPCA(6, **options).fit(X)
     np.testing.assert_allclose(
         ours.inverse_transform(ours.transform(new)),
@@ -248,9 +248,12 @@ def test_the_way_back_from_few_landmarks_is_near_scikit_learns(alpha):
         return np.square(kpca.inverse_transform(kpca.transform(new)) - new).sum()
 
     theirs = error(KernelPCA(16, **options).fit(X))
-    assert error(em.KernelPCA(16, **options, n_landmarks=200).fit(X)) < 1.03 * theirs
+    assert error(em.KernelPCA(16, **options, n_landmarks=200, accuracy=1.0).fit(X)) < 1.03 * theirs
     # Parties and streams leave only landmarks to learn from.
-    assert error(em.KernelPCA(16, **options, n_landmarks=200).fit(iter([X]))) < 1.3 * theirs
+    assert (
+        error(em.KernelPCA(16, **options, n_landmarks=200, accuracy=1.0).fit(iter([X])))
+        < 1.3 * theirs
+    )
 
 
 # Files.
@@ -262,9 +265,9 @@ def test_a_saved_model_gives_the_same_scores(route, tmp_path):
     options = {
         "exact": {**RBF, "fit_inverse_transform": True},
         "precomputed": {"kernel": "precomputed"},
-        "landmarks": {**RBF, "n_landmarks": 30, "fit_inverse_transform": True},
-        "stream": {**RBF, "landmarks": LANDMARKS},
-        "sparse": {**RBF, "n_landmarks": 30, "landmarks": "uniform"},
+        "landmarks": {**RBF, "n_landmarks": 30, "accuracy": 1.0, "fit_inverse_transform": True},
+        "stream": {**RBF, "landmarks": LANDMARKS, "accuracy": 1.0},
+        "sparse": {**RBF, "n_landmarks": 30, "accuracy": 1.0, "landmarks": "uniform"},
     }[route]
     X = rbf_kernel(X) if route == "precomputed" else X
     kpca = em.KernelPCA(3, **options).fit(X)
@@ -286,7 +289,7 @@ def test_a_saved_model_gives_the_same_scores(route, tmp_path):
 def test_a_saved_model_of_parties(by, tmp_path):
     parts = em.split(DIGITS[:150], 3, by=by)
     method = "auto" if by == "rows" else "one-shot"
-    kpca = em.KernelPCA(3, **RBF, method=method).fit(parts)
+    kpca = em.KernelPCA(3, **RBF, method=method, accuracy=1.0).fit(parts)
     kpca.save(tmp_path / "model.em", parties=by == "columns")
     loaded = em.load(tmp_path / "model.em")
     np.testing.assert_allclose(loaded.transform(DIGITS[:9]), kpca.transform(DIGITS[:9]), atol=1e-12)
@@ -307,7 +310,9 @@ def test_a_function_cannot_be_saved(tmp_path):
 def test_progress_is_shown_when_asked_for(monkeypatch, capsys):
     monkeypatch.setattr(progress_bar, "PATIENCE", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    kpca = em.KernelPCA(3, **RBF, n_landmarks=40, verbose=True).fit(np.tile(DIGITS, (10, 1)))
+    kpca = em.KernelPCA(3, **RBF, n_landmarks=40, accuracy=1.0, verbose=True).fit(
+        np.tile(DIGITS, (10, 1))
+    )
     assert "kernel PCA" in capsys.readouterr().err
     kpca.set_params(verbose=False).fit(DIGITS)
     assert capsys.readouterr().err == ""

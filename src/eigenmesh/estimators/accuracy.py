@@ -41,7 +41,14 @@ def caveats_of(
     shown = _how_much(missing, accuracy, n_landmarks)
     if coverage.unheard and landmarks == "centroids":
         return (f"{shown}. {_unheard(coverage)}",)
-    return (f"{shown}: {_remedy(landmarks, missing, accuracy, chosen_number)}",)
+    if not chosen_number:
+        return (f"{shown}: n_components is None, so all count; {_fewer(missing, accuracy)}",)
+    more = "raise n_landmarks"
+    if landmarks == "centroids":
+        of_rows = "landmarks='diskpca' if rows may leave"
+        none_left = f"there are no more means of {MIN_CLUSTER} rows, so pass {of_rows}"
+        more = none_left if coverage.exhausted else f"{more}, or {of_rows}"
+    return (f"{shown}: {more}, or {_fewer(missing, accuracy)}",)
 
 
 def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
@@ -52,13 +59,9 @@ def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
     )
 
 
-def _remedy(landmarks: str, missing: Shortfall, accuracy: float, chosen_number: bool) -> str:
+def _fewer(missing: Shortfall, accuracy: float) -> str:
     within = int(np.argmax(np.append(missing.values > accuracy, True)))
-    fewer = f"n_components={within}, which are within it" if within else "fewer components"
-    if not chosen_number:
-        return f"n_components is None, so all that they determine count; ask for {fewer}"
-    rows = ", landmarks='diskpca' if rows may leave" if landmarks == "centroids" else ""
-    return f"raise n_landmarks{rows}, or ask for {fewer}"
+    return f"ask for {within}, which are within it" if within else "ask for fewer components"
 
 
 def _unheard(coverage: Coverage) -> str:

@@ -25,7 +25,14 @@ from eigenmesh.federation.party import Step
 from eigenmesh.federation.protocol import Protocol
 from eigenmesh.numerics.embeddings import is_exact
 from eigenmesh.numerics.mean_outside import MARGIN
-from eigenmesh.protocols.diskpca import LANDMARKS, DisKPCAResult, RowHolder, diskpca, steps_for
+from eigenmesh.protocols.diskpca import (
+    LANDMARKS,
+    DisKPCAResult,
+    RowHolder,
+    diskpca,
+    most_landmarks,
+    steps_for,
+)
 from eigenmesh.protocols.diskpca_forecast import forecast
 from eigenmesh.protocols.diskpca_sketched import (
     SketchingRowHolder,
@@ -234,15 +241,41 @@ class DisKPCA(RowEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit to dense rows will have."""
-        q = whole_number(self.n_landmarks, "n_landmarks")
-        choice = one_of(self.landmarks, "landmarks", LANDMARKS)
-        agreed, center = self._agreed(1.0), bool(self.center)
-        measured = self.accuracy is not None
-        ledger = forecast(
-            names, shapes, agreed, self._wanted(), q, choice, center=center, measured=measured
-        )
+        ledger = self._forecast_landmarks(names, shapes, self.n_landmarks)
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
+
+    def _forecast_landmarks(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]], n_landmarks: int
+    ) -> Ledger:
+        return forecast(
+            names,
+            shapes,
+            self._agreed(1.0),
+            self._wanted(),
+            whole_number(n_landmarks, "n_landmarks"),
+            one_of(self.landmarks, "landmarks", LANDMARKS),
+            center=bool(self.center),
+            measured=self.accuracy is not None,
+        )
+
+    def _plan_notes(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+    ) -> tuple[str, ...]:
+        """What it would cost if landmarks doubled as often as they may."""
+        q, n = self.n_landmarks, sum(most_landmarks(self.landmarks, rows) for rows, _ in shapes)
+        most = min(self.max_landmarks or q, n)
+        if self.accuracy is None or most <= q:
+            return ()
+        floats = 0
+        while q < most:
+            q = min(2 * q, most)
+            ledger = self._forecast_landmarks(names, shapes, q)
+            floats += ledger.floats_up + ledger.floats_down
+        return (
+            f"as if {self.n_landmarks} landmarks were enough: they double while they miss more "
+            f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
+        )
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model

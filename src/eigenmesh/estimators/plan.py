@@ -109,6 +109,8 @@ def plan(estimator: Any, source: Any) -> Plan:
         shapes, notes = _as_if_all_matched(shapes)
     ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
     notes += _if_nothing_is_lost(source)
+    if hasattr(estimator, "_plan_notes"):
+        notes += estimator._plan_notes(names, shapes)
     if aligned:
         alignment_forecast(ledger, names)
     return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies, notes)

@@ -95,6 +95,7 @@ class Coverage:
     shortfall: Shortfall  # of the wanted eigenvalues
     outside: dict[str, float]  # by party, Σ k⊥ of its rows
     unheard: tuple[str, ...]  # parties that can give no landmark
+    exhausted: bool = False  # whether the parties can give no more
 
     @property
     def unheard_share(self) -> float:
@@ -162,7 +163,7 @@ def measure(
     if fit.outside <= ROUNDING * model.total:
         missing = nothing_missing(k)
     outside = {name: reply.outside for name, reply in replies.items()}
-    return Coverage(missing, outside, chosen.unheard)
+    return Coverage(missing, outside, chosen.unheard, q >= sum(chosen.most.values()))
 
 
 def probes_of(asked: ProbeAsk) -> Probes:
