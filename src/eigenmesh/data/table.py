@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.numerics.arrays import largest_value
 
 Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
 Ids: TypeAlias = NDArray[Any]
@@ -106,26 +107,36 @@ def check_two_dimensional(shape: tuple[int, ...], owner: str | None = None) -> N
 
 
 def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = False) -> None:
-    """Refuse NaN, unless it may be missing values, and infinity, naming where the first one is."""
-    is_bad = np.isinf if allow_missing else _is_not_finite
+    """Refuse NaN, unless it may be a missing value, infinity, and numbers whose squares are.
+
+    Names where the first one is.
+    """
     if is_sparse(X):
-        if is_bad(X.data).any():
+        if not _is_sound(X.data, allow_missing):
             entries = X.tocoo()
-            at = int(np.flatnonzero(is_bad(entries.data))[0])
-            raise _not_finite(entries.data[at], int(entries.row[at]), int(entries.col[at]), owner)
+            at = int(np.flatnonzero(_unsound(entries.data, allow_missing))[0])
+            raise _not_usable(entries.data[at], int(entries.row[at]), int(entries.col[at]), owner)
         return
     # Blocks follow the memory order: a strided walk through a memmap would read it many times.
     turned = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
     for start, block in _blocks(X.T if turned else X):
-        bad = np.argwhere(is_bad(block))
-        if len(bad):
-            first, second = int(bad[0, 0]) + start, int(bad[0, 1])
-            row, column = (second, first) if turned else (first, second)
-            raise _not_finite(X[row, column], row, column, owner)
+        if not _is_sound(block, allow_missing):
+            first, second = map(int, np.argwhere(_unsound(block, allow_missing))[0])
+            row, column = (second, first + start) if turned else (first + start, second)
+            raise _not_usable(X[row, column], row, column, owner)
 
 
-def _is_not_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray(~np.isfinite(values))
+def _is_sound(values: NDArray[Any], allow_missing: bool) -> bool:
+    """Whether no value is to be refused; NaN is neither below nor above, so it is found, too."""
+    largest = largest_value(values.dtype)
+    if values.min(initial=0) >= -largest and values.max(initial=0) <= largest:
+        return True
+    return allow_missing and not _unsound(values, allow_missing).any()
+
+
+def _unsound(values: NDArray[Any], allow_missing: bool) -> NDArray[np.bool_]:
+    bad = ~(np.abs(values) <= largest_value(values.dtype))
+    return np.asarray(bad & ~np.isnan(values) if allow_missing else bad)
 
 
 def _blocks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -134,11 +145,20 @@ def _blocks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
         yield start, X[start : start + step]
 
 
-def _not_finite(value: float, row: int, column: int, owner: str | None) -> InputError:
+def _not_usable(value: Any, row: int, column: int, owner: str | None) -> InputError:
+    where = f"holds {float(value):g} at row {row}, column {column} (counted from 0)"
+    if np.isfinite(value):
+        wider = ", or convert to float64" if value.dtype == np.float32 else ""
+        return refuse(
+            owner,
+            f"{where}, expected numbers up to {largest_value(value.dtype):g}, whose squares can be "
+            f"added up in {value.dtype}; rescale the column, e.g. with "
+            f"sklearn.preprocessing.StandardScaler{wider}",
+        )
     return refuse(
         owner,
-        f"holds {float(value)} at row {row}, column {column} (counted from 0), expected finite "
-        "numbers; drop or impute such rows first, e.g. with sklearn.impute.SimpleImputer",
+        f"{where}, expected finite numbers; drop or impute such rows first, e.g. with "
+        "sklearn.impute.SimpleImputer",
     )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table
+from eigenmesh.data.table import Table, check_finite
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.naming import (
@@ -69,7 +69,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             # scikit-learn refuses another order; parties need not agree on one to begin with.
             X = frame_in_order(X, self._known_names)
         try:
-            return validate_data(
+            checked = validate_data(
                 self,
                 X,
                 reset=reset,
@@ -84,6 +84,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             raise InputError(first_line if " contains " in first_line else str(error)) from None
         except TypeError as error:
             raise NotNumbers(str(error)) from None
+        check_finite(checked, allow_missing=self._takes_missing())  # and that squares are, too
+        return checked
 
     def _takes_missing(self) -> bool:
         """Whether NaN stands for a missing value."""

@@ -19,6 +19,8 @@ from eigenmesh.numerics.kernels import Kernel
 
 record(KernelMeans)
 
+_ROUNDING = 16 * np.finfo(np.float64).eps
+
 
 @record
 @dataclass(frozen=True)
@@ -76,11 +78,14 @@ class ExactModel:
         """The k largest components, all positive ones if None; `solver` as scikit-learn's."""
         K = kernel(X)
         require_square(K)
+        _require_values(K, kernel.name)
         if kernel.name == "precomputed" and solver["copy_X"]:
             K = K.copy()
         n, trace = len(K), float(np.trace(K))
         means = kernel_means(K) if centre else None
         total = trace - (n * means.overall if means else 0.0)
+        if abs(total) <= _ROUNDING * abs(trace):  # rows that do not differ, but for the last digits
+            total = 0.0
         solve = _centred_pairs if centre else _uncentred_pairs
         values, vectors, after = solve(K, k, solver)
         return cls(kernel, X, values, vectors, after, means, total)
@@ -110,6 +115,18 @@ class ExactModel:
             K = self.kernel(X[rows], self.rows)
             scores[rows] = (K if self.means is None else centre_rows(K, self.means)) @ weights
         return scores
+
+
+def _require_values(K: Doubles, kernel: Any) -> None:
+    """Every row was finite, but a power of it may not be."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sound = np.isfinite(K.sum())
+    if not sound and not np.isfinite(K).all():
+        raise InputError(
+            f"the kernel matrix of kernel={kernel!r} has values that are not finite; finite ones "
+            f"are expected: rescale the columns, lower degree or gamma, or convert float32 to "
+            f"float64"
+        )
 
 
 def _centred_pairs(

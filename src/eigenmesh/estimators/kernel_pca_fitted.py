@@ -20,7 +20,7 @@ from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_pca_blocks import LandmarkStream, StreamSums
 from eigenmesh.estimators.kernel_pca_exact import ExactModel, PairwiseKernel
 from eigenmesh.estimators.kernel_pca_preimage import Preimages
-from eigenmesh.estimators.kernel_pca_share import Model
+from eigenmesh.estimators.kernel_pca_share import NO_VARIANCE, Model
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
@@ -83,7 +83,8 @@ class FittedKernelPCA(FrontDoor):
         self.eigenvalues_ = model.eigenvalues
         self.total_variance_ = model.total
         self.residual_ = model.residual
-        self.explained_variance_ratio_ = model.eigenvalues / model.total
+        # Rows that do not differ have no variance to explain a share of.
+        self.explained_variance_ratio_ = model.eigenvalues / (model.total or 1.0)
         self.n_samples_seen_ = model.n_rows
         self.residual_error_ = 0.0
         self._adopt_shortfall(nothing_missing(len(model.eigenvalues)))
@@ -148,6 +149,8 @@ class FittedKernelPCA(FrontDoor):
         known = after is not None and len(model.eigenvalues) and model.eigenvalues[-1] > 0
         caveats = missing_gap(model.eigenvalues, after) if known else ()
         caveats += self._missing_in_words
+        if model.total == 0:
+            caveats = (NO_VARIANCE,)
         self.report_ = RunReport(
             floats_up=0,
             floats_down=0,

@@ -33,7 +33,7 @@ from eigenmesh.estimators.kernel_pca_methods import (
 )
 from eigenmesh.estimators.kernel_pca_share import explaining
 from eigenmesh.numerics import kernels
-from eigenmesh.numerics.arrays import Rows, is_sparse
+from eigenmesh.numerics.arrays import Rows, is_sparse, require_moderate
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall, unprobed_shortfall
@@ -248,6 +248,7 @@ class PooledKernelPCA(FittedKernelPCA):
                 f"landmarks have shape {Y.shape}; numbers of shape (q, {block.shape[1]}) are "
                 f"expected, a landmark a row"
             )
+        require_moderate(Y, "landmarks=")
         kernel = self._kernel_of(self._pooled_gamma(block))
         return LandmarkStream.resumed(kernel, Y.astype(block.dtype), None)
 

@@ -13,6 +13,11 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 
 Model = TypeVar("Model", ExactModel, LandmarkModel)
 
+NO_VARIANCE = (
+    "the rows do not differ in feature space: every eigenvalue is 0 but for rounding; check that "
+    "the rows differ, and gamma if there is one"
+)
+
 
 def cut(model: Model, k: int) -> Model:
     """The first k components of a model."""
@@ -28,6 +33,8 @@ def cut(model: Model, k: int) -> Model:
 
 def explaining(model: Model, share: float) -> Model:
     """The fewest of all components that explain at least `share` of the variance."""
+    if model.total == 0:
+        raise InputError(f"n_components is {share}, a share of the variance, but {NO_VARIANCE}")
     explained = np.cumsum(model.eigenvalues) / model.total
     enough = np.flatnonzero(explained >= share - 1e-12)
     if not len(enough):

@@ -12,7 +12,7 @@ import numpy as np
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
-from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.arrays import Doubles, largest_value, require_moderate
 
 NONE = ""  # the key of values that there are not
 _FITS = itertools.count()
@@ -100,6 +100,7 @@ def weight_array(sample_weight: Any, n_samples: int | None = None) -> Doubles:
         )
     if not weights.any():
         raise InputError(f"sample_weight is 0 everywhere; {expected}")
+    require_moderate(weights, "sample_weight")
     return weights
 
 
@@ -152,8 +153,10 @@ def _numbers(values: Any, name: str, party: str, signed: bool) -> Doubles:
         found = f"an array of {raw.dtype} and shape {raw.shape}" if sized else repr(values)[:60]
         raise InputError(f"{whose} is {found}; numbers are expected, one a row", party=party)
     numbers: Doubles = raw.astype(np.float64)
+    largest = largest_value(np.float64)
     for wrong, expected in (
         (~np.isfinite(numbers), "finite numbers are expected: leave such rows out"),
+        (abs(numbers) > largest, f"numbers up to {largest:g} are expected: rescale them"),
         ((numbers < 0) & (not signed), "no negative numbers are expected; 0 ignores a row"),
     ):
         if wrong.any():

@@ -12,6 +12,7 @@ import sklearn
 from sklearn.base import TransformerMixin
 
 from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError
 
 
 class FramesByParty(TransformerMixin):
@@ -29,13 +30,27 @@ class FramesByParty(TransformerMixin):
 def _by_party(method: Callable[..., Any], of_one_array: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def scored(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(X, Partitioned):
-            return _frames(self, method(self, X, *args, **kwargs), X)
         if isinstance(X, Iterator):  # of scores, each of which has been through here
             return method(self, X, *args, **kwargs)
-        return of_one_array(self, X, *args, **kwargs)
+        if isinstance(X, Partitioned):
+            scores = method(self, X, *args, **kwargs)
+            _require_finite(scores)
+            return _frames(self, scores, X)
+        scores = of_one_array(self, X, *args, **kwargs)
+        _require_finite(scores)
+        return scores
 
     return scored
+
+
+def _require_finite(scores: Any) -> None:
+    """Rows that are finite may have kernel values with others that are not."""
+    for own in scores if isinstance(scores, list) else [scores]:
+        if isinstance(own, np.ndarray) and not np.isfinite(own).all():
+            raise InputError(
+                "the scores of some rows are not finite: their kernel values overflow; rescale "
+                "the columns before fit and here, or convert float32 to float64"
+            )
 
 
 def _frames(estimator: Any, scores: Any, parts: Partitioned) -> Any:

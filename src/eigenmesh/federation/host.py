@@ -133,8 +133,9 @@ class Host:
 
     def _own_words(self, error: BaseException) -> EigenmeshError:
         _log.exception("site %s: a step failed", self.site.name)
+        too_large = "; rescale its columns" if isinstance(error, OverflowError) else ""
         return PartyFailed(
-            f"party {self.site.name!r} failed with {type(error).__name__}; "
+            f"party {self.site.name!r} failed with {type(error).__name__}{too_large}; "
             f"its own log has the details",
             party=self.site.name,
         )

@@ -50,6 +50,10 @@ Integers = NDArray[np.integer[Any]]
 
 _DTYPE_KINDS = {Floats: "f", Integers: "iu"}
 _SCALARS = (int, float, str, bool)
+_OVERFLOW = (
+    ": where the data are finite, powers of them are not; rescale the columns, lower the kernel's "
+    "degree or gamma, or convert float32 to float64"
+)
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) ->
     if field.shape is not None:
         _check_shape(value.shape, field.shape.axes, sizes, label)
     if value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise MessageRefused(f"{label} holds a value that is not finite")
+        raise MessageRefused(f"{label} holds a value that is not finite{_OVERFLOW}")
 
 
 def _check_shape(
@@ -239,7 +243,7 @@ def _check_scalar(field: Field, value: Any, label: str) -> None:
             f"{label} is {type(value).__name__}; {field.type.__name__} is expected"
         )
     if field.type is float and not math.isfinite(value):
-        raise MessageRefused(f"{label} is {value}; a finite number is expected")
+        raise MessageRefused(f"{label} is {value}; a finite number is expected{_OVERFLOW}")
 
 
 def encode(message: Message) -> bytes:

@@ -78,7 +78,32 @@ def require_finite(X: Rows, what: str) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         suspect = not np.isfinite(entries.sum())
     if suspect and not np.isfinite(entries).all():
-        raise InputError(f"{what} contains NaN or infinity; impute or drop those rows first")
+        raise InputError(
+            f"{what} contains NaN or infinity; finite numbers are expected: impute or drop such "
+            f"rows first, or rescale the columns if powers of them overflow"
+        )
+
+
+def largest_value(dtype: Any) -> float:
+    """The largest number of a dtype that is taken: its square, and for float64 that of the square,
+    is finite, and so are sums of a million of them.
+
+    >>> largest_value(np.float64), largest_value(np.float32)
+    (1e+75, 1e+15)
+    """
+    return 1e15 if np.dtype(dtype) == np.float32 else 1e75
+
+
+def require_moderate(X: Rows, what: str) -> None:
+    """Raise InputError if X holds NaN, infinity, or numbers whose squares are infinite."""
+    require_finite(X, what)
+    entries, largest = X.data if is_sparse(X) else X, largest_value(X.dtype)
+    extreme = float(np.abs(entries).max(initial=0))
+    if extreme > largest:
+        raise InputError(
+            f"{what} contains {extreme:g}; numbers up to {largest:g} are expected, whose squares "
+            f"can be added up in {X.dtype}: rescale them"
+        )
 
 
 def require_square(K: Floats) -> int:

@@ -261,8 +261,8 @@ def pseudo_inverse_root(K: Floats, cutoff: float = 1e-10) -> Doubles:
     kept = values > max(cutoff * values[0], 0.0)
     if not kept.any():
         raise RankError(
-            f"a matrix whose largest eigenvalue is {values[0]:.3g} has no inverse root; "
-            "pass a kernel matrix with a positive eigenvalue"
+            f"a matrix whose largest eigenvalue is {values[0]:.3g} has no inverse root, a positive "
+            "one is expected; check that not all rows are 0"
         )
     root: Doubles = vectors[:, kept] / np.sqrt(values[kept])
     return root

@@ -22,7 +22,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
-from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.arrays import Doubles, require_moderate
 from eigenmesh.numerics.ridge import RidgeFit, ridge, ridge_sums
 from eigenmesh.protocols.survey import SurveyedSite, survey
 
@@ -76,12 +76,14 @@ def target_array(y: Any) -> Doubles:
     """Finite numbers in an array, or an error that says what they are instead."""
     require_targets(y)
     try:
-        return np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        targets = np.asarray(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
     except (TypeError, ValueError) as error:
         words = str(error).partition("\n")[0].rstrip(".")
         raise InputError(
             f"{words}; finite numbers are expected for y, (n,) or (n, n_targets)"
         ) from None
+    require_moderate(targets, "y")
+    return targets
 
 
 def require_targets(y: Any) -> None:

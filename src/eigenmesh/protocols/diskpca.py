@@ -415,7 +415,7 @@ def shares_of(landmarks: str, q: int, n: int) -> list[int]:
     """How many landmarks are drawn before the distances to their span are measured again."""
     if q == n:
         return [q]
-    parts = {"diskpca": 2, "rpcholesky": min(RPCHOLESKY_BLOCKS, q)}.get(landmarks, 1)
+    parts = min(q, {"diskpca": 2, "rpcholesky": RPCHOLESKY_BLOCKS}.get(landmarks, 1))
     return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
 
 
