@@ -1,5 +1,7 @@
 """Columns and parties are matched by name after a fit over parties, or refused; never mistaken."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -221,3 +223,39 @@ def test_a_lost_party_takes_its_columns_along():
     assert tuple(model.party_feature_names_) == ("a", "c")
     rest = frame.drop(columns=list(parts.feature_names[1]))
     np.testing.assert_array_equal(model.transform(shuffled(rng, rest)), model.transform(rest))
+
+
+def measured(rng, n, factor=1.0):
+    """A hospital's rows; its glucose may be in other units."""
+    columns = {
+        "age": rng.normal(50, 12, n),
+        "glucose": rng.gamma(12, 0.45, n) * factor,
+        "bmi": rng.normal(26, 4, n),
+    }
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.filterwarnings("default::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("topology", [None, "ring"])
+@pytest.mark.parametrize("door", ["KernelPCA", "KernelKMeans", "KernelPCRegressor"])
+def test_other_units_at_one_party_are_warned_of_by_name(door, topology):
+    rng = np.random.default_rng(7)
+    frames = [measured(rng, 240), measured(rng, 200), measured(rng, 220, 18.0)]
+    same = [measured(rng, 240), measured(rng, 200), measured(rng, 220)]
+    fit = {
+        "KernelPCA": lambda: em.KernelPCA(2, kernel="rbf", gamma="median", topology=topology),
+        "KernelKMeans": lambda: em.KernelKMeans(3, topology=topology, random_state=0),
+        "KernelPCRegressor": lambda: em.KernelPCRegressor(3, topology=topology),
+    }[door]
+
+    def warnings_of(frames):
+        parts = em.Partitioned(rows=frames, names=["north", "east", "south"])
+        y = [[own["age"].to_numpy() for own in frames]] if door == "KernelPCRegressor" else []
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            fit().fit(parts, *y)
+        return [str(w.message) for w in seen if "units" in str(w.message)]
+
+    (words,) = warnings_of(frames)
+    assert "column 'glucose' of party 'south'" in words
+    assert warnings_of(same) == []

@@ -18,6 +18,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table, check_finite
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
+from eigenmesh.estimators.id_warnings import warn_of_ids, warn_of_ids_of_parties
 from eigenmesh.estimators.naming import (
     Names,
     as_array,
@@ -68,6 +69,12 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         elif hasattr(self, "party_names_"):
             # scikit-learn refuses another order; parties need not agree on one to begin with.
             X = frame_in_order(X, self._known_names)
+        checked = self._validated(X, reset, min_samples)
+        if reset:
+            warn_of_ids(checked, self._known_names)
+        return checked
+
+    def _validated(self, X: Any, reset: bool, min_samples: int) -> Any:
         try:
             checked = validate_data(
                 self,
@@ -97,7 +104,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """Keep what this process knows of split data's names; nobody is asked for them."""
         opened = isinstance(source, Federation | Partitioned)
         split = source.split if opened else chunk_split(source)
-        self._keep_names(split, columns_of(source))
+        columns = columns_of(source)
+        warn_of_ids_of_parties(source, columns)
+        self._keep_names(split, columns)
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
@@ -156,6 +165,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
         with federation(source, engine=engine, split=self._split, topology=topology) as fed:
+            fed.remarks["ids"] = ""  # they were looked for where the source was taken in
             yield fed
 
     def _require_topology(self, fed: Federation, topology: Topology | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import numpy as np
 
 from eigenmesh.errors import (
     EigenmeshError,
+    EigenmeshWarning,
     FederationError,
     InputError,
     MessageRefused,
@@ -90,6 +92,7 @@ class Federation:
             raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
         self.split = split
         self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
+        self.remarks: dict[str, str] = {}  # what users were warned of, by what it is about
         self.align = "strict"  # "inner": the parties' samples are to be matched before each use
         self.timeout = engine.default_timeout if timeout is None else timeout
         self.on_loss = on_loss
@@ -143,6 +146,12 @@ class Federation:
         here = {name: site.names_columns() for name, site in self.local_sites().items()}
         return {**self.known_columns(), **here}
 
+    def remark(self, about: str, words: str) -> None:
+        """Warn of something in the parties' data, once."""
+        if about not in self.remarks:
+            self.remarks[about] = words
+            warnings.warn(words, EigenmeshWarning, stacklevel=2)
+
     def _active(self) -> list[int]:
         return [i for i, name in enumerate(self._names) if name not in self.lost]
 
@@ -170,6 +179,9 @@ class Federation:
             self._books.absorb(run.recording.ledger)
             self.lost = dict(run.lost)
             self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
+        for site in self.local_sites().values():
+            for about, words in site.remarks.items():
+                self.remark(about, words)
         return run
 
     def _run_here(

@@ -25,6 +25,7 @@ class Site:
     federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
     state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
     site's samples with those of others, who may have them in another order, or not at all.
+    `remarks` are what its owner should know, by what they are about.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Site:
     store: dict[str, dict[str, Any]] = field(default_factory=dict)
     state_dir: Path | None = None
     matcher: Any = None
+    remarks: dict[str, str] = field(default_factory=dict)
     _data: Data = field(default=None, repr=False)
 
     @property
@@ -68,6 +70,15 @@ class SiteView:
     def sample_ids_hash(self) -> str:
         """Digest of the site's sample ids, in order; empty where there are none."""
         return self._site.identifies()
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Names of the site's columns, or None."""
+        return self._site.names_columns()
+
+    def remark(self, about: str, words: str) -> None:
+        """Tell the site's owner something; it leaves no site."""
+        self._site.remarks.setdefault(about, words)
 
     @property
     def matcher(self) -> Any:

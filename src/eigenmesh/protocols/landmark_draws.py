@@ -13,6 +13,7 @@ from eigenmesh.federation.party import Step
 from eigenmesh.numerics.allocation import allocate
 from eigenmesh.numerics.arrays import Rows
 from eigenmesh.protocols.row_messages import RowBlock, by_party, pack, stack, unpack
+from eigenmesh.protocols.unit_check import compare_units
 
 
 class Draw(Message, reveals=None):
@@ -61,7 +62,9 @@ def draw_from(
     """Rows from the parties in proportion to their masses, at most as many as each has left."""
     counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
     asked = {name: Draw(n_rows=k) for name, k in zip(masses, counts, strict=True)}
-    return {name: unpack(r) for name, r in by_party(rows.ask(draw, each=asked)).items()}
+    fresh = {name: unpack(r) for name, r in by_party(rows.ask(draw, each=asked)).items()}
+    compare_units(rows, fresh)
+    return fresh
 
 
 def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:

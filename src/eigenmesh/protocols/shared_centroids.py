@@ -24,6 +24,7 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import centroids
 from eigenmesh.protocols.consensus import MixingParty, rounds_across
+from eigenmesh.protocols.unit_check import compare_units_at
 
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 ROUNDS_A_HOP = 3  # to say, to ask, to get
@@ -64,6 +65,7 @@ class CentroidNode(MixingParty):
             return
         owners = sorted(self.known, key=int)
         self.shared = np.vstack([self.known[owner] for owner in owners])
+        compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
         self.known, self.offered, self.asked, self.wanted = {}, {}, {}, {}
 

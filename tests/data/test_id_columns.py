@@ -1,0 +1,106 @@
+"""Columns that look like ids are known by their numbers or by their names; others are let be."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import eigenmesh as em
+from eigenmesh.data.id_columns import id_columns, sounds_like_id
+
+IDS = "id,ID,patient_id,patientId,PatientID,mrn,MRN,key,uuid,Case No.,record number,index,subject"
+
+
+@pytest.mark.parametrize("name", [*IDS.split(","), "patient", "lab-nr", "userid", "row index"])
+def test_names_of_ids(name):
+    assert sounds_like_id(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["acid", "solid", "age", "width", "fluid_intake", "video", "bmi", "notes", "keyboard"]
+)
+def test_names_of_measurements(name):
+    assert not sounds_like_id(name)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_numbers_in_a_row_are_found_in_any_order_and_split(seed):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(60, 200)), int(rng.integers(2, 6))
+    X = rng.normal(size=(n, d))
+    column = int(rng.integers(d))
+    X[:, column] = rng.permutation(n) + rng.integers(10_000)
+    whole = id_columns({"x": X}, "rows", {})
+    assert [(f.column, f.parties) for f in whole] == [(column, ("x",))]
+    parts = {str(i): X[rows] for i, rows in enumerate(np.array_split(rng.permutation(n), 3))}
+    (dealt,) = id_columns(parts, "rows", {})
+    assert (dealt.column, dealt.parties) == (column, ("0", "1", "2"))
+
+
+def test_a_name_is_enough_for_numbers_that_all_differ():
+    rng = np.random.default_rng(0)
+    numbers = rng.choice(10**6, size=40, replace=False)
+    X = np.column_stack([rng.normal(size=40), numbers])
+    assert id_columns({"x": X}, "rows", {"x": ("dose", "count")}) == []
+    (found,) = id_columns({"x": X}, "rows", {"x": ("dose", "patient")})
+    assert found.column == 1
+    X[3, 1] = X[4, 1]  # a patient twice: then it is no id of the row
+    assert id_columns({"x": X}, "rows", {"x": ("dose", "patient")}) == []
+
+
+def test_measurements_are_no_ids():
+    """Counts, ages, grids, ratings, prices, floats; tiny data; sparse rows; at most 1 in 100."""
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(100):
+        n = int(rng.integers(20, 300))
+        X = np.column_stack(
+            [
+                rng.poisson(4, n),
+                rng.integers(18, 90, n),
+                rng.integers(0, 10**5, n),
+                np.round(rng.normal(100, 50, n)),
+                rng.normal(size=n),
+                np.repeat(np.arange(n // 2 + 1), 2)[:n],
+            ]
+        )
+        alarms += bool(id_columns({"x": X}, "rows", {"x": tuple("abcdef")}))
+    assert alarms <= 1
+    assert id_columns({"x": np.arange(19.0)[:, None]}, "rows", {}) == []
+    assert id_columns({"x": sp.csr_array(np.arange(40.0)[:, None])}, "rows", {}) == []
+
+
+FRONT_DOORS = {
+    "KernelPCA": lambda X, y: em.KernelPCA(2, random_state=0).fit(X),
+    "KernelKMeans": lambda X, y: em.KernelKMeans(2, random_state=0).fit(X),
+    "KernelPCRegressor": lambda X, y: em.KernelPCRegressor(2, random_state=0).fit(X, y),
+    "VFedPCA": lambda X, y: em.VFedPCA(2).fit(X),
+}
+
+
+@pytest.mark.parametrize("door", FRONT_DOORS)
+@pytest.mark.parametrize("by", ["rows", "columns", None])
+def test_a_fit_warns_of_an_id_among_its_features_and_says_what_to_do(door, by):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(60, 5)), columns=list("abcde"))
+    y = rng.normal(size=60)
+    with_id = frame.assign(patient_id=rng.permutation(9000)[:60])
+    if door == "VFedPCA" and by == "rows":
+        return
+    fit = FRONT_DOORS[door]
+    if by is None:
+        with pytest.warns(em.EigenmeshWarning, match=r"'patient_id'.*set_index\('patient_id'\)"):
+            fit(with_id, y)
+        fit(with_id.set_index("patient_id"), y)
+        return
+    parts = em.split(with_id, 2, by=by, random_state=0)
+    own = [y[rows] for rows in parts.order] if by == "rows" else y
+    with pytest.warns(
+        em.EigenmeshWarning, match="'patient_id' of part.*id_column='patient_id'"
+    ) as w:
+        fit(parts, own)
+    assert len([x for x in w if "looks like an id" in str(x.message)]) == 1
+    with em.federation(parts) as fed, pytest.warns(em.EigenmeshWarning, match="'patient_id'") as w:
+        fit(fed, own)
+    assert len([x for x in w if "looks like an id" in str(x.message)]) == 1
+    fit(em.split(with_id, 2, by=by, random_state=0, id_column="patient_id"), own)

@@ -1,0 +1,78 @@
+"""Other units are noticed; other people, and chance, are not."""
+
+import numpy as np
+import pytest
+
+from eigenmesh.numerics.landmarks import centroids
+from eigenmesh.numerics.unit_factors import FACTOR, unit_factors
+
+
+def means(parts, n_points=100):
+    n = sum(map(len, parts))
+    counts = [max(1, min(len(X) // 5, round(n_points * len(X) / n))) for X in parts]
+    return {str(i): centroids(X, counts[i], 5, 0) for i, X in enumerate(parts)}
+
+
+def measurements(rng, n, d):
+    """Columns as laboratories have them: positive, skewed, of any size."""
+    sizes = 10.0 ** np.linspace(-2, 3, d)
+    return rng.gamma(rng.uniform(4, 20, size=d), size=(n, d)) * sizes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_column_in_other_units_is_found_with_its_party_and_factor(seed):
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(2, 6)), int(rng.integers(3, 9))
+    X = measurements(rng, 150 * k, d)
+    parts = np.split(X, k)
+    column, party = int(rng.integers(d)), int(rng.integers(k))
+    factor = float(rng.choice([1 / 88.4, 1 / 18, 12, 18, 38.7, 100]))
+    parts[party][:, column] *= factor
+    found = [f for f in unit_factors(means(parts)) if f.column == column]
+    assert found
+    if k > 2:
+        assert [f.party for f in found] == [str(party)]
+        assert factor / 2 < found[0].factor < factor * 2
+    else:  # who of two is wrong cannot be known
+        size = max(found[0].factor, 1 / found[0].factor)
+        assert max(factor, 1 / factor) / 2 < size < 2 * max(factor, 1 / factor)
+
+
+def test_kelvin_beside_degrees_and_spreads_about_zero_are_found():
+    rng = np.random.default_rng(0)
+    warm = [rng.normal(37, 0.6, size=(200, 1)) for _ in range(3)]
+    found = unit_factors(means([*warm, rng.normal(310, 0.6, size=(200, 1))], 60))
+    assert [(f.party, round(f.factor, 1)) for f in found] == [("3", 8.4)]
+    about_zero = [rng.normal(size=(200, 1)) * size for size in (1, 1, 1, 10)]
+    assert [f.party for f in unit_factors(means(about_zero, 60))] == ["3"]
+
+
+def test_ordinary_splits_give_no_alarm():
+    """Random splits, shifted parties, clusters that each party has one of: at most 2 in 100."""
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for trial in range(100):
+        k, d = int(rng.integers(2, 7)), int(rng.integers(2, 13))
+        sizes = rng.integers(30, 200, size=k)
+        parts = [rng.normal(size=(n, d)) for n in sizes]
+        if trial % 4 == 1:
+            parts[0] = parts[0] + 10
+        elif trial % 4 == 2:
+            parts = [X + rng.uniform(-10, 10, size=d) for X in parts]
+        elif trial % 4 == 3:
+            parts = np.split(measurements(rng, sizes.sum(), d), np.cumsum(sizes)[:-1])
+        alarms += bool(unit_factors(means(parts)))
+    assert alarms <= 2
+
+
+def test_too_few_points_constant_columns_and_columns_of_zeros_say_nothing():
+    few = {"a": np.ones((3, 1)) + np.arange(3)[:, None], "b": 90.0 + np.arange(30)[:, None]}
+    assert unit_factors(few) == []
+    constant = {"a": np.full((9, 1), 5.0), "b": 90.0 + np.arange(9)[:, None]}
+    assert unit_factors(constant) == []
+    rng = np.random.default_rng(0)
+    rare = {
+        p: (rng.random((40, 1)) < 0.1) * rng.random((40, 1)) * s for p, s in (("a", 1), ("b", 9))
+    }
+    assert unit_factors(rare) == []
+    assert FACTOR == 3
