@@ -76,3 +76,12 @@ def test_too_few_points_constant_columns_and_columns_of_zeros_say_nothing():
     }
     assert unit_factors(rare) == []
     assert FACTOR == 3
+
+
+def test_rows_that_were_drawn_for_being_unlike_the_rest_must_not_overlap():
+    rng = np.random.default_rng(2)
+    drawn = {name: rng.standard_t(1.5, size=(9, 12)) + 3 for name in "abcd"}
+    assert unit_factors(drawn, means=False) == []
+    lab = {name: measurements(rng, 12, 3) for name in "abc"}
+    lab["c"][:, 1] *= 88.4
+    assert [(f.party, f.column) for f in unit_factors(lab, means=False)] == [("c", 1)]

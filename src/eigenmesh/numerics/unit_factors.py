@@ -10,7 +10,8 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles, Rows, dense
 
 FACTOR = 3.0  # mmol/L beside mg/dL is 18 or more, and people mostly differ by less
-FEWEST = 4  # points of a party: the spread of fewer says nothing
+FEWEST = 4  # means of a party's rows: the spread of fewer says nothing
+FEWEST_ROWS = 8  # or rows
 _MOST_ZEROS = 0.05  # a column that is often 0 differs between groups of rows by how often
 _QUANTILES = (0.1, 0.5, 0.9)
 # By which the factors of median and spread may differ: k-means parts rows by the columns that vary
@@ -47,24 +48,38 @@ class _Column(NamedTuple):
         return bool(abs(self.shape[1]) < _CENTRED)
 
 
-def unit_factors(points: Mapping[str, Rows]) -> list[UnitFactor]:
+def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[UnitFactor]:
     """Which party's columns are FACTOR times those of the party in the middle, or a part of them.
 
-    `points` are means of each party's rows. A column counts whose median and spread both differ by
+    `points` are `means` of each party's rows. A column counts whose median and spread differ by
     the factor: other units change both, other people mostly one or none. Where the medians are near
     0 the spread alone counts, if the shape is the same; where they are far from it, the median.
+    Rows that were drawn for being unlike the others have another spread than these: of them the
+    columns count that lie on one side of 0 and do not overlap.
 
     >>> ages = np.array([[20.0], [35.0], [50.0], [65.0]])
     >>> unit_factors({"years": ages, "too": ages, "months": 12 * ages})
     [UnitFactor(party='months', other='too', column=0, factor=12.0)]
     """
-    known = {party: dense(own) for party, own in points.items() if own.shape[0] >= FEWEST}
+    fewest = FEWEST if means else FEWEST_ROWS
+    known = {party: dense(own) for party, own in points.items() if own.shape[0] >= fewest}
     if len(known) < 2:
         return []
     varied = np.all([own.std(axis=0) > 0 for own in known.values()], axis=0)
     rarely_zero = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in known.values()], axis=0)
     columns = np.flatnonzero(varied & rarely_zero)
-    return [factor for column in columns for factor in _of_column(known, int(column))]
+    factors = [factor for column in columns for factor in _of_column(known, int(column))]
+    return factors if means else [factor for factor in factors if _are_apart(known, factor)]
+
+
+def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:
+    """Whether every value of the one party is larger than all of the other's, with one sign."""
+    values = [known[p][:, factor.column] for p in (factor.party, factor.other)]
+    one, other = map(np.abs, values)
+    signs = np.sign(np.concatenate(values))
+    return bool(abs(signs.sum()) == len(signs)) and bool(
+        one.min() > other.max() or other.min() > one.max()
+    )
 
 
 def _of_column(known: Mapping[str, Doubles], column: int) -> list[UnitFactor]:

@@ -12,10 +12,10 @@ from eigenmesh.numerics.unit_factors import UnitFactor, unit_factors
 _SHOWN = 3  # columns that the remark names
 
 
-def compare_units(rows: Federation, points: Mapping[str, Rows]) -> None:
-    """At the coordinator, of the points that each party sent; once for a federation."""
+def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) -> None:
+    """At the coordinator, of rows or their means that each party sent; once for a federation."""
     known = (names for names in rows.column_names().values() if names is not None)
-    words = _remark(unit_factors(points), next(known, None))
+    words = _remark(unit_factors(points, means=means), next(known, None))
     if words:
         rows.remark("units", words)
 
