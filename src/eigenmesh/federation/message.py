@@ -47,8 +47,12 @@ KINDS = frozenset(
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.integer[Any]]
+Numbers = NDArray[np.integer[Any] | np.floating[Any]]
+"""What counts as floats, but may travel in fewer bytes: pixels as bytes, counts as short integers.
+"""
 
-_DTYPE_KINDS = {Floats: "f", Integers: "iu"}
+_DTYPE_KINDS = {Floats: "f", Integers: "iu", Numbers: "fiu"}
+_WORDS = {"f": "floats", "iu": "integers", "fiu": "numbers"}
 _SCALARS = (int, float, str, bool)
 _OVERFLOW = (
     ": where the data are finite, powers of them are not; rescale the columns, lower the kernel's "
@@ -216,7 +220,7 @@ def _check_field(field: Field, value: Any, sizes: dict[str, int], label: str) ->
 def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
         found = getattr(value, "dtype", type(value).__name__)
-        expected = "floats" if field.type is Floats else "integers"
+        expected = _WORDS[field.dtype_kinds]
         raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
     if field.shape is not None:
         _check_shape(value.shape, field.shape.axes, sizes, label)
@@ -274,7 +278,7 @@ def floats_by_kind(message: Message) -> Mapping[str, int]:
     counts = dict.fromkeys(_declaration(type(message)).kinds, 0)
     for field in fields_of(type(message)):
         value = getattr(message, field.name)
-        if field.kind and isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "fc":
+        if field.kind and isinstance(value, np.ndarray) and value.ndim and "f" in field.dtype_kinds:
             counts[field.kind] += value.size
     return counts
 

@@ -14,6 +14,7 @@ from eigenmesh.federation.message import (
     Integers,
     Message,
     NonNegative,
+    Numbers,
     Positive,
     Reveals,
     SameEverywhere,
@@ -22,6 +23,8 @@ from eigenmesh.federation.message import (
 from eigenmesh.federation.results import Replies
 from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
 from eigenmesh.numerics.kernels import Kernel
+
+_SHORT = (np.uint8, np.int8, np.uint16, np.int16)
 
 
 class KernelSetup(Message, reveals=None):
@@ -57,11 +60,11 @@ def count(rows: Rows) -> RowCount:
 
 
 class RowBlock(Message, reveals="rows"):
-    """Some rows: `dense` (n, d), or the arrays of a CSR matrix."""
+    """Some rows: `dense` (n, d), or the arrays of a CSR matrix; whole numbers as short integers."""
 
     n_columns: Annotated[int, Reveals("counts"), NonNegative]
-    dense: Annotated[Floats | None, Shape("n", "n_columns")]
-    data: Annotated[Floats | None, Shape("nnz")]
+    dense: Annotated[Numbers | None, Shape("n", "n_columns")]
+    data: Annotated[Numbers | None, Shape("nnz")]
     indices: Annotated[Integers | None, Shape("nnz"), NonNegative]
     indptr: Annotated[Integers | None, Shape("n_plus_1"), NonNegative]
 
@@ -71,21 +74,38 @@ def pack(rows: Rows) -> dict[str, Any]:
     fields: dict[str, Any] = dict.fromkeys(("dense", "data", "indices", "indptr"))
     if is_sparse(rows):
         csr: Any = sp.csr_array(rows)
-        fields.update(data=csr.data, indices=csr.indices, indptr=csr.indptr)
+        fields.update(data=_short(csr.data), indices=csr.indices, indptr=csr.indptr)
     else:
-        fields["dense"] = np.ascontiguousarray(rows)
+        fields["dense"] = _short(np.ascontiguousarray(rows))
     return {"n_columns": int(rows.shape[1]), **fields}
+
+
+def _short(values: Any) -> Any:
+    """Whole numbers in the fewest bytes that hold them; all others, and float32, as they are."""
+    if values.dtype != np.float64 or not values.size:
+        return values
+    low, high = float(values.min()), float(values.max())
+    for dtype in _SHORT:
+        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+            shortened = values.astype(dtype)
+            return shortened if np.array_equal(shortened, values) else values
+    return values
+
+
+def _long(values: Any) -> Any:
+    """What `_short` was given."""
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
 
 
 def unpack(block: Any) -> Rows:
     """The rows of a RowBlock, or of any message with its fields."""
     if block.dense is not None:
-        rows: Rows = block.dense
+        rows: Rows = _long(block.dense)
         return rows
     if block.data is None or block.indices is None or block.indptr is None:
         raise MessageRefused("a block of rows is neither dense nor sparse")
     shape = (len(block.indptr) - 1, block.n_columns)
-    matrix = sp.csr_array((block.data, block.indices, block.indptr), shape=shape)
+    matrix = sp.csr_array((_long(block.data), block.indices, block.indptr), shape=shape)
     try:
         matrix.check_format(full_check=True)
     except ValueError:
