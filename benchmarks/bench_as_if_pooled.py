@@ -7,8 +7,8 @@ span within `ACCURACY` of the pooled ones; of KernelKMeans the true inertia of t
 regression on pooled components. The pooled answer is taken at the fitted `gamma_`, and that is
 held against its rule apart. WARNED: not within, and a warning concerns the answer. GAP: within, and
 the warning is that the data do not determine the last component, or fewer than were asked for.
-ALARM: within, and another warning. What is sent, if more than shipping, is warned of apart and
-neither excuses nor alarms.
+ALARM: within, and another warning; one of the data (units, gamma) alarms too, but excuses nothing.
+What is sent, if more than shipping, is warned of apart and neither excuses nor alarms.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ GOOD = ("WITHIN", "GAP", "WARNED", "ERROR")
 BAD = ("ALARM", "SILENT", "FOREIGN", "SLOW")
 COST = re.compile(r"floats were sent|than shipping|shipping every")
 GAP = re.compile(r"not determined by the data|does not determine|differ by")
+ASIDE = re.compile(r"different units|median kernel value|standardize=True|like an id")
+ANSWER = re.compile(r"eigenvalue|landmark|shortfall")
 FEWER = re.compile(r"(components|clusters) were asked for")
 
 
@@ -68,6 +70,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)  # warnings that concern the answer
     gaps: list[str] = field(default_factory=list)
     fewer: list[str] = field(default_factory=list)
+    asides: list[str] = field(default_factory=list)  # of the data: they alarm, and excuse nothing
     costs: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # warnings that are not the library's
     error: str = ""
@@ -155,6 +158,8 @@ def sort_warnings(outcome: Verdict, caught: list[warnings.WarningMessage]) -> No
             outcome.gaps.append(text)
         elif FEWER.search(text):
             outcome.fewer.append(text)
+        elif ASIDE.search(text) and not ANSWER.search(text):
+            outcome.asides.append(text)
         else:
             outcome.notes.append(text)
 
@@ -164,7 +169,7 @@ def said(outcome: Verdict) -> str:
     gaps = outcome.gaps if outcome.case.door == "KernelPCRegressor" else []
     if outcome.misses:
         return "WARNED" if outcome.notes + outcome.fewer + gaps else "SILENT"
-    if outcome.notes:
+    if outcome.notes + outcome.asides:
         return "ALARM"
     return "GAP" if outcome.gaps + outcome.fewer else "WITHIN"
 
@@ -292,14 +297,19 @@ def listing(outcomes: list[Verdict]) -> None:
     for verdict in ("SILENT", "FOREIGN", "SLOW", "ALARM"):
         for one in outcomes:
             if one.verdict == verdict:
-                words = "; ".join([*one.misses, *filter(None, [one.error]), *one.notes][:3])
+                words = "; ".join(
+                    [*one.misses, *filter(None, [one.error]), *one.notes, *one.asides][:3]
+                )
                 print(
                     f"{verdict} --one {one.case.seed} [{one.method}] {words[:400]}\n    {one.case}"
                 )
     for title, texts in (
         ("Errors where the pooled rows have an answer", errors(outcomes, avoidable=True)),
         ("Other errors", errors(outcomes, avoidable=False)),
-        ("Warnings of the answer", [text for one in outcomes for text in {*one.notes, *one.fewer}]),
+        (
+            "Warnings of the answer",
+            [text for one in outcomes for text in {*one.notes, *one.fewer, *one.asides}],
+        ),
         ("Warnings of others", [text for one in outcomes for text in set(one.others)]),
     ):
         print(f"{title}:")
