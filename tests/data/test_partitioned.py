@@ -251,8 +251,8 @@ def test_rows_whose_columns_have_other_names_are_refused(tmp_path, form):
     first = pd.DataFrame({"age": [1.0, 2.0], "height": [3.0, 4.0]})
     for other, words in (
         (first.rename(columns={"age": "years"}), "lacks column 'age'.*has column 'years'"),
-        (first[["age"]], "lacks column 'height'|1 columns"),
-        (first.assign(size=1.0), "has column 'size'|3 columns"),
+        (first[["age"]], "lacks column 'height'"),
+        (first.assign(size=1.0), "has column 'size'"),
     ):
         given = other if form == "frame" else _written(other, tmp_path / "other", form)
         with pytest.raises(InputError, match=words) as caught:

@@ -45,9 +45,10 @@ def id_columns(
         holders = {party: own[column] for party, own in counted.items() if column in own}
         named = {party: _is_named_so(names.get(party), column) for party in holders}
         reasons = {party: _reason(holders[party], named[party]) for party in holders}
-        if split == "rows" and len(holders) == len(parts) and not any(reasons.values()):
+        if split == "rows":  # it is one column, which no single party may tell
             whole = _reason(np.concatenate(list(holders.values())), any(named.values()))
-            reasons = dict.fromkeys(holders, whole)
+            shared = whole if len(holders) == len(parts) else ""
+            reasons = dict.fromkeys(holders, next(filter(None, reasons.values()), shared))
         suspects += [
             IdColumn(column, tuple(p for p, own in reasons.items() if own == reason), reason)
             for reason in dict.fromkeys(filter(None, reasons.values()))

@@ -434,11 +434,20 @@ class Partitioned:
     def _check_together(
         self, tables: Sequence[Table | None], shapes: Sequence[Shape | None]
     ) -> None:
+        if self.split == "rows" and len({shape[1] for shape in shapes if shape}) > 1:
+            self._check_names()  # the column that is missing or new says more than its number
         if self.align == "strict":
             check_shapes(self.split, self.names, shapes)
         check_tables(self.names, tables)
         if self._ids is not None:
             check_ids(self.split, self.names, shapes, self._ids)
+
+    def _check_names(self) -> None:
+        wanted, whose = self._reference()
+        for party, name in enumerate(self.names):
+            own = self._own_names(party)
+            if own is not None and wanted is not None:
+                columns_in_order(own, wanted, name, whose)
 
     def _checked_ids(self, sample_ids: Sequence[Iterable[Any]]) -> tuple[Ids, ...]:
         sample_ids = list(sample_ids)
