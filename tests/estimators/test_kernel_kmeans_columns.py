@@ -301,7 +301,7 @@ def test_methods_for_columns_and_graphs_are_refused_for_rows(method):
     [
         ({"kmeans": "coreset"}, "'coreset'; for columns.*'auto' or 'lloyd'"),
         ({"landmarks": "uniform"}, "'uniform'; for columns.*'auto' is expected"),
-        ({"kernel": "arc-cosine", "degree": 1}, "'arc-cosine'; for columns.*choose one of these"),
+        ({"kernel": "cosine", "method": "one-shot"}, "'cosine'; for columns.*choose one of these"),
         ({"topology": "circle"}, "'circle' is unknown"),
     ],
 )

@@ -203,7 +203,7 @@ def test_targets_that_do_not_fit_are_told_before_anything_leaves(y, words):
     [
         ({"method": "diskpca"}, "method is 'diskpca'; for columns .*vfed-akpca"),
         ({"method": "exact"}, "method is 'exact'.*expected"),
-        ({"kernel": "cosine"}, "kernel is 'cosine'; for columns"),
+        ({"kernel": "cosine", "method": "one-shot"}, "kernel is 'cosine'; for columns"),
         ({"method": "one-shot", "topology": "ring"}, "method is 'one-shot'; .*on a graph"),
     ],
 )

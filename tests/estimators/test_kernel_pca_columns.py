@@ -70,5 +70,3 @@ def test_rows_are_not_prepared():
             em.KernelPCA(2, standardize=True).fit(data)
     with pytest.raises(InputError, match="fill_missing is 3"):
         em.KernelPCA(2, fill_missing=3).fit(FILLED)
-    with pytest.raises(InputError, match="gamma is 'median', a rule for the columns as they are"):
-        em.KernelPCA(2, kernel="rbf", gamma="median", standardize=True).fit(PARTS)

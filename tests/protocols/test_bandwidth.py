@@ -210,7 +210,9 @@ def test_runs_with_other_seeds_give_no_further_coordinates_of_a_row():
     sketches = []
     for seed in range(3):
         with em.federation(em.Partitioned(rows=[X])) as fed, fed.recording():
-            fed.enlist(BandwidthHolder, MeasureSetup(seed=seed))
+            fed.enlist(
+                BandwidthHolder, MeasureSetup(seed=seed, standardize=False, fill_missing=None)
+            )
             (sketch,) = fed.ask(BandwidthHolder.sketch_rows, DrawRows(len(X)))
             sketches.append(sketch.coordinates)
     assert sketches[0].shape == (40, 4)
@@ -227,7 +229,7 @@ def test_one_column_cannot_be_sketched():
 
 def test_a_party_sketches_no_more_rows_than_it_may():
     with em.federation(em.Partitioned(rows=[blobs(n=600)])) as fed, fed.recording():
-        fed.enlist(BandwidthHolder, MeasureSetup(seed=0))
+        fed.enlist(BandwidthHolder, MeasureSetup(seed=0, standardize=False, fill_missing=None))
         with pytest.raises(MessageRefused, match="500 at most"):
             fed.ask(BandwidthHolder.sketch_rows, DrawRows(MAX_SKETCHED_ROWS + 1))
 

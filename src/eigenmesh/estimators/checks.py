@@ -30,6 +30,24 @@ def restarts(n_init: Any, usual: int) -> int:
     return whole_number(n_init, "n_init")
 
 
+def components_asked(n_components: Any) -> tuple[float | None, int | None]:
+    """A share of the variance, or a number of components, or neither.
+
+    >>> components_asked(0.9), components_asked(3), components_asked(None)
+    ((0.9, None), (None, 3), (None, None))
+    """
+    if n_components is None:
+        return None, None
+    if not isinstance(n_components, float | np.floating):
+        return None, whole_number(n_components, "n_components")
+    if 0 < n_components < 1:
+        return float(n_components), None
+    raise InputError(
+        f"n_components is {n_components!r}; a whole number from 1 is expected, or a share of the "
+        f"variance between 0 and 1"
+    )
+
+
 def checked_gamma(gamma: Any) -> float | str | None:
     """A positive number, or one of the rules that find it from the data."""
     if isinstance(gamma, Real) and gamma is not True and gamma is not False:
@@ -43,13 +61,16 @@ def checked_gamma(gamma: Any) -> float | str | None:
     )
 
 
-def find_gamma(fed: Federation, gamma: Any, seed: int) -> float:
-    """Gamma as a number; a rule is run over the parties, if they let out what it needs."""
+def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> float:
+    """Gamma as a number; a rule is run over the parties, if they let out what it needs.
+
+    `preparation` is what owners of columns do to them first: standardize, fill_missing.
+    """
     rule = checked_gamma(gamma)
     if isinstance(rule, float):
         return rule
     fed.require(BandwidthHolder, needed_steps(rule, fed.split, len(fed.parties)))
-    return fed.run(bandwidth, rule, seed).value.gamma
+    return fed.run(bandwidth, rule, seed, **preparation).value.gamma
 
 
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:

@@ -16,12 +16,13 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError, MissingPartyShare, PartitionError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.base import FederatedEstimator, one_party
+from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.naming import FIT, columns_of_parties_in_order, renamed_by_columns
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.policy import Policy
 from eigenmesh.numerics.columns import Loadings, share_from_tree
-from eigenmesh.numerics.fusion import residual
+from eigenmesh.numerics.fusion import Wanted, residual
 from eigenmesh.protocols.column_model import ColumnModel, column_scores
 from eigenmesh.protocols.entity_alignment import MatchedSite, entity_alignment
 
@@ -31,6 +32,7 @@ _SHORTFALLS = ("shortfalls_", "shortfall_")  # not in every model, nor in older 
 class ColumnEstimator(FederatedEstimator):
     """Base of estimators over columns: a coordinator's model, and one share a party."""
 
+    n_components: int | float | None
     model_: ColumnModel
     shortfalls_: Any
     shortfall_: float
@@ -66,6 +68,11 @@ class ColumnEstimator(FederatedEstimator):
             return ()
         fed.require(MatchedSite)
         return (str(fed.run(entity_alignment).value),)
+
+    def _wanted(self) -> Wanted:
+        """Components asked for: a number, a share of the variance, or None for all."""
+        share, k = components_asked(self.n_components)
+        return k if share is None else share
 
     # What a fit leaves behind.
 

@@ -18,19 +18,21 @@ from eigenmesh.protocols.survey import SurveyedSite, survey
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
 
 
-def kernel_gamma(fed: Federation, kernel: str, gamma: Any, seed: int) -> float | None:
-    """The gamma of a kernel, None where it takes none.
+def kernel_gamma(
+    fed: Federation, kernel: str, gamma: Any, seed: int, **preparation: Any
+) -> float | None:
+    """The gamma of a kernel, None where it takes none; of columns as their owners prepare them.
 
     The rules measure Euclidean distances; for the laplacian kernel, whose distances are L1, what
     they find is converted by `gamma_for_manhattan`, which takes one more round, for the width.
     """
     if not KERNELS[kernel].uses_gamma:
         return None
-    found = find_gamma(fed, gamma, seed)
+    found = find_gamma(fed, gamma, seed, **preparation)
     if not _converted(kernel, gamma):
         return found
-    width = fed.run(survey).value[0].n_columns
-    return gamma_for_manhattan(found, width)
+    widths = [shape.n_columns for shape in fed.run(survey).value]
+    return gamma_for_manhattan(found, sum(widths) if fed.split == "columns" else widths[0])
 
 
 def forecast_gamma(
@@ -39,15 +41,17 @@ def forecast_gamma(
     gamma: Any,
     names: Sequence[str],
     shapes: Sequence[tuple[int, int]],
+    split: str = "rows",
 ) -> None:
     """Add what finding gamma will cost."""
     rule = checked_gamma(gamma)
     if not KERNELS[kernel].uses_gamma or isinstance(rule, float):
         return
-    ledger.entries += forecast(rule, "rows", names, shapes)
-    ledger.rounds += forecast_rounds(rule, "rows", len(names))
+    ledger.entries += forecast(rule, split, names, shapes)
+    ledger.rounds += forecast_rounds(rule, split, len(names))
     if _converted(kernel, gamma):
-        ledger.entries += [forecast_entry(SurveyedSite.count_rows, name, 0) for name in names]
+        counts = SurveyedSite.count_rows if split == "rows" else SurveyedSite.count_columns
+        ledger.entries += [forecast_entry(counts, name, 0) for name in names]
         ledger.rounds += 1
 
 

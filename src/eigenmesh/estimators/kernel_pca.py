@@ -9,12 +9,12 @@ from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import checked_accuracy
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import checked_gamma, components_asked, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.diskpca import DisKPCA
 from eigenmesh.estimators.kernel_pca_exact import ExactModel
 from eigenmesh.estimators.kernel_pca_methods import LANDMARK_KERNELS, default_landmarks
-from eigenmesh.estimators.kernel_pca_pooled import PooledKernelPCA, components_asked
+from eigenmesh.estimators.kernel_pca_pooled import PooledKernelPCA
 from eigenmesh.estimators.kernel_pca_share import explaining
 from eigenmesh.estimators.kernel_pca_ways import METHODS, Way, choose_way, ways_for
 from eigenmesh.estimators.preparing import share_of_missing
@@ -266,7 +266,7 @@ class KernelPCA(PooledKernelPCA):
         q = default_landmarks(k, self.kernel, None) if q is None else q
         if "landmarks" in names:
             return self._built_with_landmarks(way, params, q)
-        if share is not None or (k is None and not way.all_components):
+        if not way.any_number and (share or (k is None and not way.all_components)):
             raise InputError(
                 f"n_components is {self.n_components}; {way.name} needs a whole number from 1"
             )

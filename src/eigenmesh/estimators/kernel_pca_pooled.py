@@ -16,7 +16,7 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import caveats_of
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import whole_number
+from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.diskpca import DisKPCA
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.kernel_pca_blocks import ROWS_A_LANDMARK, LandmarkStream
@@ -276,21 +276,3 @@ class PooledKernelPCA(FittedKernelPCA):
 def one_party(X: Rows) -> Partitioned:
     """Checked rows as those of a single party."""
     return Partitioned.from_tables("rows", [Table(X)])
-
-
-def components_asked(n_components: Any) -> tuple[float | None, int | None]:
-    """A share of the variance, or a number of components, or neither.
-
-    >>> components_asked(0.9), components_asked(3), components_asked(None)
-    ((0.9, None), (None, 3), (None, None))
-    """
-    if n_components is None:
-        return None, None
-    if not isinstance(n_components, float | np.floating):
-        return None, whole_number(n_components, "n_components")
-    if 0 < n_components < 1:
-        return float(n_components), None
-    raise InputError(
-        f"n_components is {n_components!r}; a whole number from 1 is expected, or a share of the "
-        f"variance between 0 and 1"
-    )

@@ -51,6 +51,11 @@ class Way:
     on_graph: bool = False
     all_components: bool = False  # takes n_components=None
 
+    @property
+    def any_number(self) -> bool:
+        """Whether its estimator takes None and shares of the variance for n_components itself."""
+        return self.split == "columns"
+
 
 def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
     return RowHolder, steps_for(estimator.landmarks, bool(estimator.center))

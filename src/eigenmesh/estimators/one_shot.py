@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError, TooManySamples
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import find_gamma, missing_gap, whole_number
+from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
-from eigenmesh.estimators.preparing import prepared_gamma, share_of_missing
+from eigenmesh.estimators.preparing import preparation_fields, share_of_missing
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.party import Party, Step
 from eigenmesh.numerics.argument_fusion import ArgumentFusion
-from eigenmesh.numerics.fusion import eigengap, sin_theta_bound
+from eigenmesh.numerics.fusion import Wanted, eigengap, sin_theta_bound
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.argument_fusion import (
     ArgumentHolder,
@@ -38,10 +38,14 @@ NEARLY_IDENTITY = 0.05
 N_LANDMARKS = 500
 
 
+# Eigenpairs of each party where the number of components is not known beforehand.
+RANK_OF_MANY = 20
+
+
 class Settings(NamedTuple):
     """The constructor's arguments, checked."""
 
-    n_components: int
+    n_components: Wanted
     local_rank: int
     gamma: float | str | None
     kernel: str
@@ -89,15 +93,16 @@ class OneShotKPCA(ColumnEstimator):
 
     Parameters
     ----------
-    n_components : components wanted.
+    n_components : components wanted; None for all that the spectra sent determine, a number between
+        0 and 1 for the fewest of these that explain so much of the variance.
     kernel : "linear", "rbf", exp(−gamma ‖x−y‖²), or "poly", (gamma x·y + coef0)^degree. With the
         σ of exp(−‖x−y‖²/2σ²), gamma = 1/(2σ²). Beyond 20,000 samples "rbf" and "poly" work from
         landmark samples, and say so.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance"; all but a
         number are found across the parties without pooling. Not for "linear".
     degree, coef0 : of "poly".
-    local_rank : eigenpairs that each party sends; n_components + max(5, n_components) if None.
-        More of them: less error, more sent.
+    local_rank : eigenpairs that each party sends; n_components + max(5, n_components) if None, and
+        20 if n_components is no number. More of them: less error, more sent.
     fusion : "product" multiplies the parties' kernel matrices, as the paper does; "distance" adds
         their squared distances, often closer at the same cost. For "rbf"; inner products of
         "poly" are always added.
@@ -140,7 +145,7 @@ class OneShotKPCA(ColumnEstimator):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | None = 2,
         *,
         kernel: str = "linear",
         gamma: float | str | None = None,
@@ -198,8 +203,9 @@ class OneShotKPCA(ColumnEstimator):
         return not isinstance(self.model_.fusion, ArgumentFusion)
 
     def _settings(self) -> Settings:
-        k = whole_number(self.n_components, "n_components")
-        rank = k + max(5, k) if self.local_rank is None else self.local_rank
+        k = self._wanted()
+        usual = k + max(5, k) if isinstance(k, int) else RANK_OF_MANY
+        rank = usual if self.local_rank is None else self.local_rank
         if self.kernel not in ("linear", "poly", "rbf"):
             raise InputError(
                 f"kernel is {self.kernel!r}; one-shot kernel PCA fuses 'linear', 'poly' or 'rbf' "
@@ -216,7 +222,7 @@ class OneShotKPCA(ColumnEstimator):
         return Settings(
             n_components=k,
             local_rank=whole_number(rank, "local_rank"),
-            gamma=prepared_gamma(self.gamma, self),
+            gamma=checked_gamma(self.gamma),
             kernel=self.kernel,
             degree=whole_number(self.degree, "degree"),
             coef0=float(self.coef0),
@@ -230,13 +236,15 @@ class OneShotKPCA(ColumnEstimator):
     def _find_gamma(self, fed: Federation, settings: Settings) -> float | None:
         """Check what every party allows, then run the gamma rule if one is asked for."""
         fed.require(*settings.asked)
-        return None if settings.fusion == "sum" else find_gamma(fed, settings.gamma, settings.seed)
+        if settings.fusion == "sum":
+            return None
+        return find_gamma(fed, settings.gamma, settings.seed, **preparation_fields(self))
 
     def _caveats(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
         model, components = self.model_, self.model_.fusion.components
         typical = model.fusion.typical_value
         whole = shipping(model, model.n_samples)
-        k, rank = settings.n_components, settings.local_rank
+        k, rank = len(components.eigenvalues), settings.local_rank
         caveats = [
             (
                 typical is not None and typical < NEARLY_IDENTITY,
@@ -244,7 +252,10 @@ class OneShotKPCA(ColumnEstimator):
                 f"is close to the identity, and its components explain little; lower gamma",
             ),
             (
-                settings.fusion == "product" and settings.center and rank <= k < model.n_samples,
+                settings.fusion == "product"
+                and settings.center
+                and isinstance(settings.n_components, int)
+                and rank <= k < model.n_samples,
                 f"local_rank={rank} with n_components={k}: the top vector of an RBF kernel matrix "
                 f"is nearly its mean, so one more is needed",
             ),

@@ -6,7 +6,6 @@ from numbers import Real
 from typing import Any
 
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.checks import checked_gamma
 
 
 def is_number(value: Any) -> bool:
@@ -23,12 +22,9 @@ def share_of_missing(value: Any) -> float | None:
     raise InputError(f"fill_missing is {value!r}; None or a share from 0 to 1 is expected")
 
 
-def prepared_gamma(gamma: Any, estimator: Any) -> float | str | None:
-    """A gamma or its rule; rules look at the columns as they are, not as their owners make them."""
-    rule = checked_gamma(gamma)
-    if isinstance(rule, str) and (estimator.standardize or estimator.fill_missing is not None):
-        raise InputError(
-            f"gamma is {rule!r}, a rule for the columns as they are; with standardize or "
-            f"fill_missing a number is expected, or None for 1 / n_features"
-        )
-    return rule
+def preparation_fields(estimator: Any) -> dict[str, Any]:
+    """What owners do to their columns, as setups and gamma rules take it."""
+    return {
+        "standardize": bool(estimator.standardize),
+        "fill_missing": share_of_missing(estimator.fill_missing),
+    }

@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import find_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
 from eigenmesh.estimators.one_shot import N_LANDMARKS, NEARLY_IDENTITY
-from eigenmesh.estimators.preparing import is_number, prepared_gamma
+from eigenmesh.estimators.preparing import is_number, preparation_fields
 from eigenmesh.estimators.vfed_common import (
     PAPER_ROUNDS,
     VARIANTS,
@@ -38,8 +39,6 @@ from eigenmesh.protocols.argument_fusion import (
 )
 from eigenmesh.protocols.argument_peers import PeerFusion, argument_peers, peer_role
 from eigenmesh.protocols.argument_peers import forecast as peers_forecast
-from eigenmesh.protocols.bandwidth import forecast as bandwidth_forecast
-from eigenmesh.protocols.bandwidth import forecast_rounds
 from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ColumnModel
 from eigenmesh.protocols.vfed_forecast import paper_forecast
 from eigenmesh.protocols.vfed_paper import PaperResult, vfed_paper
@@ -54,13 +53,15 @@ class VFedAKPCA(ColumnEstimator):
 
     Parameters
     ----------
-    n_components : components wanted.
+    n_components : components wanted; None for all that have variance, a number between 0 and 1 for
+        the fewest that explain so much of it.
     kernel : "rbf", exp(−gamma ‖x−y‖²), "poly", (gamma x·y + coef0)^degree, "sigmoid",
         tanh(gamma x·y + coef0), whose components are in order of |λ| since it is indefinite (the
-        paper prints −gamma: pass a negative one), or "laplacian", exp(−gamma ‖x−y‖₁).
-    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance"; with
-        `standardize` or `fill_missing` a number or None.
-    degree, coef0 : of "poly" and "sigmoid".
+        paper prints −gamma: pass a negative one), "laplacian", exp(−gamma ‖x−y‖₁), "cosine", or
+        "arc-cosine" of order `degree`.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance", of the columns as
+        their owners prepare them.
+    degree, coef0 : of "poly" and "sigmoid"; the order 0, 1 or 2 of "arc-cosine".
     variant : "exact", or "paper" for the method as its paper has it: the merged top vectors of the
         parties' own kernel matrices, which approximate no pooled kernel.
     n_landmarks : samples that stand for all where there are more than 20,000, by default 500; a
@@ -112,7 +113,7 @@ class VFedAKPCA(ColumnEstimator):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | None = 2,
         *,
         kernel: str = "rbf",
         gamma: float | str | None = None,
@@ -185,20 +186,22 @@ class VFedAKPCA(ColumnEstimator):
             )
         return one_of(self.kernel, "kernel", KERNELS)
 
-    def _kernel(self, name: str, gamma: float) -> Kernel:
-        return Kernel(name, gamma, whole_number(self.degree, "degree"), float(self.coef0))
+    def _kernel(self, name: str, gamma: float | None) -> Kernel:
+        # An arc-cosine kernel checks its own order, which may be 0.
+        degree = self.degree if name == "arc-cosine" else whole_number(self.degree, "degree")
+        return Kernel(name, gamma, degree, float(self.coef0))
 
     def _checked_gamma(self) -> float | str | None:
         gamma: Any = self.gamma
         if self.kernel == "sigmoid" and is_number(gamma) and -np.inf < float(gamma) < 0:
             return float(gamma)
-        return prepared_gamma(gamma, self)
+        return checked_gamma(gamma)
 
-    def _find_gamma(self, fed: Federation) -> float:
-        gamma = self._checked_gamma()
+    def _find_gamma(self, fed: Federation) -> float | None:
+        gamma, seed = self._checked_gamma(), seed_of(self.random_state)
         if isinstance(gamma, float):
             return gamma
-        return find_gamma(fed, gamma, seed_of(self.random_state))
+        return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
     def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
         if self.variant == "paper":
@@ -218,7 +221,7 @@ class VFedAKPCA(ColumnEstimator):
         )
 
     def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel | PeerFusion:
-        k, agreed = whole_number(self.n_components, "n_components"), self._agreed()
+        k, agreed = self._wanted(), self._agreed()
         if fed.graph is not None:
             return fed.run(argument_peers, agreed, kernel, k, bool(self.center)).value
         return fed.run(argument_fusion, agreed, kernel, k, bool(self.center)).value
@@ -272,18 +275,19 @@ class VFedAKPCA(ColumnEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit: at most this, where columns have a rank below their number."""
-        rule, ledger = self._checked_gamma(), Ledger()
-        if not isinstance(rule, float):
-            ledger.entries += bandwidth_forecast(rule, "columns", names, shapes)
-            ledger.rounds += forecast_rounds(rule, "columns", len(names))
-        k, graph = whole_number(self.n_components, "n_components"), graph_of(self.topology, names)
+        ledger = Ledger()
+        if not isinstance(rule := self._checked_gamma(), float):
+            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns")
+        graph = graph_of(self.topology, names)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             isolated = self.merge == "isolated"
+            k = whole_number(self.n_components, "n_components")
             known = paper_forecast(names, shapes, graph, k, self._rounds(), isolated)
             ledger.entries += known.entries
             ledger.rounds += known.rounds
         elif graph is not None:
-            peers_forecast(ledger, names, shapes, graph, self._agreed(), k, bool(self.center))
+            wanted, agreed = self._wanted(), self._agreed()
+            peers_forecast(ledger, names, shapes, graph, agreed, wanted, bool(self.center))
         else:
             ledger.entries += forecast(names, shapes, self._agreed())
             ledger.rounds += 1

@@ -14,7 +14,7 @@ from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.column_estimator import shipping
-from eigenmesh.estimators.preparing import is_number, share_of_missing
+from eigenmesh.estimators.preparing import is_number, preparation_fields
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Recording
@@ -48,8 +48,7 @@ def new_name() -> str:
 def prepared_as(estimator: Any) -> dict[str, Any]:
     """The fields that every setup has: what owners do to their columns, a name, a seed."""
     return {
-        "standardize": bool(estimator.standardize),
-        "fill_missing": share_of_missing(estimator.fill_missing),
+        **preparation_fields(estimator),
         "model": new_name(),
         "seed": seed_of(estimator.random_state),
     }

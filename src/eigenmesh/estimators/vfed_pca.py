@@ -20,8 +20,9 @@ from eigenmesh.estimators.vfed_common import (
     prepared_as,
 )
 from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.ledger import Ledger
+from eigenmesh.federation.ledger import Ledger, forecast_entry
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.protocols.survey import SurveyedSite, survey
 from eigenmesh.protocols.vfed_forecast import paper_forecast, peers_forecast
 from eigenmesh.protocols.vfed_paper import PaperResult, vfed_paper
 from eigenmesh.protocols.vfed_pca import VectorHolder, VFedResult, VFedSetup, forecast, vfed_pca
@@ -29,6 +30,7 @@ from eigenmesh.protocols.vfed_peers import PeerHolder, vfed_peers
 from eigenmesh.protocols.vfed_power import PowerHolder
 
 MOST_ROUNDS = 50  # of the exact variant, which stops by its residuals
+FIRST_SOUGHT = 8  # components, where a share of the variance is wanted
 
 
 class VFedPCA(LinearColumnEstimator):
@@ -41,7 +43,8 @@ class VFedPCA(LinearColumnEstimator):
 
     Parameters
     ----------
-    n_components : components wanted.
+    n_components : components wanted; None for all that have variance, a number between 0 and 1 for
+        the fewest that explain so much of it, which are sought by 8, then 16, and so on.
     variant : "exact", or "paper" for the method as its paper has it, which stops short of the
         answer (it freezes after its second round, and warns).
     n_rounds : at most so many rounds; if None 50, and 10 for the paper's. An answer that has not
@@ -103,7 +106,7 @@ class VFedPCA(LinearColumnEstimator):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | float | None = 2,
         *,
         variant: str = "exact",
         n_rounds: int | None = None,
@@ -156,13 +159,36 @@ class VFedPCA(LinearColumnEstimator):
         return self
 
     def _run_exact(self, fed: Federation) -> VFedResult:
-        agreed = self._agreed()
-        tolerance = positive(self.tolerance, "tolerance")
-        if fed.graph is not None:
-            fed.require(PeerHolder)
-            return fed.run(vfed_peers, agreed, self._rounds(), tolerance).value
-        fed.require(VectorHolder)
-        return fed.run(vfed_pca, agreed, self._rounds(), tolerance).value
+        tolerance, wanted = positive(self.tolerance, "tolerance"), self._wanted()
+        run = vfed_pca if fed.graph is None else vfed_peers
+        fed.require(VectorHolder if fed.graph is None else PeerHolder)
+        if isinstance(wanted, int):
+            return fed.run(run, self._agreed(wanted), self._rounds(), tolerance).value
+        fed.require(SurveyedSite, [SurveyedSite.count_columns])
+        shapes = [(shape.n_rows, shape.n_columns) for shape in fed.run(survey).value]
+        for k in self._numbers(shapes):
+            agreed = self._agreed(k, at_most=True)
+            found: VFedResult = fed.run(run, agreed, self._rounds(), tolerance).value
+            if self._explains(found):
+                break
+        return found
+
+    def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
+        """How many components are sought, one after the other; the last are all that there can be.
+
+        Where a share is wanted, a few, and twice as many as long as they explain too little.
+        """
+        all_of_them = min(shapes[0][0] - bool(self.center), sum(m for _, m in shapes))
+        numbers, k = [], FIRST_SOUGHT
+        while isinstance(self._wanted(), float) and k < all_of_them:
+            numbers.append(k)
+            k *= 2
+        return [*numbers, max(all_of_them, 1)]
+
+    def _explains(self, found: VFedResult) -> bool:
+        fusion, share = found.model.fusion, self._wanted()
+        explained = float(fusion.components.eigenvalues.sum())
+        return share is None or explained >= (share - 1e-12) * fusion.total
 
     def _run_paper(self, fed: Federation) -> PaperResult:
         agreed = power_setup(self, Kernel("linear"))
@@ -170,9 +196,15 @@ class VFedPCA(LinearColumnEstimator):
         fed.require(PowerHolder)
         return fed.run(vfed_paper, agreed, k, self._rounds()).value
 
-    def _agreed(self) -> VFedSetup:
-        k = whole_number(self.n_components, "n_components")
-        return VFedSetup(n_components=k, center=bool(self.center), **prepared_as(self))
+    def _agreed(self, k: int, at_most: bool = False) -> VFedSetup:
+        wanted = self._wanted()
+        return VFedSetup(
+            n_components=k,
+            at_most=at_most,
+            share=wanted if isinstance(wanted, float) else None,
+            center=bool(self.center),
+            **prepared_as(self),
+        )
 
     def _rounds(self) -> int:
         usual = PAPER_ROUNDS if self.variant == "paper" else MOST_ROUNDS
@@ -197,10 +229,24 @@ class VFedPCA(LinearColumnEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit that uses all its rounds: one that converges sends less."""
-        k, rounds = whole_number(self.n_components, "n_components"), self._rounds()
-        graph = graph_of(self.topology, names)
+        rounds, graph, wanted = self._rounds(), graph_of(self.topology, names), self._wanted()
         if one_of(self.variant, "variant", VARIANTS) == "paper":
+            k = whole_number(self.n_components, "n_components")
             return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
+        ledger = Ledger()
+        if not isinstance(wanted, int):
+            counts = SurveyedSite.count_columns
+            ledger.entries += [forecast_entry(counts, name, 0) for name in names]
+            ledger.rounds += 1
+        for k in [wanted] if isinstance(wanted, int) else self._numbers(shapes):
+            run = self._forecast_run(names, shapes, graph, k, rounds)
+            ledger.entries += run.entries
+            ledger.rounds += run.rounds
+        return ledger
+
+    def _forecast_run(
+        self, names: Sequence[str], shapes: Any, graph: Any, k: int, rounds: int
+    ) -> Ledger:
         if graph is not None:
             return peers_forecast(names, shapes, graph, k, rounds)
         return Ledger.of(forecast(names, shapes, k, rounds), rounds=rounds + 1)

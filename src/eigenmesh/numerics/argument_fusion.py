@@ -23,8 +23,11 @@ from eigenmesh.numerics.centring import KernelMeans
 from eigenmesh.numerics.eigen import EPS, left_singular, pseudo_inverse_root
 from eigenmesh.numerics.fusion import (
     Components,
+    Wanted,
     centred_scores,
     decompose,
+    number_of,
+    solved,
     typical_off_diagonal,
 )
 from eigenmesh.numerics.kernels import Kernel
@@ -59,45 +62,53 @@ class ArgumentFusion:
     total: float
     error_bound: float
     typical_value: float | None
+    norms: Doubles | None = None  # (T,), squared, over all columns; where angles count
     from_below: ClassVar[bool] = False
 
     @classmethod
-    def fit(cls, pieces: Sequence[Piece], n: int, kernel: Kernel, k: int, centre: bool) -> Self:
+    def fit(
+        cls, pieces: Sequence[Piece], n: int, kernel: Kernel, wanted: Wanted, centre: bool
+    ) -> Self:
         """Add up, apply the kernel, take the leading eigenvectors; of n samples."""
-        S = _side_by_side(pieces, n)
+        S, summed = _side_by_side(pieces, n), kernel.summed
         R = _residuals(pieces, len(S))
-        K = np.asarray(kernel.arguments(S, S), np.float64)
+        K = np.asarray(summed.arguments(S, S), np.float64)
         for piece in pieces:
             if piece.arguments is not None:
-                _add_triangle(K, piece.arguments, diagonal=kernel.of == "inner")
-        _add_residuals(K, squared_norms(R), kernel)
+                _add_triangle(K, piece.arguments, diagonal=summed.of == "inner")
+        _add_residuals(K, squared_norms(R), summed)
+        norms = np.diagonal(K).copy() if kernel.of == "cosine" else None
         bound = _apply_kernel(K, R, kernel)
         typical = typical_off_diagonal(K) if kernel.name == "rbf" else None
         trace = float(np.trace(K))
         by_size = kernel.name == "sigmoid"
-        total, means, components = decompose(K, k, centre, trace, by_size)
+        total, means, components = decompose(K, wanted, centre, trace, by_size)
         if R.any():
             total = min(total + bound, trace)
         kept, squares = (
             tuple(piece.kept for piece in pieces),
             np.asarray(squared_norms(R), np.float64),
         )
-        return cls(components, kernel, S, kept, squares, means, total, bound, typical)
+        return cls(components, kernel, S, kept, squares, means, total, bound, typical, norms)
 
-    def packed(self) -> Doubles:
-        """All of a model whose parties sent arguments, as one array; see `unpacked`."""
+    def packed(self, k: int) -> Doubles:
+        """All of a model whose parties sent arguments, as one array; see `unpacked`.
+
+        There is room for k components: zeros in the place of what is not there.
+        """
         means = [] if self.means is None else [*self.means.columns, self.means.overall]
-        return np.append(_packed(self), means)
+        return np.concatenate([_packed(self, k), _no_norms(self.norms), means])
 
     @classmethod
     def unpacked(
         cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], centre: bool
     ) -> Self:
-        """The model of n samples and k components that `packed` laid out."""
+        """The model of n samples and at most k components that `packed` laid out."""
         components, total, bound, typical, rest = _unpacked(flat, n, k)
+        norms, rest = _first_norms(rest, kernel, n)
         means = KernelMeans(rest[:n], float(rest[n])) if centre else None
-        nothing = np.zeros((n, 0))
-        return cls(components, kernel, nothing, kept, np.zeros(n), means, total, bound, typical)
+        known = (np.zeros((n, 0)), kept, np.zeros(n), means, total, bound, typical, norms)
+        return cls(components, kernel, *known)
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or arguments of every party."""
@@ -107,7 +118,7 @@ class ArgumentFusion:
             A = _new_arguments(own, self.kept, self.coordinates, self.kernel)
             if self.kernel.of == "distance":
                 A += self.residuals
-            K_new = self.kernel.from_arguments(A, out=A)
+            K_new = _new_values(A, own, self.kept, self.norms, self.kernel)
             scores[rows] = centred_scores(K_new, self.means, self.components)
         return scores
 
@@ -125,6 +136,7 @@ class LandmarkFusion:
     total: float
     error_bound: float
     typical_value: float | None
+    norms: Doubles | None = None  # (q,), squared, over all columns; where angles count
     from_below: ClassVar[bool] = True
 
     @classmethod
@@ -134,40 +146,45 @@ class LandmarkFusion:
         landmarks: NDArray[np.integer[Any]],
         norms: Doubles,
         kernel: Kernel,
-        k: int,
+        wanted: Wanted,
         centre: bool,
     ) -> Self:
         """`landmarks` are numbers of samples; `norms`, squared, are of all samples and parties."""
         S, places = _side_by_side(pieces, len(norms)), np.asarray(landmarks, dtype=np.intp)
-        C = _landmark_kernel(pieces, S, places, kernel)
+        C = _landmark_kernel(pieces, S, places, norms, kernel)
         B = pseudo_inverse_root((C[places] + C[places].T) / 2)  # BᵀK(Y, Y)B = I
         E = C @ B  # (T, r): the samples' coordinates in the span
-        diagonal = np.asarray(kernel.from_arguments(norms if kernel.of == "inner" else 0 * norms))
+        diagonal = np.asarray(kernel.diagonal_from_sums(norms))
         left_out = float(np.maximum(diagonal - squared_norms(E), 0.0).sum())
         mean = E.mean(axis=0) if centre else np.zeros(E.shape[1])
-        found = left_singular(E, k + 1, centre=centre)
+        total = float(diagonal.sum()) - len(E) * float(mean @ mean)
+        found = left_singular(E, solved(wanted, min(E.shape)), centre=centre)
+        k = number_of(wanted, found[0], total, EPS * len(E))
         components = Components.first(*found, k, f"{len(places)} landmarks")
         W = (E - mean).T @ components.coefficients
-        total = float(diagonal.sum()) - len(E) * float(mean @ mean)
         typical = typical_off_diagonal(C[places]) if kernel.name == "rbf" else None
         kept = tuple(piece.kept for piece in pieces)
         # K − K̂ has no negative eigenvalue, so its Frobenius norm is at most its trace.
         exact = (B @ W, mean @ W, total, left_out + len(E) * EPS)
-        return cls(components, kernel, S[places], kept, *exact, typical)
+        own = norms[places] if kernel.of == "cosine" else None
+        return cls(components, kernel, S[places], kept, *exact, typical, own)
 
-    def packed(self) -> Doubles:
-        """All of a model whose parties sent arguments, as one array; see `unpacked`."""
-        return np.concatenate([_packed(self), self.coefficients.ravel(), self.offset])
+    def packed(self, k: int) -> Doubles:
+        """As `ArgumentFusion.packed`."""
+        own = (_no_norms(self.norms), _widened(self.coefficients, k), _widened(self.offset, k))
+        return np.concatenate([_packed(self, k), *own])
 
     @classmethod
     def unpacked(
         cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], q: int
     ) -> Self:
-        """The model of n samples, k components and q landmarks that `packed` laid out."""
+        """The model of n samples, at most k components and q landmarks that `packed` laid out."""
         components, total, bound, typical, rest = _unpacked(flat, n, k)
-        W, offset = rest[: q * k].reshape(q, k), rest[q * k :]
-        nothing = np.zeros((q, 0))
-        return cls(components, kernel, nothing, kept, W, offset, total, bound, typical)
+        norms, rest = _first_norms(rest, kernel, q)
+        r = len(components.eigenvalues)
+        W, offset = rest[: q * k].reshape(q, k)[:, :r], rest[q * k :][:r]
+        known = (np.zeros((q, 0)), kept, W, offset, total, bound, typical, norms)
+        return cls(components, kernel, *known)
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or from arguments with the landmarks."""
@@ -175,26 +192,44 @@ class LandmarkFusion:
         for rows in blocks(len(scores)):
             own = [P[rows] for P in projections]
             A = _new_arguments(own, self.kept, self.coordinates, self.kernel)
-            scores[rows] = self.kernel.from_arguments(A, out=A) @ self.coefficients
+            K_new = _new_values(A, own, self.kept, self.norms, self.kernel)
+            scores[rows] = K_new @ self.coefficients
         return scores - self.offset
 
 
-def packed_size(n: int, k: int, n_landmarks: int | None, centre: bool) -> int:
+def packed_size(kernel: Kernel, n: int, k: int, n_landmarks: int | None, centre: bool) -> int:
     """Length of a packed model of n samples and k components.
 
-    >>> packed_size(10, 2, None, centre=True), packed_size(10, 2, 4, centre=True)
+    >>> rbf = Kernel("rbf", 1.0)
+    >>> packed_size(rbf, 10, 2, None, centre=True), packed_size(rbf, 10, 2, 4, centre=True)
     (37, 36)
     """
     own = n + 1 if centre else 0
-    return 4 + k + n * k + (own if n_landmarks is None else n_landmarks * k + k)
+    norms = (n if n_landmarks is None else n_landmarks) if kernel.of == "cosine" else 0
+    return 4 + k + n * k + norms + (own if n_landmarks is None else n_landmarks * k + k)
 
 
-def _packed(model: ArgumentFusion | LandmarkFusion) -> Doubles:
+def _no_norms(norms: Doubles | None) -> Doubles:
+    return np.zeros(0) if norms is None else norms
+
+
+def _first_norms(rest: Doubles, kernel: Kernel, n: int) -> tuple[Doubles | None, Doubles]:
+    """Norms, where the kernel needs them, and what comes after."""
+    return (rest[:n], rest[n:]) if kernel.of == "cosine" else (None, rest)
+
+
+def _widened(A: Doubles, k: int) -> Doubles:
+    """K columns, zeros the last, flat."""
+    return np.pad(np.atleast_2d(A), ((0, 0), (0, k - A.shape[-1]))).ravel()
+
+
+def _packed(model: ArgumentFusion | LandmarkFusion, k: int) -> Doubles:
     """What both kinds have; a typical value that is None is written as −1."""
     found, typical = model.components, model.typical_value
     scalars = [found.next_eigenvalue, model.total, model.error_bound]
     scalars.append(-1.0 if typical is None else typical)
-    return np.concatenate([scalars, found.eigenvalues, found.eigenvectors.ravel()])
+    pairs = (_widened(found.eigenvalues, k), _widened(found.eigenvectors, k))
+    return np.concatenate([scalars, *pairs])
 
 
 def _unpacked(
@@ -202,8 +237,9 @@ def _unpacked(
 ) -> tuple[Components, float, float, float | None, Doubles]:
     after, total, bound, typical = map(float, flat[:4])
     values, vectors, rest = np.split(np.asarray(flat[4:], np.float64), [k, k + n * k])
-    known = None if typical < 0 else typical
-    return Components(values, vectors.reshape(n, k), after), total, bound, known, rest
+    known, r = None if typical < 0 else typical, int(np.count_nonzero(values))
+    components = Components(values[:r], vectors.reshape(n, k)[:, :r], after)
+    return components, total, bound, known, rest
 
 
 def full_matrix(kernel: Kernel, triangle: Floats, n: int) -> Doubles:
@@ -213,7 +249,7 @@ def full_matrix(kernel: Kernel, triangle: Floats, n: int) -> Doubles:
     array([9., 4., 0.])
     """
     A = np.zeros((n, n))
-    _add_triangle(A, triangle, diagonal=kernel.of == "inner")
+    _add_triangle(A, triangle, diagonal=kernel.summed.of == "inner")
     return A
 
 
@@ -223,9 +259,9 @@ def upper_triangle(kernel: Kernel, X: Floats) -> Doubles:
     >>> upper_triangle(Kernel("rbf", 1.0), np.array([[0.0], [1.0], [3.0]]))
     array([1., 9., 4.])
     """
-    first = 0 if kernel.of == "inner" else 1
+    first = 0 if kernel.summed.of == "inner" else 1
     n = X.shape[0]
-    A = np.asarray(kernel.arguments(X, X), np.float64)
+    A = np.asarray(kernel.summed.arguments(X, X), np.float64)
     return np.concatenate([A[i, i + first :] for i in range(n)])
 
 
@@ -235,7 +271,7 @@ def n_pairs(kernel: Kernel, n: int) -> int:
     >>> n_pairs(Kernel("rbf", 1.0), 4), n_pairs(Kernel("linear"), 4)
     (6, 10)
     """
-    return n * (n + 1) // 2 if kernel.of == "inner" else n * (n - 1) // 2
+    return n * (n + 1) // 2 if kernel.summed.of == "inner" else n * (n - 1) // 2
 
 
 def _add_triangle(A: Doubles, triangle: Floats, diagonal: bool) -> None:
@@ -275,14 +311,17 @@ def _apply_kernel(A: Doubles, R: Doubles, kernel: Kernel) -> float:
     Residuals of two samples may have a product of ±Σ_j ρ_jp ρ_jq instead of none.
     """
     squared_error, cut = 0.0, bool(R.any())
+    norms = np.diagonal(A).copy()
     for rows in blocks(len(A)):
         arguments = A[rows].copy() if cut else None
-        kernel.from_arguments(A[rows], out=A[rows])
+        kernel.from_sums(A[rows], norms[rows], norms)
         if arguments is not None:
             off = _largest_change(kernel, arguments, A[rows], R[rows] @ R.T)
             span = np.arange(len(A))[rows]
             off[np.arange(len(span)), span] = 0.0
             squared_error += float(np.einsum("ij,ij->", off, off))
+    if kernel.of == "cosine":  # the root of a square, rounded, is not the number
+        np.fill_diagonal(A, kernel.diagonal_from_sums(norms))
     rounding = len(A) * EPS * float(np.abs(np.diagonal(A)).max())
     return float(np.sqrt(squared_error)) + rounding
 
@@ -305,17 +344,21 @@ def _largest_change(kernel: Kernel, A: Doubles, values: Doubles, spread: Doubles
 
 
 def _landmark_kernel(
-    pieces: Sequence[Piece], S: Doubles, places: NDArray[np.intp], kernel: Kernel
+    pieces: Sequence[Piece],
+    S: Doubles,
+    places: NDArray[np.intp],
+    norms: Doubles,
+    kernel: Kernel,
 ) -> Doubles:
     """Kernel values of all samples with the landmarks, (T, q)."""
     C = np.empty((len(S), len(places)))
     Y = S[places]
     for rows in blocks(len(S)):
-        C[rows] = kernel.arguments(S[rows], Y)
+        C[rows] = kernel.summed.arguments(S[rows], Y)
         for piece in pieces:
             if piece.arguments is not None:
                 C[rows] += piece.arguments[rows]
-        kernel.from_arguments(C[rows], out=C[rows])
+        kernel.from_sums(C[rows], norms[rows], norms[places])
     return C
 
 
@@ -324,14 +367,31 @@ def _new_arguments(
 ) -> Doubles:
     """Arguments of new samples with the model's, from what each party sends of them.
 
-    One number more than the coordinates is the norm of what they leave out of the new sample.
+    One number more than the coordinates is the norm of what they leave out of the new sample; and
+    one more than the arguments is its squared norm in that party's columns.
     """
     S_new = [P[:, :s] for P, s in zip(projections, kept, strict=True) if s]
     new = np.hstack(S_new).astype(np.float64) if S_new else np.zeros((len(projections[0]), 0))
-    A = np.asarray(kernel.arguments(new, coordinates), np.float64)
+    A = np.asarray(kernel.summed.arguments(new, coordinates), np.float64)
     for P, s in zip(projections, kept, strict=True):
         if not s:
-            A += P
-        elif P.shape[1] > s:
+            A += P[:, : A.shape[1]]
+        elif P.shape[1] > s and kernel.of == "distance":
             A += np.square(P[:, -1:])
     return A
+
+
+def _new_values(
+    A: Doubles,
+    projections: Sequence[Floats],
+    kept: Sequence[int],
+    norms: Doubles | None,
+    kernel: Kernel,
+) -> Floats:
+    """Kernel values of new samples with the model's, from arguments, which are used up."""
+    if norms is None:
+        return kernel.from_arguments(A, out=A)
+    new = np.zeros(len(A))
+    for P, s in zip(projections, kept, strict=True):
+        new += np.asarray(squared_norms(P) if s else P[:, -1], np.float64)
+    return kernel.from_sums(A, new, norms)

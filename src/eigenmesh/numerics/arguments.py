@@ -95,6 +95,23 @@ def _fill_cosines(X: Rows, Y: Rows, out: Floats) -> None:
     np.maximum(out, -1, out=out)
 
 
+def make_cosines(inner: Floats, left: Floats, right: Floats) -> None:
+    """Inner products become cosines, in place; `left` and `right` are squared norms.
+
+    >>> inner = np.array([[2.0]])
+    >>> make_cosines(inner, np.array([1.0]), np.array([16.0]))
+    >>> inner
+    array([[0.5]])
+    """
+    for norms, shape in ((left, (-1, 1)), (right, (1, -1))):
+        sizes = np.sqrt(norms)
+        shrink = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+        inner *= shrink.reshape(shape)
+    # Sums over parties round a little more than products of unit rows.
+    inner[inner > 1 - 64 * np.finfo(inner.dtype).eps] = 1
+    np.maximum(inner, -1, out=inner)
+
+
 def unit_rows(X: Rows) -> Rows:
     """Rows scaled to length 1; rows of zeros stay as they are.
 

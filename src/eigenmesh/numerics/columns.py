@@ -77,9 +77,11 @@ class ArgumentShare:
         return int(self.columns.shape[1])
 
     def project(self, X: Rows) -> Doubles:
-        """(n, q)."""
+        """(n, q); where angles count also the squared norm, as a last column."""
         X = as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
-        return np.asarray(Kernel(self.kernel, gamma=1.0).arguments(X, self.columns), np.float64)
+        kernel = Kernel(self.kernel, 1.0, degree=1)
+        A = np.asarray(kernel.summed.arguments(X, self.columns), np.float64)
+        return np.column_stack([A, squared_norms(X)]) if kernel.of == "cosine" else A
 
 
 @dataclass(frozen=True)

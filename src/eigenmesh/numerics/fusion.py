@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,36 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
+
+# Components asked for: a number, the fewest that explain a share of the variance, or all (None).
+Wanted: TypeAlias = int | float | None
+
+
+def solved(wanted: Wanted, n: int) -> int:
+    """Eigenpairs to compute of n, the one after those wanted included.
+
+    >>> solved(3, 10), solved(0.9, 10), solved(None, 10)
+    (4, 10, 10)
+    """
+    return min(wanted + 1, n) if isinstance(wanted, int) else n
+
+
+def number_of(wanted: Wanted, values: Doubles, total: float, rounding: float = 0.0) -> int:
+    """How many components are wanted, of eigenvalues in order; at least one.
+
+    >>> number_of(0.7, np.array([6.0, 3.0, 1.0, 0.0]), 10.0)
+    2
+    >>> number_of(None, np.array([6.0, 3.0, 1.0, 0.0]), 10.0), number_of(5, np.zeros(2), 1.0)
+    (3, 5)
+    """
+    if isinstance(wanted, int):
+        return wanted
+    sizes = clip_spectrum(np.abs(values), rounding=rounding)
+    rank = max(int(np.count_nonzero(sizes)), 1)
+    if wanted is None or not total:
+        return rank
+    enough = np.flatnonzero(np.cumsum(sizes) >= (wanted - 1e-12) * total)
+    return int(enough[0]) + 1 if len(enough) else rank
 
 
 @dataclass(frozen=True)
@@ -89,19 +119,20 @@ class SumFusion:
         values: Sequence[Doubles],
         next_values: Sequence[float],
         traces: Sequence[float],
-        k: int,
+        wanted: Wanted,
     ) -> Self:
         """Fuse the parties' top eigenpairs; `next_values` are the first that were not sent."""
-        n = len(vectors[0])
+        n, total = len(vectors[0]), float(sum(traces))
         factor = np.hstack([V * np.sqrt(w) for V, w in zip(vectors, values, strict=True)])
-        found = left_singular(factor, min(k + 1, n))
+        found = left_singular(factor, solved(wanted, n))
+        k = number_of(wanted, found[0], total, EPS * n)
         components = Components.first(*found, k, f"the columns sent, over {n} samples,")
         mixing = tuple(V.T @ components.coefficients for V in vectors)
         dropped = [
             np.sqrt(max(n - len(w), 0)) * nxt for w, nxt in zip(values, next_values, strict=True)
         ]
         bound = len(vectors) * (max(dropped) + _rounding(values, n))
-        return cls(components, mixing, float(sum(traces)), float(bound))
+        return cls(components, mixing, total, float(bound))
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples from k_j(new, X_j) V_j of every party, each (m, r_j)."""
@@ -126,7 +157,7 @@ class ProductFusion:
         vectors: Sequence[Doubles],
         values: Sequence[Doubles],
         next_values: Sequence[float],
-        k: int,
+        wanted: Wanted,
         centre: bool,
     ) -> Self:
         """Fuse the parties' top eigenpairs; centring comes after the product, never before it."""
@@ -138,7 +169,7 @@ class ProductFusion:
         _symmetrise(K)
         bound = len(vectors) * np.sqrt(n) * (max(next_values) + _rounding(values, n))
         typical = typical_off_diagonal(K)
-        total, means, components = decompose(K, k, centre, trace=float(n))
+        total, means, components = decompose(K, wanted, centre, trace=float(n))
         # K ⪰ K̂, so the true mean is at least as long, and the true total at most this.
         return cls(components, tuple(vectors), means, total, float(bound), typical)
 
@@ -218,7 +249,7 @@ def _symmetrise(K: Doubles) -> None:
 
 
 def decompose(
-    K: Doubles, k: int, centre: bool, trace: float, by_size: bool = False
+    K: Doubles, wanted: Wanted, centre: bool, trace: float, by_size: bool = False
 ) -> tuple[float, KernelMeans | None, Components]:
     """Total variance, means and components of K, which is used up; `trace` is that of the true one.
 
@@ -227,14 +258,14 @@ def decompose(
     n, largest = len(K), float(np.abs(np.diagonal(K)).max())
     means = centre_in_place(K) if centre else None
     total = trace if means is None else trace - n * means.overall
-    values, vectors = top_eigenpairs(K, n if by_size else min(k + 1, n))
+    values, vectors = top_eigenpairs(K, n if by_size else solved(wanted, n))
     # What centring leaves below this is rounding, not variance.
     values = np.where(np.abs(values) > 10 * n * EPS * largest, values, 0.0)
     if by_size:
         order = np.argsort(-np.abs(values), kind="stable")
-        values, vectors = values[order], vectors[:, order[: k + 1]]
+        values, vectors = values[order], vectors[:, order]
         total = float(np.abs(values).sum())
-    what = f"{n} samples"
+    what, k = f"{n} samples", number_of(wanted, values, total, EPS * n)
     return total, means, Components.first(values[: k + 1], vectors, k, what, by_size)
 
 

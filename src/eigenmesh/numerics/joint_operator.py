@@ -141,7 +141,7 @@ class JointOperator:
         wanted = k - len(locked.values)
         outside = np.linalg.norm(_outside(U[:, :wanted], Q), axis=0)
         rounding = self._rounding(values[:wanted])
-        least = max(EPS**2 * self.trace, np.finfo(float).tiny)
+        least = max(SPECTRUM_ROUNDING * self.trace, np.finfo(float).tiny)
         own = unknown * outside / np.maximum(values[:wanted], least)
         return JointPairs(
             values=np.append(locked.values, values[:wanted]),
@@ -169,7 +169,7 @@ class JointOperator:
     def _rounding(self, values: Doubles) -> Doubles:
         """Shares of eigenvalues that rounding may take: of the products, and of their factors."""
         largest = max(float(values[:1].sum()), float(self.locked.values[:1].sum()))
-        least = np.maximum(values, max(EPS**2 * largest, np.finfo(float).tiny))
+        least = np.maximum(values, max(SPECTRUM_ROUNDING * largest, np.finfo(float).tiny))
         shares = values[:1] / least
         roots = np.sqrt(largest / least)
         return self._rounded * np.asarray(np.maximum(shares, roots))
@@ -190,7 +190,8 @@ class JointOperator:
         m = len(self.locked.values)
         values, rounding = pairs.values[m:], pairs.rounding[m:]
         share = max(tolerance, _WORTH_LOCKING)
-        large = values * self._rounded > share * float(pairs.values[-1])
+        last = max(float(pairs.values[-1]), SPECTRUM_ROUNDING * float(pairs.values[0]))
+        large = values * self._rounded > share * last
         settled = pairs.residuals[m:] <= np.maximum(_LOCKED_ACCURACY, 2 * rounding)
         ready = large & settled
         return int(np.argmin(np.append(ready, False)))

@@ -1,8 +1,8 @@
 """Kernels as scikit-learn means them, computed in blocks into preallocated buffers.
 
 A kernel is a function of an *argument* of two rows: their inner product, squared distance,
-L1 distance, or the cosine of their angle. All but the cosine are what parties sum when the columns
-are split, so both halves are public.
+L1 distance, or the cosine of their angle. All but the cosine, which follows from inner products,
+are what parties sum when the columns are split, so both halves are public.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.arguments import FILL, Argument, make_symmetric, matched, norms_of
+from eigenmesh.numerics.arguments import (
+    FILL,
+    Argument,
+    make_cosines,
+    make_symmetric,
+    matched,
+    norms_of,
+)
 from eigenmesh.numerics.arrays import (
     BLOCK_ROWS,
     Floats,
@@ -86,6 +93,36 @@ class Kernel:
             np.copyto(values, arguments)
         KERNELS[self.name].apply(self, values)
         return values
+
+    @property
+    def summed(self) -> Kernel:
+        """A kernel whose arguments add up over columns, and tell this one's: see `from_sums`."""
+        return Kernel("linear") if self.of == "cosine" else self
+
+    def from_sums(self, sums: Floats, left: Floats, right: Floats) -> Floats:
+        """Kernel values, in place, from arguments that were summed over all columns.
+
+        `left` and `right` are squared norms of the rows and columns of `sums`, for cosines.
+
+        >>> inner = np.array([[2.0, 0.0]])
+        >>> Kernel("cosine").from_sums(inner, np.array([4.0]), np.array([1.0, 9.0]))
+        array([[1., 0.]])
+        """
+        if self.of == "cosine":
+            make_cosines(sums, left, right)
+        self.from_arguments(sums, out=sums)
+        if (power := self._norm_power) > 0:
+            sums *= np.sqrt(left[:, None] * right) ** power
+        return sums
+
+    def diagonal_from_sums(self, norms: Floats) -> Floats:
+        """k(x, x) from squared norms over all columns.
+
+        >>> Kernel("poly", gamma=1.0, degree=2).diagonal_from_sums(np.array([1.0]))
+        array([4.])
+        """
+        own = {"inner": norms, "cosine": (norms > 0).astype(norms.dtype)}.get(self.of, 0 * norms)
+        return self.from_arguments(own) * norms**self._norm_power
 
     def arguments(self, X: Rows, Y: Rows, out: Floats | None = None) -> Floats:
         """Inner products, distances or cosines of the rows of X with those of Y.

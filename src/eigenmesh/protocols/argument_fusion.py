@@ -59,12 +59,13 @@ from eigenmesh.numerics.columns import (
     principal_coordinates,
     share_to_tree,
 )
+from eigenmesh.numerics.fusion import Wanted
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
 from eigenmesh.protocols.column_preparation import prepared_columns
 
 Places = NDArray[np.int64]
-KERNELS = ("poly", "rbf", "sigmoid", "laplacian")
+KERNELS = ("poly", "rbf", "sigmoid", "laplacian", "cosine", "arc-cosine")
 _MOST_SEARCHED = 2000
 
 
@@ -157,7 +158,7 @@ class ArgumentHolder(Party):
 
     def _everything(self) -> dict[str, Any]:
         """Whichever is shorter, coordinates or arguments, and how new samples will come."""
-        X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0), self.setup
+        X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0, degree=1), self.setup
         n = X.shape[0]
         chosen = landmarks_of(agreed, n)
         limit = n_pairs(kernel, n) / n if chosen is None else len(chosen)
@@ -170,12 +171,12 @@ class ArgumentHolder(Party):
             return {**empty, "coordinates": coordinates, "new_width": int(width)}
         Y = X if chosen is None else X[chosen]
         self._keep(ArgumentShare(Y, agreed.kernel))
-        fields = {**empty, "new_width": int(Y.shape[0])}
+        fields = {**empty, "new_width": int(Y.shape[0]) + (kernel.of == "cosine")}
         if chosen is None:
             return {**fields, "pairs": upper_triangle(kernel, X)}
-        if kernel.of == "inner":
+        if kernel.summed.of == "inner":
             fields["norms"] = np.asarray(squared_norms(X), np.float64)
-        return {**fields, "to_landmarks": np.asarray(kernel.arguments(X, Y), np.float64)}
+        return {**fields, "to_landmarks": np.asarray(kernel.summed.arguments(X, Y), np.float64)}
 
     def _keep(self, share: Loadings | ArgumentShare) -> None:
         own = type(share)(**{**vars(share), "preparation": self.preparation})
@@ -190,11 +191,11 @@ def _exact_coordinates(
     A large matrix of more than `limit` columns is not searched for a lower rank.
     """
     too_large = X.shape[1] >= limit and min(X.shape) > _MOST_SEARCHED
-    if kernel.of not in ("inner", "distance") or too_large:
+    if kernel.of == "manhattan" or too_large:
         return None
     coordinates, share = principal_coordinates(X, None, seed, centre=kernel.of == "distance")
-    # A new sample may lie outside the span of these; its distances then need what is left.
-    outside = kernel.of == "distance" and coordinates.shape[1] < X.shape[1]
+    # A new sample may lie outside the span of these; its distances or length need what is left.
+    outside = kernel.of != "inner" and coordinates.shape[1] < X.shape[1]
     return coordinates, Loadings(share.mean, share.loadings, residual=outside)
 
 
@@ -214,7 +215,7 @@ def needed_step(setup: ArgumentSetup) -> Step:
     """What the parties are asked for; for `fed.require`."""
     if setup.local_rank is not None:
         return _a_step(ArgumentHolder.local_coordinates)
-    inner = Kernel(setup.kernel, 1.0).of == "inner"
+    inner = Kernel(setup.kernel, 1.0, degree=1).summed.of == "inner"
     return _a_step(ArgumentHolder.all_products if inner else ArgumentHolder.all_distances)
 
 
@@ -225,7 +226,7 @@ def _a_step(found: Any) -> Step:
 
 @protocol("argument-fusion", roles=(ArgumentHolder,))
 def argument_fusion(
-    columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+    columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ColumnModel:
     """Add the parties' arguments, apply the kernel, take the leading eigenvectors."""
     asked = needed_step(setup)
@@ -326,7 +327,7 @@ def forecast(
 
 
 def _floats(setup: ArgumentSetup, n: int, m: int) -> int:
-    kernel = Kernel(setup.kernel, 1.0)
+    kernel = Kernel(setup.kernel, 1.0, degree=1).summed
     if setup.local_rank is not None:
         return n * min(setup.local_rank, n, m)
     inner, q = kernel.of == "inner", setup.n_landmarks

@@ -54,6 +54,7 @@ from eigenmesh.numerics.argument_fusion import (
 )
 from eigenmesh.numerics.arrays import Doubles, squared_norms
 from eigenmesh.numerics.columns import ArgumentShare, share_to_tree
+from eigenmesh.numerics.fusion import Wanted
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.argument_fusion import (
     ArgumentSetup,
@@ -78,7 +79,8 @@ class ArgumentPeerSetup(PassingSetup, reveals=None):
     degree: float
     coef0: float
     center: bool
-    n_components: Annotated[int, Positive]
+    n_components: Annotated[int, NonNegative]  # 0 for all, or as many as explain the share
+    share: float | None
     local_rank: int | None
     n_landmarks: Annotated[int, Positive]
     most_samples: Annotated[int, NonNegative]
@@ -137,27 +139,32 @@ class DistancePeer(PassingParty):
         if self.landmarks is None:
             self.start_mixing(upper_triangle(self.kernel, X))
             return
-        own = np.asarray(self.kernel.arguments(X, X[self.landmarks]), np.float64).ravel()
-        norms = np.asarray(squared_norms(X) if self.kernel.of == "inner" else [], np.float64)
+        summed = self.kernel.summed
+        own = np.asarray(summed.arguments(X, X[self.landmarks]), np.float64).ravel()
+        norms = np.asarray(squared_norms(X) if summed.of == "inner" else [], np.float64)
         self.start_mixing(np.append(own, norms))
 
     @step(reusable=False)
     def propose(self) -> None:
         """The first node's components, to be passed on."""
         n, agreed = self.columns.shape[0], self.setup
-        if self.is_first:
-            self.pass_on(self._solved().packed())
-            return
         q = None if self.landmarks is None else len(self.landmarks)
-        self.pass_on(np.zeros(packed_size(n, agreed.n_components, q, agreed.center)))
+        k = room(agreed.n_components, n, q)
+        if self.is_first:
+            self.pass_on(self._solved().packed(k))
+            return
+        self.pass_on(np.zeros(packed_size(self.kernel, n, k, q, agreed.center)))
 
     @step(reusable=False)
     def take_answer(self) -> CommonAnswer:
         """The common components, if they are those of this node's own average."""
         n = self.columns.shape[0]
         fusion = unpacked(self.passed, self.setup, n, 1)
-        A, _ = self._summed()
+        A, norms = self._summed()
         own = A if self.landmarks is not None else full_matrix(self.kernel, A, n)
+        if self.kernel.of == "cosine":
+            norms = np.diagonal(own) if self.landmarks is None else norms
+            own = np.column_stack([own, norms])
         found, sizes = fusion.components, np.abs(fusion.components.eigenvalues)
         # K u − λ u of every component, from scores K u / √λ.
         residuals = np.abs(fusion.scores([own]) - found.scores) * np.sqrt(sizes)
@@ -187,15 +194,16 @@ class DistancePeer(PassingParty):
         if self.landmarks is None:
             return total, np.zeros(n)
         q = len(self.landmarks)
-        norms = total[n * q :] if self.kernel.of == "inner" else np.zeros(n)
+        norms = total[n * q :] if self.kernel.summed.of == "inner" else np.zeros(n)
         return total[: n * q].reshape(n, q), norms
 
     def _solved(self) -> ArgumentFusion | LandmarkFusion:
         (A, norms), kernel, agreed = self._summed(), self.kernel, self.setup
-        pieces, k, n = [Piece(arguments=A)], agreed.n_components, self.columns.shape[0]
+        pieces, n = [Piece(arguments=A)], self.columns.shape[0]
+        wanted = agreed.n_components or agreed.share
         if self.landmarks is None:
-            return ArgumentFusion.fit(pieces, n, kernel, k, agreed.center)
-        return LandmarkFusion.fit(pieces, self.landmarks, norms, kernel, k, agreed.center)
+            return ArgumentFusion.fit(pieces, n, kernel, wanted, agreed.center)
+        return LandmarkFusion.fit(pieces, self.landmarks, norms, kernel, wanted, agreed.center)
 
 
 class ProductPeer(DistancePeer):
@@ -214,17 +222,24 @@ class ProductPeer(DistancePeer):
 
 def peer_role(kernel: str) -> type[DistancePeer]:
     """Who takes part; for `fed.require`."""
-    return ProductPeer if Kernel(kernel, 1.0).of == "inner" else DistancePeer
+    inner = Kernel(kernel, 1.0, degree=1).summed.of == "inner"
+    return ProductPeer if inner else DistancePeer
 
 
 def unpacked(flat: Doubles, setup: Any, n: int, p: int) -> ArgumentFusion | LandmarkFusion:
     """The model that was passed on, for p parties that send arguments of new samples."""
     kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
     chosen = landmarks_of(setup, n)
-    kept, k = (0,) * p, setup.n_components
+    kept, q = (0,) * p, None if chosen is None else len(chosen)
+    k = room(setup.n_components, n, q)
     if chosen is None:
         return ArgumentFusion.unpacked(flat, kernel, n, k, kept, setup.center)
     return LandmarkFusion.unpacked(flat, kernel, n, k, kept, len(chosen))
+
+
+def room(n_components: int, n: int, n_landmarks: int | None) -> int:
+    """Components that a common answer has room for: those asked for, or all that there can be."""
+    return n_components or (n if n_landmarks is None else n_landmarks)
 
 
 @record
@@ -238,7 +253,7 @@ class PeerFusion:
 
 @protocol("argument-peers", roles=(DistancePeer, ProductPeer))
 def argument_peers(
-    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> PeerFusion:
     """Every node's side; anew without a node that leaves."""
     role = peer_role(kernel.name)
@@ -261,7 +276,7 @@ def argument_peers(
 
 
 def _agreed(
-    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: int, center: bool
+    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ArgumentPeerSetup:
     return ArgumentPeerSetup(
         **mixing(nodes),
@@ -270,7 +285,8 @@ def _agreed(
         degree=float(kernel.degree),
         coef0=float(kernel.coef0),
         center=center,
-        n_components=n_components,
+        n_components=n_components if isinstance(n_components, int) else 0,
+        share=n_components if isinstance(n_components, float) else None,
         first=root_of(nodes),
         n_nodes=len(nodes.parties),
     )
@@ -285,7 +301,7 @@ def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFu
         name=agreed.model,
         parties=ends.parties,
         widths=tuple(start.n_columns for start in starts),
-        sent=(n if chosen is None else len(chosen),) * p,
+        sent=((n if chosen is None else len(chosen)) + (fusions[0].norms is not None),) * p,
         n_samples=n,
         notes=fusion_notes(fusions[0], n, chosen),
         stop_reason="the nodes' averages are equal to rounding",
@@ -299,15 +315,17 @@ def forecast(
     shapes: Sequence[tuple[int, int]],
     graph: nx.Graph,
     setup: ArgumentSetup,
-    n_components: int,
+    n_components: Wanted,
     center: bool,
 ) -> None:
     """What a fit will send, to the float."""
-    n, kernel, role = shapes[0][0], Kernel(setup.kernel, 1.0), peer_role(setup.kernel)
+    n, role = shapes[0][0], peer_role(setup.kernel)
+    kernel = Kernel(setup.kernel, 1.0, degree=1)
     chosen = landmarks_of(setup, n)
     q = None if chosen is None else len(chosen)
-    mixed = n_pairs(kernel, n) if q is None else n * (q + (kernel.of == "inner"))
-    answer = packed_size(n, n_components, q, center)
+    mixed = n_pairs(kernel, n) if q is None else n * (q + (kernel.summed.of == "inner"))
+    k = room(n_components if isinstance(n_components, int) else 0, n, q)
+    answer = packed_size(kernel, n, k, q, center)
     known = GraphForecast(names, [n for n, _ in shapes], 0, graph, ledger)
     known.told(a_step(role.introduce), [0] * len(names))
     known.asked(2)  # begin, propose

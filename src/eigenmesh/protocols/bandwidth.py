@@ -50,6 +50,7 @@ from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.federation.results import Replies
+from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles, raw_rows
 from eigenmesh.numerics.bandwidth import (
     EntryMoments,
@@ -66,6 +67,7 @@ from eigenmesh.numerics.bandwidth import (
     sample_pairs,
 )
 from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
+from eigenmesh.protocols.column_preparation import prepared_columns
 from eigenmesh.protocols.survey import ColumnSiteShape, RowSiteShape, SurveyedSite
 
 RULES = (None, "scale", "mean-distance", "median")
@@ -91,9 +93,11 @@ class Bandwidth:
 
 
 class MeasureSetup(Message, reveals=None):
-    """The seed of the shared draws."""
+    """The seed of the shared draws, and what owners of columns do to them first."""
 
     seed: Annotated[int, NonNegative]
+    standardize: bool
+    fill_missing: float | None
 
 
 class RowEntries(RowSiteShape, reveals="moments"):
@@ -155,28 +159,33 @@ class BandwidthHolder(SurveyedSite):
 
     Setup = MeasureSetup
 
+    def __init__(self, site: SiteView, setup: MeasureSetup) -> None:
+        super().__init__(site, setup)
+        prepares = setup.standardize or setup.fill_missing is not None
+        self.data = prepared_columns(site, setup)[1] if prepares else site.data
+
     @step
     def row_entries(self) -> RowEntries:
         """Mean and deviation over its entries, where sites hold rows."""
-        entries = entry_moments(self.site.data)
+        entries = entry_moments(self.data)
         return RowEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
 
     @step
     def column_entries(self) -> ColumnEntries:
         """Mean and deviation over its entries, where sites hold columns."""
-        entries = entry_moments(self.site.data)
+        entries = entry_moments(self.data)
         return ColumnEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
 
     @step
     def row_moments(self) -> RowMoments:
         """Mean row and deviation from it."""
-        moments = moments_of(self.site.data)
+        moments = moments_of(self.data)
         return RowMoments(**self.shape, mean=moments.mean, deviation=moments.deviation)
 
     @step
     def column_deviation(self) -> ColumnDeviation:
         """Columns add up in squared distances, so their mean is nobody's business."""
-        return ColumnDeviation(**self.shape, deviation=moments_of(self.site.data).deviation)
+        return ColumnDeviation(**self.shape, deviation=moments_of(self.data).deviation)
 
     @step
     def pair_distances(self) -> PairDistances:
@@ -197,21 +206,32 @@ class BandwidthHolder(SurveyedSite):
             raise MessageRefused(f"{asked.n_rows} rows are to be sketched, {limit} at most may be")
         rng = self.site.generator(self.setup.seed, bandwidth.number)
         rows = np.sort(rng.choice(n, asked.n_rows, replace=False))
-        return RowSketch(raw_rows(self.site.data)[rows].astype(float) @ sketch_basis(d))
+        return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
 
     def _distances(self) -> Doubles:
         i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, _shared_rng(self.setup.seed))
-        return pair_squared_distances(self.site.data, i, j)
+        return pair_squared_distances(self.data, i, j)
 
 
 # The coordinator's side.
 
 
 @protocol("bandwidth", roles=(BandwidthHolder,))
-def bandwidth(sites: Federation, rule: str | None, seed: int = 0) -> Bandwidth:
-    """The gamma of a rule: None (1/n_features), "scale", "mean-distance" or "median"."""
+def bandwidth(
+    sites: Federation,
+    rule: str | None,
+    seed: int = 0,
+    *,
+    standardize: bool = False,
+    fill_missing: float | None = None,
+) -> Bandwidth:
+    """The gamma of a rule: None (1/n_features), "scale", "mean-distance" or "median".
+
+    Of columns as their owners prepare them, if they do.
+    """
     first, *then = needed_steps(rule, sites.split, len(sites.parties))
-    sites.enlist(BandwidthHolder, MeasureSetup(seed=seed), [first, *then])
+    setup = MeasureSetup(seed=seed, standardize=standardize, fill_missing=fill_missing)
+    sites.enlist(BandwidthHolder, setup, [first, *then])
     replies = sites.ask(first)
     if then:
         return _median_of_sketches(sites, replies)

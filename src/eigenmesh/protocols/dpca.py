@@ -200,7 +200,8 @@ def _result(starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int) -> VFed
     first = ends[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
     residual = max(end.residual for end in ends)
-    model = model_of(starts, values, first.scores / np.sqrt(values), 0.0, setup)
+    k, U = setup.n_components, first.scores / np.sqrt(values)
+    model = model_of(starts, np.append(values, 0.0), U, k, setup.model)
     vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
     reason = f"{n_iterations} fits of the loadings are done"
     residuals = np.full(len(values), residual)

@@ -41,7 +41,7 @@ from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.columns import Share, linear_spectrum, rbf_spectrum, share_to_tree
-from eigenmesh.numerics.fusion import ProductFusion, SumFusion
+from eigenmesh.numerics.fusion import ProductFusion, SumFusion, Wanted
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
 from eigenmesh.protocols.column_preparation import preparation_of
 
@@ -104,7 +104,7 @@ class ColumnHolder(Party):
 
 
 @protocol("one-shot-kpca", roles=(ColumnHolder,))
-def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: int) -> ColumnModel:
+def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted) -> ColumnModel:
     """Alg. 1, lines 2 and 3: fuse the local spectra, take the leading eigenvectors."""
     columns.enlist(ColumnHolder, setup)
     spectra = ask_everyone(columns, ColumnHolder.local_spectrum)

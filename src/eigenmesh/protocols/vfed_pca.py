@@ -44,7 +44,7 @@ from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.columns import ColumnBlock, share_to_tree
-from eigenmesh.numerics.fusion import Components, SumFusion
+from eigenmesh.numerics.fusion import Components, SumFusion, number_of
 from eigenmesh.numerics.joint_operator import SPECTRUM_ROUNDING, JointOperator, JointPairs
 from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
 from eigenmesh.protocols.column_preparation import preparation_of
@@ -54,6 +54,8 @@ class VFedSetup(Message, reveals=None):
     """What the parties agree on; `model` is the name under which they keep their shares."""
 
     n_components: Annotated[int, Positive]
+    at_most: bool  # fewer where the columns determine fewer, or fewer explain the share
+    share: float | None
     center: bool
     standardize: bool
     fill_missing: float | None
@@ -157,15 +159,18 @@ def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
     search = _Search(columns, starts, setup, tolerance)
     while True:
         pairs = search.run(n_rounds)
-        model = model_of(search.starts, pairs.values, pairs.vectors, pairs.next_value, setup)
+        total = float(sum(start.total for start in search.starts))
+        k = n_components_of(setup, pairs.values, total)
+        ordered = np.append(pairs.values, pairs.next_value)
+        model = model_of(search.starts, ordered, pairs.vectors, k, setup.model)
         scores = JointScores(scores=model.fusion.components.scores)
         ask_everyone(columns, VectorHolder.keep_loadings, scores)
         if not search.lost():
             return VFedResult(
                 model,
                 tuple(search.trace),
-                pairs.residuals,
-                pairs.shortfalls,
+                pairs.residuals[:k],
+                pairs.shortfalls[:k],
                 search.converged,
                 search.why(),
             )
@@ -255,12 +260,19 @@ class _Search:
         return f"{self.rounds} rounds were asked for; {size}"
 
 
-def model_of(
-    starts: Replies, values: Doubles, vectors: Doubles, next_value: float, setup: Any
-) -> ColumnModel:
-    """The coordinator's share: scores of new samples are the sums of what parties project."""
-    k, p = setup.n_components, len(starts)
-    ordered = np.append(values, next_value)
+def n_components_of(setup: Any, values: Doubles, total: float) -> int:
+    """How many components the model gets: all that were sought, or fewer if these will do."""
+    if not setup.at_most:
+        return int(setup.n_components)
+    return number_of(setup.share, values, total, SPECTRUM_ROUNDING)
+
+
+def model_of(starts: Replies, ordered: Doubles, vectors: Doubles, k: int, name: str) -> ColumnModel:
+    """The coordinator's share: scores of new samples are the sums of what parties project.
+
+    `ordered` are the eigenvalues of the k components, and those after them, as far as known.
+    """
+    p = len(starts)
     components = Components.first(ordered, vectors, k, "the columns", rounding=SPECTRUM_ROUNDING)
     total = float(sum(start.total for start in starts))
     # K̂ is what the components have of K; what is left of its trace bounds what is left of it.
@@ -268,7 +280,7 @@ def model_of(
     fusion = SumFusion(components, (np.eye(k),) * p, total, left)
     return ColumnModel(
         fusion,
-        name=setup.model,
+        name=name,
         parties=starts.parties,
         widths=tuple(start.n_columns for start in starts),
         sent=(k,) * p,

@@ -49,13 +49,21 @@ from eigenmesh.numerics.joint_operator import (
 )
 from eigenmesh.protocols.consensus import Mixture, largest, mixing, root_of
 from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_average
-from eigenmesh.protocols.vfed_pca import VFedResult, VFedSetup, model_of, prepared_block
+from eigenmesh.protocols.vfed_pca import (
+    VFedResult,
+    VFedSetup,
+    model_of,
+    n_components_of,
+    prepared_block,
+)
 
 
 class PeerSetup(PassingSetup, reveals=None):
     """What the nodes agree on; the first node's directions count."""
 
     n_components: Annotated[int, Positive]
+    at_most: bool
+    share: float | None
     center: bool
     standardize: bool
     fill_missing: float | None
@@ -161,20 +169,26 @@ class PeerHolder(PassingParty):
 
     @step(reusable=False)
     def propose_scores(self) -> None:
-        """The first node's vectors, to be passed on."""
-        self.pass_on(fix_signs(self.pairs["vectors"]))
+        """The first node's vectors, to be passed on; zeros in the place of those not wanted."""
+        k = n_components_of(self.setup, self.pairs["values"], self.trace)
+        vectors = fix_signs(self.pairs["vectors"])
+        vectors[:, k:] = 0.0
+        self.pass_on(vectors)
 
     @step(reusable=False)
     def keep_loadings(self) -> PeerScores:
         """Loadings from the common scores stay in the site's store."""
         pairs = JointPairs(**self.pairs)
-        scores = self.passed.reshape(pairs.vectors.shape) * np.sqrt(pairs.values)
+        vectors = self.passed.reshape(pairs.vectors.shape)
+        k = int(np.count_nonzero(np.abs(vectors).max(axis=0)))
+        scores = vectors[:, :k] * np.sqrt(pairs.values[:k])
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
+        after = np.append(pairs.values, pairs.next_value)[k]
         return PeerScores(
             scores=np.asarray(scores),
-            residuals=pairs.residuals,
-            shortfalls=pairs.shortfalls,
-            next_value=pairs.next_value,
+            residuals=pairs.residuals[:k],
+            shortfalls=pairs.shortfalls[:k],
+            next_value=float(after),
         )
 
     # Messages of their own kind.
@@ -220,7 +234,7 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
         covered = nodes.parties
         nodes.enlist(PeerHolder, _agreed(nodes, setup, tolerance))
         starts = nodes.ask(PeerHolder.introduce)
-        found = _search(nodes, covered, setup.n_components, n_rounds)
+        found = _search(nodes, covered, 0 if setup.at_most else setup.n_components, n_rounds)
         if found is None:
             continue
         nodes.ask(PeerHolder.propose_scores)
@@ -293,7 +307,8 @@ def _result(
 ) -> VFedResult:
     first: Any = ends[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
-    model = model_of(starts, values, first.scores / np.sqrt(values), first.next_value, setup)
+    k, U = len(values), first.scores / np.sqrt(values)
+    model = model_of(starts, np.append(values, first.next_value), U, k, setup.model)
     vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
     bounds = (first.residuals, first.shortfalls)
     return VFedResult(model, tuple(trace), *bounds, settled, reason, vectors)
