@@ -30,6 +30,8 @@ from eigenmesh.threads import one_blas_thread
 __all__ = ["LandmarkModel", "LandmarkSums", "centroids", "landmark_sums", "residuals"]
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
+_DIFFER = "check that the samples differ"
+_MORE = f"take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; or {_DIFFER}"
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
 
 
@@ -111,7 +113,7 @@ class LandmarkModel:
         values, W = top_eigenpairs((G + G.T) / 2, wanted)
         values = clip_spectrum(values, n)
         k = max(numerical_rank(values, n), 1) if k is None else k
-        require_rank(values, k, n, f"{len(c)} landmarks")
+        require_rank(values, k, n, f"{len(c)} landmarks", _MORE if len(c) < n else _DIFFER)
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
         total = sums.trace - n * float(mean @ mean)

@@ -193,9 +193,9 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def probe_outside(self, asked: ProbeAsk) -> OutsideProbes:
         """What the landmarks miss of some components, `numerics.shortfall`."""
-        seed, span = self.setup.seed, Span.of(self.kernel, self.all_landmarks())
+        seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
         rng = self.site.generator(seed, diskpca.number, _PROBING)
-        return OutsideProbes(*probe(span, self.site.data, probes_of(asked), seed, rng))
+        return OutsideProbes(*probe(self.kernel, Y, A, probes_of(asked), seed, rng))
 
     def take_up(self, others: NewLandmarks) -> Rows:
         """All landmarks so far; the own rows are put where they belong among the others'."""

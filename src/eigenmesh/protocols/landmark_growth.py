@@ -20,6 +20,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from eigenmesh.errors import RankError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.federation.party import Step
@@ -126,12 +127,18 @@ def fit_until_accurate(
     `step` is the role's `probe_outside`.
     """
     while True:
-        result = fit(chosen)
-        coverage = measure(rows, step, accuracy, center, chosen, result)
-        missing, q = coverage.shortfall, chosen.Y.shape[0]
+        q = chosen.Y.shape[0]
         more = min(2 * q, accuracy.most_landmarks, sum(chosen.most.values()))
-        if missing.largest + missing.error <= accuracy.largest_missing or more <= q:
-            return chosen, result, coverage
+        try:
+            result = fit(chosen)
+        except RankError:  # which more landmarks may have
+            if more <= q:
+                raise
+        else:
+            coverage = measure(rows, step, accuracy, center, chosen, result)
+            missing = coverage.shortfall
+            if missing.largest + missing.error <= accuracy.largest_missing or more <= q:
+                return chosen, result, coverage
         chosen = draw_more(chosen, more)
 
 
