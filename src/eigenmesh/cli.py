@@ -108,6 +108,7 @@ def fit(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
     topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
@@ -145,6 +146,7 @@ def fit(
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
+            accuracy=accuracy,
         )
         with progress("fitting"):
             Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
@@ -293,6 +295,7 @@ def plan(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
     topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
@@ -321,7 +324,7 @@ def plan(
             wanted = KernelKMeans(clusters, **_for_clusters(told))
         else:
             k = options.components(components)
-            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion)
+            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion, accuracy=accuracy)
         expected = forecast(wanted, parts)
         if json:
             typer.echo(as_json(account_tree(expected)))

@@ -57,6 +57,13 @@ Landmarks: TypeAlias = Annotated[
 LandmarkCount: TypeAlias = Annotated[
     int | None, typer.Option(help="For rows: landmarks in all; more cost more and err less.")
 ]
+Accuracy: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        help="The largest share of an eigenvalue that landmarks may miss: unless --n-landmarks is "
+        "given they double while it is more, and a warning says what is missing in the end."
+    ),
+]
 Topology: TypeAlias = Annotated[
     str | None,
     typer.Option(

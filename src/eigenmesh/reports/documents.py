@@ -35,6 +35,7 @@ def model_tree(kpca: Any) -> dict[str, Any]:
         "gamma": kpca.gamma_,
         "eigenvalues": kpca.eigenvalues_,
         "explained_variance_ratio": kpca.explained_variance_ratio_,
+        "shortfalls": kpca.shortfalls_,
         "report": account_tree(kpca.report_),
         "scores_report": account_tree(kpca.transform_report_) if scored else None,
     }

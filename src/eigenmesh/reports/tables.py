@@ -20,6 +20,7 @@ _Row: TypeAlias = tuple[str, ...]
 
 # Beyond this many parties, neighbours that send the same share a row.
 _PARTIES_SHOWN = 8
+_ROUNDING = 1e-6  # a share that is none
 _COMPONENTS_SHOWN = 10
 _CLUSTERS_SHOWN = 20
 _WIDE = 64  # so that a title is not folded
@@ -100,18 +101,26 @@ def reveals_table(
 
 
 def components_table(kpca: Any) -> Table:
-    """The leading eigenvalues of a fitted estimator, and their shares of the variance."""
+    """The leading eigenvalues of a fitted estimator: shares of the variance, and what lacks."""
     title = _counted(len(kpca.eigenvalues_), "component")
     gamma = "" if kpca.gamma_ is None else f", gamma {kpca.gamma_:.4g}"
     table = Table(title=f"{title}, {kpca.kernel} kernel{gamma}", **LOOK)
-    for name in ("component", "eigenvalue", "share of variance"):
+    for name in ("component", "eigenvalue", "share of variance", "of it missing, about"):
         table.add_column(name, justify="right")
-    pairs = zip(kpca.eigenvalues_, kpca.explained_variance_ratio_, strict=True)
-    for i, (value, share) in enumerate(islice(pairs, _COMPONENTS_SHOWN)):
-        table.add_row(str(i + 1), f"{value:.6g}", f"{share:.1%}")
+    pairs = zip(kpca.eigenvalues_, kpca.explained_variance_ratio_, _lacking(kpca), strict=True)
+    for i, (value, share, lacking) in enumerate(islice(pairs, _COMPONENTS_SHOWN)):
+        table.add_row(str(i + 1), f"{value:.6g}", f"{share:.1%}", lacking)
     if len(kpca.eigenvalues_) > _COMPONENTS_SHOWN:
-        table.add_row("…", "…", "…")
+        table.add_row("…", "…", "…", "…")
     return table
+
+
+def _lacking(kpca: Any) -> list[str]:
+    """The share of each eigenvalue that is missing, in words."""
+    missing = getattr(kpca, "shortfalls_", None)
+    if missing is None:
+        return ["unknown"] * len(kpca.eigenvalues_)
+    return ["nothing" if share < _ROUNDING else f"{share:.2%}" for share in missing]
 
 
 def clusters_table(kmeans: Any) -> Table:
