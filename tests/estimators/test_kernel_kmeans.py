@@ -15,6 +15,9 @@ from eigenmesh.errors import MissingPartyShare, PartyLost, PolicyRefusal
 from eigenmesh.estimators.kernel_kmeans_methods import METHODS
 from eigenmesh.metrics import recovery_error
 
+# Few rows have few centroids; what these miss has tests of its own.
+pytestmark = pytest.mark.filterwarnings("ignore:the .* landmarks miss")
+
 DIGITS, DIGIT = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
 NO_ROWS = em.Policy(allow={"centroids", "gram", "moments", "counts", "scores"})
@@ -88,7 +91,7 @@ def test_the_front_door_beats_the_papers_method_at_a_tenth_of_its_floats(papers,
     """Rounds are a fiftieth; the paper's solver is Lanczos, its iterations 50."""
     X, s = DIGITS, 12
     parts = em.split(X, 5, random_state=seed)
-    door = em.KernelKMeans(10, n_eigenvectors=s, random_state=seed).fit(parts)
+    door = em.KernelKMeans(10, n_eigenvectors=s, accuracy=0.1, random_state=seed).fit(parts)
     paper = em.FedKernelKMeans(
         10, n_eigenvectors=s, solver="lanczos", random_state=seed, **papers
     ).fit(parts)
@@ -121,7 +124,6 @@ def test_moons(seed, parties):
     assert adjusted_rand_score(y, model.predict(X)) >= 0.98
 
 
-@pytest.mark.filterwarnings("ignore:half of the")
 @pytest.mark.parametrize("seed", [1, 5, 8])
 def test_moons_at_parties_come_out_as_exact_eigenvectors_part_them(seed):
     """Where these do no better than 0.93, neither can anything that stands for them."""
@@ -137,7 +139,6 @@ def test_moons_at_parties_come_out_as_exact_eigenvectors_part_them(seed):
 # 2. Claims.
 
 
-@pytest.mark.filterwarnings("ignore:half of the")
 @pytest.mark.parametrize("q", [15, 60])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_inertia_is_an_upper_bound_as_tight_as_it_says(q, weighted):
@@ -154,7 +155,6 @@ def test_the_inertia_is_an_upper_bound_as_tight_as_it_says(q, weighted):
         assert model.inertia_ - true <= model.inertia_slack_
 
 
-@pytest.mark.filterwarnings("ignore:half of the")
 def test_recovery_improves_with_landmarks():
     X = few_digits()
     values, vectors = np.linalg.eigh(pairwise_kernels(X, metric="rbf", gamma=0.1))
@@ -201,10 +201,12 @@ def test_floats_equal_the_formula():
     gram, moments = q * (q + 1) // 2 + q, k * q + k
     coreset = (50 * k + parties * k) * (s + 1)
     refined = restarts * (k * s + k + 1)
-    assert report.floats_up == q * d + parties * (gram + moments + refined + k) + coreset
-    down = q * s + 2 * s + restarts * k * s + k * s
+    probes, features = 4, 86  # of what the landmarks miss, for a tenth of Gram and landmarks
+    missing = (probes + 2) * features + probes
+    assert report.floats_up == q * d + parties * (gram + missing + moments + refined + k) + coreset
+    down = probes * (q + 1) + q * s + 2 * s + restarts * k * s + k * s
     assert report.floats_down == (parties - 1) * q * d + parties * down
-    assert report.rounds == 10
+    assert report.rounds == 11
 
 
 def test_landmarks_are_doubled_until_they_are_enough_and_a_plan_is_of_the_first():
@@ -213,9 +215,9 @@ def test_landmarks_are_doubled_until_they_are_enough_and_a_plan_is_of_the_first(
     model = em.KernelKMeans(2, gamma=15.0, random_state=0)
     plan = em.plan(model, parts)
     assert plan.floats_up < model.fit(parts).report_.floats_up
-    assert len(model.model_.landmarks) in (40, 80)
+    assert len(model.model_.landmarks) in (40, 80, 160)
     assert adjusted_rand_score(y, model.predict(X)) >= 0.98
-    with pytest.warns(em.EigenmeshWarning, match="raise n_landmarks.*landmarks='uniform'"):
+    with pytest.warns(em.EigenmeshWarning, match="raise n_landmarks.*landmarks='diskpca'"):
         em.KernelKMeans(2, gamma=15.0, n_landmarks=20, random_state=0).fit(parts)
 
 
@@ -305,10 +307,12 @@ def test_parties_that_keep_their_scores_start_from_the_landmarks():
     assert inertia(X, model.predict(X), exact.gamma_) <= 1.03 * exact.inertia_
 
 
-def test_tiny_parties_give_rows_since_they_have_no_clusters():
-    X = few_digits(300)
-    model = em.KernelKMeans(3, random_state=0).fit(em.split(X, 150, random_state=0))
-    assert "'uniform'" in model.method_
+def test_rows_of_tiny_parties_leave_only_if_asked_for():
+    parts = em.split(few_digits(300), 150, random_state=0)
+    with pytest.raises(em.EigenmeshError, match="fewer than 5 rows.*landmarks='uniform'"):
+        em.KernelKMeans(3, random_state=0).fit(parts)
+    model = em.KernelKMeans(3, landmarks="uniform", random_state=0).fit(parts)
+    assert model.shortfall_ <= model.accuracy
 
 
 # 6. Odd data, bad input, lost parties.
@@ -436,7 +440,6 @@ def test_new_rows_in_any_form_get_the_same_clusters(estimator):
         model.predict(fed)
 
 
-@pytest.mark.filterwarnings("ignore:half of the")
 @pytest.mark.parametrize("estimator", [em.KernelKMeans, em.FedKernelKMeans])
 def test_a_party_may_have_fewer_rows_than_clusters(estimator):
     X = few_digits(150)

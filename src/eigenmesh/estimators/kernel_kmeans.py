@@ -12,6 +12,7 @@ import numpy as np
 from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import checked_accuracy
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
@@ -61,8 +62,8 @@ class KernelKMeans(FittedKernelKMeans):
         "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
     n_eigenvectors : components that are clustered; n_clusters if None, and for one array as many
         more as pay.
-    n_landmarks : landmarks in all; None for ten a cluster, 100 at least, and for every row of an
-        array of 500 rows or fewer.
+    n_landmarks : landmarks in all; None for ten a cluster, 100 at least, more if `accuracy` takes
+        more, and for every row of an array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
     kmeans : "lloyd", exact; "coreset", three rounds and a little worse; "auto" is "lloyd" where
         rounds cost little.
@@ -73,6 +74,10 @@ class KernelKMeans(FittedKernelKMeans):
         scikit-learn's KMeans).
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
+    accuracy : the largest share that landmarks may miss of the eigenvalues asked for (the
+        n_clusters largest, if n_eigenvectors is None), those of the uncentred kernel matrix. It is
+        measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
+        centroids that the parties can give. A warning says if more is missing in the end.
 
     Attributes
     ----------
@@ -88,6 +93,9 @@ class KernelKMeans(FittedKernelKMeans):
         "random-features".
     spectrum_ : all of them that the landmarks determine (with "exact" a few more than clusters);
         `reports.cluster_plots.eigengap_figure` shows where they fall.
+    shortfalls_ : the share of each of these eigenvalues that is missing, estimated, (k,), 0 where
+        nothing is; `shortfall_` is the largest, `shortfall_error_` its standard error. None with
+        "random-features" and "fed", which do not measure it.
     estimator_ : of columns and on a graph, the fitted `KernelPCA`; else None.
     n_iter_, gamma_, method_, report_ : as everywhere.
 
@@ -140,6 +148,7 @@ class KernelKMeans(FittedKernelKMeans):
         tol: float = 1e-4,
         topology: Topology | None = None,
         random_state: Any = None,
+        accuracy: float = 0.01,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -157,6 +166,7 @@ class KernelKMeans(FittedKernelKMeans):
         self.tol = tol
         self.topology = topology
         self.random_state = random_state
+        self.accuracy = accuracy
 
     # Fitting.
 
@@ -248,6 +258,7 @@ class KernelKMeans(FittedKernelKMeans):
             whole_number(self.max_iter, "max_iter"),
             float(self.tol),
             seed_of(self.random_state),
+            checked_accuracy(self.accuracy),
             self.n_eigenvectors is None,
         )
 
@@ -269,6 +280,7 @@ class KernelKMeans(FittedKernelKMeans):
         self.gamma_ = outcome.gamma
         self.method_ = outcome.method
         self.n_features_in_ = outcome.n_columns
+        self._adopt_shortfall(outcome.shortfall)
         inner = self.estimator_
         if inner is not None:
             self._keep_names_of(inner)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError
+from eigenmesh.estimators.accuracy import caveats_of
 from eigenmesh.estimators.cluster_maps import FeatureMap, model_of_means
 from eigenmesh.estimators.kernel_kmeans_methods import (
     REFINE,
@@ -16,20 +17,22 @@ from eigenmesh.estimators.kernel_kmeans_methods import (
     allowed,
     candidates_for,
 )
+from eigenmesh.estimators.kernel_pca_methods import MOST_LANDMARKS
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Doubles, is_sparse
 from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
 from eigenmesh.numerics.kernel_lloyd import kernel_lloyd
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.shortfall import Shortfall, nothing_missing
 from eigenmesh.protocols.kernel_kmeans import (
-    ENOUGH,
     LABELS,
     SCORES,
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
 )
+from eigenmesh.protocols.landmark_growth import Accuracy
 from eigenmesh.protocols.landmark_scores import ScoreSetup
 from eigenmesh.protocols.survey import survey
 
@@ -58,6 +61,7 @@ class Outcome(NamedTuple):
     facts: tuple[str, ...] = ()
     estimator: Any = None  # that finds the components, where they have parties' shares or nodes
     means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
+    shortfall: Shortfall | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
@@ -81,7 +85,9 @@ def fit_at_parties(
         found = fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
     else:
         numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
-        options = {"grow": wishes.n_landmarks is None, "seeding": choice.seeding, **how}
+        most = MOST_LANDMARKS if wishes.n_landmarks is None else choice.n_landmarks
+        accuracy = Accuracy(wishes.accuracy, most)
+        options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
         options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
         found = fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
     return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
@@ -131,22 +137,19 @@ def _concluded(
         n_columns,
         found.stop_reason,
         found.baseline_floats,
-        (*found.kmeans.notes, *_thin(found, choice)),
+        (*found.kmeans.notes, *_missing(found, wishes, choice)),
         _facts(found, wishes, slack),
         means=found.means,
+        shortfall=None if found.coverage is None else found.coverage.shortfall,
     )
 
 
-def _thin(found: KernelKMeansResult, choice: Choice) -> tuple[str, ...]:
-    """The caveat that there are too few landmarks, if there are."""
-    if found.model is None or found.coverage >= ENOUGH:
+def _missing(found: KernelKMeansResult, wishes: Wishes, choice: Choice) -> tuple[str, ...]:
+    """The caveat that the landmarks miss too much, if they do."""
+    if found.model is None or found.coverage is None:
         return ()
-    q = found.model.landmarks.shape[0]
-    held = f"half of the {q} landmarks hold {found.coverage:.0%} of the variance that all hold"
-    remedy = "raise n_landmarks"
-    if choice.landmarks == "centroids":  # each of several rows: there are only so many
-        remedy += ", or pass landmarks='uniform' if rows may leave"
-    return (f"{held}, so that more would change the clusters: {remedy}",)
+    facts = (wishes.accuracy, int(found.model.landmarks.shape[0]), choice.landmarks, True)
+    return caveats_of(found.coverage, *facts)
 
 
 def _facts(found: KernelKMeansResult, wishes: Wishes, slack: float | None) -> tuple[str, ...]:
@@ -199,6 +202,7 @@ def fit_exact(fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights:
         "the best of the restarts is taken",
         int(X.nnz if is_sparse(X) else X.size),
         (few,) if len(centres) < wishes.n_clusters else (),
+        shortfall=nothing_missing(wishes.n_eigenvectors),
     )
 
 

@@ -21,12 +21,21 @@ from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.shortfall import Shortfall
+
+
+SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
 
 
 class FittedKernelKMeans(FrontDoor, PartyLabels):
     """The half of `KernelKMeans` that comes after fit."""
 
     estimator_: Any  # a `KernelPCA` that scores samples, or None where `model_` does
+
+    def _adopt_shortfall(self, missing: Shortfall | None) -> None:
+        self.shortfalls_ = None if missing is None else missing.values
+        self.shortfall_ = None if missing is None else missing.largest
+        self.shortfall_error_ = None if missing is None else missing.error
 
     @property
     def _over_columns(self) -> bool:
@@ -122,5 +131,5 @@ class FittedKernelKMeans(FrontDoor, PartyLabels):
 
     def _saved_names(self) -> list[str]:
         own = ["_labels"] if self._over_columns else []  # labels of rows are their parties'
-        kept = [name for name in (*own, "_means") if hasattr(self, name)]
+        kept = [name for name in (*own, "_means", *SHORTFALL) if hasattr(self, name)]
         return [*super()._saved_names(), *kept]

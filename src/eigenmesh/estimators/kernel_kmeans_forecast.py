@@ -119,7 +119,7 @@ def _scoring(
         return embedded_width(wishes.kernel, shapes[0][1], wishes.n_features)
     s, q = wishes.n_eigenvectors, min(choice.n_landmarks, sum(n for n, _ in shapes))
     setup = KernelSetup(wishes.kernel, 1.0, 3.0, 1.0, s, 2 * s, wishes.seed)
-    found = diskpca_forecast(names, shapes, setup, s, q, choice.landmarks)
+    found = diskpca_forecast(names, shapes, setup, s, q, choice.landmarks, measured=True)
     ledger.entries += [
         entry._replace(step=entry.step.replace("RowHolder.", "ClusteredRows."))
         for entry in found.entries

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.kernel_pca_methods import default_landmarks
 from eigenmesh.federation.federation import Federation
-from eigenmesh.protocols.diskpca import MIN_CLUSTER
 from eigenmesh.protocols.distributed_kmeans import steps_for
 from eigenmesh.protocols.kernel_kmeans import ClusteredRows, clustering_steps
 from eigenmesh.protocols.point_holder import PointHolder
@@ -70,6 +69,7 @@ class Wishes(NamedTuple):
     max_iter: int
     tol: float
     seed: int
+    accuracy: float
     more_eigenvectors: bool = False  # whether one array may have more, where they pay
 
 
@@ -140,8 +140,6 @@ def _landmarks(
     rows = "uniform" if wishes.kernel in UNIT_NORM else "diskpca"
     drawn = (rows, f"the landmarks are rows, drawn as {rows!r}")
     means = ("centroids", "the landmarks are centroids, and no row leaves")
-    if sum(n // MIN_CLUSTER for n, _ in shapes) < max(q // 2, 2 * wishes.n_clusters):
-        return [drawn, means]  # most parties are too small for a cluster of their own
     return [means, drawn] if wishes.kernel in UNIT_NORM else [drawn, means]
 
 

@@ -28,6 +28,7 @@ from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
+from eigenmesh.protocols.landmark_growth import Accuracy, Coverage
 from eigenmesh.protocols.landmark_scores import (
     ScoreSetup,
     ScoringRows,
@@ -120,6 +121,7 @@ class RidgeResult:
     worth: str  # how good they are, in words
     baseline_floats: int
     stop_reason: str = "the normal equations are solved"
+    coverage: Coverage | None = None  # what landmarks miss; None if nobody asked
 
 
 def regression_steps(landmarks: str) -> list[Step]:
@@ -136,11 +138,12 @@ def component_ridge(
     n_landmarks: int,
     landmarks: str,
     alpha: float,
+    accuracy: Accuracy | None = None,
 ) -> RidgeResult:
     """Components, then ridge with penalty `alpha` on their scores and a free intercept."""
     rows.enlist(TargetRows, setup, regression_steps(landmarks))
     centre = mean_target(rows, TargetRows)
-    wanted = (n_components, n_landmarks, landmarks, True)
+    wanted = (n_components, n_landmarks, landmarks, True, accuracy)
     found = find_components(rows, TargetRows, setup, *wanted).result
     keep_scores(rows, TargetRows, found.model)
     told = rows.total(TargetRows.normal_equations, centre).sum
@@ -148,7 +151,8 @@ def component_ridge(
     fit = ridge(RidgeSums(*sums), np.asarray(centre.mean), alpha)
     worth = f"the landmarks leave {found.outside:.3g} of the uncentred variance out"
     d = int(found.model.landmarks.shape[1])
-    return RidgeResult(found.model, fit, d, "landmarks", worth, found.baseline_floats)
+    claims = (worth, found.baseline_floats)
+    return RidgeResult(found.model, fit, d, "landmarks", *claims, coverage=found.coverage)
 
 
 def mean_target(rows: Federation, role: type[TargetHolder]) -> TargetMean:

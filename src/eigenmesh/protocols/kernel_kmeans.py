@@ -35,8 +35,8 @@ from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.protocols.distributed_kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.protocols.landmark_growth import Accuracy, Coverage
 from eigenmesh.protocols.landmark_scores import (
-    Found,
     ScoreSetup,
     ScoringRows,
     find_components,
@@ -51,8 +51,6 @@ from eigenmesh.protocols.point_holder import KMeansSetup
 record(ClusterMeans)
 
 SCORES, LABELS, WEIGHTS = "kernel-kmeans scores", "kernel-kmeans labels", "kernel-kmeans weights"
-ENOUGH = 0.96  # of what all landmarks hold, by half of them
-DOUBLINGS = 3
 # Where nothing is sent: scores in all, the share of the variance that may be left out, and of how
 # many of the components, times those asked for, the clusters are starting points for all.
 AFFORDABLE, NEGLIGIBLE, LEADING = 2**20, 1e-4, (1, 2, 4)
@@ -113,7 +111,7 @@ class KernelKMeansResult:
     kmeans: KMeansResult
     inertia: float
     outside: float  # squared distance of all rows to the landmarks' span
-    coverage: float  # what half of the landmarks hold of what all do
+    coverage: Coverage | None  # what the landmarks miss; None if nobody asked
     baseline_floats: int
     stop_reason: str
     means: ClusterMeans | None = None  # of the clusters, inside the landmarks' span
@@ -133,18 +131,20 @@ def kernel_kmeans(
     n_landmarks: int,
     landmarks: str,
     *,
-    grow: bool = False,
+    accuracy: Accuracy | None = None,
     more: bool = False,
     seeding: str = "k-means||",
     **how: Any,
 ) -> KernelKMeansResult:
     """Landmarks, components, k-means, inertia; `how` goes to `distributed_kmeans`.
 
-    With `grow` landmarks are drawn anew, twice as many, until half of them would hold nearly what
-    all do. With `more` a single party's rows are clustered in as many further components as pay.
+    With an `accuracy` what landmarks miss of the components asked for is measured, and they may
+    become more. With `more` a single party's rows are clustered in as many further components as pay.
     With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score leaves.
     """
-    found = _components(rows, setup, n_eigenvectors, n_landmarks, landmarks, grow)
+    rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))
+    wanted = (n_eigenvectors, n_landmarks, landmarks, False, accuracy)
+    found = find_components(rows, ClusteredRows, setup, *wanted)
     model = found.result.model
     if more and len(rows.parties) == 1:
         model = first(found.complete, worthwhile(found.spectrum, model.n_rows, n_eigenvectors))
@@ -158,7 +158,7 @@ def kernel_kmeans(
     asked = ClusterAsk(len(clusters.centres))
     told = rows.total(ClusteredRows.cluster_moments, asked).sum
     inertia, means = _means(model, told, clusters.centres)
-    known = (found.result.outside, found.coverage, found.result.baseline_floats)
+    known = (found.result.outside, found.result.coverage, found.result.baseline_floats)
     return KernelKMeansResult(
         model, found.spectrum, clusters, inertia, *known, clusters.stop_reason, means
     )
@@ -172,20 +172,6 @@ def worthwhile(spectrum: Doubles, n_rows: int, least: int) -> int:
     left = spectrum.sum() - np.cumsum(spectrum)
     matter = int(np.count_nonzero(left > NEGLIGIBLE * spectrum.sum())) + 1
     return max(least, min(matter, AFFORDABLE // max(n_rows, 1)))
-
-
-def _components(
-    rows: Federation, setup: ScoreSetup, s: int, q: int, landmarks: str, grow: bool
-) -> Found:
-    for _ in range(DOUBLINGS + 1):
-        rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))  # anew: without landmarks
-        found = find_components(rows, ClusteredRows, setup, s, q, landmarks, False)
-        enough = found.coverage >= ENOUGH or q >= found.result.model.n_rows
-        cannot_grow = found.result.model.landmarks.shape[0] < q  # as centroids of several rows
-        if enough or cannot_grow or not grow:
-            break
-        q *= 2
-    return found
 
 
 def _means(model: LandmarkModel, told: KernelSums, centres: Doubles) -> tuple[float, ClusterMeans]:
@@ -207,5 +193,5 @@ def feature_kmeans(
     points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
     clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
     baseline = sum(size.n_values for size in sizes)
-    values = (clusters.inertia, 0.0, 1.0, baseline, clusters.stop_reason)
+    values = (clusters.inertia, 0.0, None, baseline, clusters.stop_reason)
     return KernelKMeansResult(None, np.zeros(0), clusters, *values)

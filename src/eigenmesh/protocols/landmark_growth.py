@@ -76,10 +76,11 @@ class Accuracy:
     largest_missing: float
     most_landmarks: int
     variance_share: float | None = None
+    most_wanted: int | None = None  # components, of all that a model has
 
     def n_wanted(self, model: LandmarkModel) -> int:
         """How many components of a model are wanted."""
-        explained = np.cumsum(model.eigenvalues) / model.total
+        explained = np.cumsum(model.eigenvalues[: self.most_wanted]) / model.total
         if self.variance_share is None or explained[-1] < self.variance_share:
             return len(explained)
         return 1 + int(np.argmax(explained >= self.variance_share))

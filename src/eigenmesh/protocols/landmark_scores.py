@@ -25,7 +25,6 @@ from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.landmark_coverage import half_coverage
 from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
 from eigenmesh.numerics.span_residual import span_residual
@@ -34,9 +33,13 @@ from eigenmesh.protocols.diskpca import (
     RowHolder,
     choose_landmarks,
     drawing_steps,
+    growing_steps,
+    more_landmarks,
     require_fresh_replies,
     square,
 )
+from eigenmesh.protocols.landmark_draws import Chosen
+from eigenmesh.protocols.landmark_growth import Accuracy, SpanFit, fit_until_accurate
 from eigenmesh.protocols.leverage_scores import LeverageMass, Whitening
 from eigenmesh.protocols.row_messages import (
     KernelSetup,
@@ -104,7 +107,8 @@ def keep_points(site: SiteView, setup: ScoreSetup, points: Floats) -> None:
 
 def scoring_steps(landmarks: str, role: type[ScoringRows] = ScoringRows) -> list[Step]:
     """The steps that a choice of landmarks asks for."""
-    return [*drawing_steps(landmarks, role), role.projected_gram, role.keep_scores]
+    drawing = [*drawing_steps(landmarks, role), role.projected_gram, role.keep_scores]
+    return list(dict.fromkeys([*drawing, *growing_steps(landmarks, role)]))
 
 
 @protocol("landmark-scores", roles=(ScoringRows,))
@@ -129,7 +133,6 @@ class Found(NamedTuple):
 
     result: DisKPCAResult
     spectrum: Doubles  # eigenvalues of all components that the landmarks determine
-    coverage: float  # `half_coverage` of the landmarks, 1 if every row is one
     complete: LandmarkModel  # with all components that the landmarks determine
 
 
@@ -141,8 +144,12 @@ def find_components(
     n_landmarks: int,
     landmarks: str,
     center: bool,
+    accuracy: Accuracy | None = None,
 ) -> Found:
-    """The components of disKPCA, with parties that are enlisted already."""
+    """The components of disKPCA, with parties that are enlisted already.
+
+    With an accuracy landmarks may become more, and the result says what they miss.
+    """
     require_fresh_replies(rows)
 
     def leverage(parties: Federation) -> dict[str, LeverageMass]:
@@ -150,18 +157,26 @@ def find_components(
         whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
         return by_party(parties.ask(role.leverage_mass, whitening))
 
+    def fit(chosen: Chosen) -> SpanFit:
+        total = rows.total(role.projected_gram, each=chosen.unseen).sum
+        sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
+        span = Span.of(kernel_of(setup), chosen.Y)
+        model = LandmarkModel.fit(span.kernel, chosen.Y, sums, None, center, span)
+        return SpanFit(model, span_residual(span, sums))
+
     chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage)
-    total = rows.total(role.projected_gram, each=chosen.unseen).sum
-    sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-    kernel = kernel_of(setup)
-    span = Span.of(kernel, chosen.Y)
-    complete = LandmarkModel.fit(kernel, chosen.Y, sums, None, center, span)
-    outside = span_residual(span, sums)
-    model = first(complete, n_components)
-    result = DisKPCAResult(model, chosen.skew, outside, chosen.n_values)
-    every = chosen.Y.shape[0] >= sums.n_rows
-    coverage = 1.0 if every else half_coverage(kernel, chosen.Y, sums, n_components)
-    return Found(result, complete.eigenvalues, coverage, complete)
+    if accuracy is None:
+        in_span, coverage = fit(chosen), None
+    else:
+        wanted = dataclasses.replace(accuracy, most_wanted=n_components)
+        more = more_landmarks(rows, role, setup, landmarks)
+        chosen, in_span, coverage = fit_until_accurate(
+            rows, role.probe_outside, wanted, center, chosen, fit, more
+        )
+    complete = in_span.model
+    known = (chosen.skew, in_span.outside, chosen.n_values)
+    result = DisKPCAResult(first(complete, n_components), *known, coverage=coverage)
+    return Found(result, complete.eigenvalues, complete)
 
 
 def keep_scores(rows: Federation, role: type[ScoringRows], model: LandmarkModel) -> None:
