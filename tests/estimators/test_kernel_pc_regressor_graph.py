@@ -168,6 +168,7 @@ def test_the_same_answer_on_every_engine():
 # Nodes that do not agree.
 
 
+@pytest.mark.filterwarnings("ignore:z of")
 def test_by_how_much_nodes_differ_is_told_and_true():
     parts, targets = nodes(6)
     model = em.KernelPCRegressor(5, kernel="rbf", gamma=0.02, topology="ring", method="admm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,33 @@ from eigenmesh.estimators.preparing import is_number
 from eigenmesh.numerics.shortfall import Shortfall
 from eigenmesh.protocols.diskpca import MIN_CLUSTER
 from eigenmesh.protocols.landmark_growth import Coverage
+
+SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
+
+
+class Missing(NamedTuple):
+    """What is missing of the wanted eigenvalues, as fitted attributes have it."""
+
+    shortfalls: Any  # (k,)
+    shortfall: float | None  # the largest
+    shortfall_error: float | None  # its standard error, None if not known
+
+    @classmethod
+    def of(cls, measured: Shortfall) -> Missing:
+        """As it was measured."""
+        return cls(measured.values, measured.largest, measured.error)
+
+    @classmethod
+    def of_estimator(cls, fitted: Any) -> Missing:
+        """That of an estimator behind a front door, as far as it has it."""
+        return cls(*(getattr(fitted, name, None) for name in SHORTFALL))
+
+
+def adopt_missing(estimator: Any, missing: Missing | None) -> None:
+    """Set the fitted attributes, None where nothing is known."""
+    values = (None, None, None) if missing is None else missing
+    for name, value in zip(SHORTFALL, values, strict=True):
+        setattr(estimator, name, value)
 
 
 def checked_accuracy(value: Any) -> float:

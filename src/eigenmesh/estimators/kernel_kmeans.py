@@ -12,14 +12,14 @@ import numpy as np
 from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import checked_accuracy
+from eigenmesh.estimators.accuracy import adopt_missing, checked_accuracy
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome, fit_at_parties, fit_exact
 from eigenmesh.estimators.kernel_kmeans_fitted import FittedKernelKMeans
-from eigenmesh.estimators.kernel_kmeans_forecast import PlannedComponents, forecast
+from eigenmesh.estimators.kernel_kmeans_forecast import PlannedComponents, forecast, plan_notes
 from eigenmesh.estimators.kernel_kmeans_methods import (
     COMPONENT_METHODS,
     METHODS,
@@ -227,7 +227,7 @@ class KernelKMeans(FittedKernelKMeans):
     def _components(self, n_components: int, topology: Any = None) -> KernelPCA:
         """What finds the components of columns, or of rows on a graph."""
         own = self.get_params(deep=False)
-        same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks")
+        same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy")
         return KernelPCA(
             n_components,
             center=False,
@@ -280,7 +280,7 @@ class KernelKMeans(FittedKernelKMeans):
         self.gamma_ = outcome.gamma
         self.method_ = outcome.method
         self.n_features_in_ = outcome.n_columns
-        self._adopt_shortfall(outcome.shortfall)
+        adopt_missing(self, outcome.missing)
         inner = self.estimator_
         if inner is not None:
             self._keep_names_of(inner)
@@ -329,6 +329,11 @@ class KernelKMeans(FittedKernelKMeans):
         return PlannedComponents(
             wishes, split, lambda k: self._components(k, graph)._planned(source)
         )
+
+    def _plan_notes(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+    ) -> tuple[str, ...]:
+        return plan_notes(self._wishes(), names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""

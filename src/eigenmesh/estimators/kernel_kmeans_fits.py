@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.errors import InputError
-from eigenmesh.estimators.accuracy import caveats_of
+from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.cluster_maps import FeatureMap, model_of_means
 from eigenmesh.estimators.kernel_kmeans_methods import (
     REFINE,
@@ -24,7 +24,7 @@ from eigenmesh.numerics.arrays import Doubles, is_sparse
 from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
 from eigenmesh.numerics.kernel_lloyd import kernel_lloyd
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.shortfall import Shortfall, nothing_missing
+from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.protocols.kernel_kmeans import (
     LABELS,
     SCORES,
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
     facts: tuple[str, ...] = ()
     estimator: Any = None  # that finds the components, where they have parties' shares or nodes
     means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
-    shortfall: Shortfall | None = None  # of the eigenvalues asked for; None if not measured
+    missing: Missing | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
@@ -74,6 +74,14 @@ def fit_at_parties(
     choice = allowed(fed, candidates_for(wishes, shapes))
     kernel = find_kernel(fed, wishes.seed)
     setup = _setup(wishes, kernel, weights)
+    found = _run(fed, wishes, choice, setup)
+    rather = _rows_instead(fed, wishes, choice, found)
+    if rather is not None:
+        choice, found = rather, _run(fed, wishes, rather, setup)
+    return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
+
+
+def _run(fed: Federation, wishes: Wishes, choice: Choice, setup: ScoreSetup) -> KernelKMeansResult:
     how = {
         "method": choice.kmeans,
         "n_init": wishes.n_init,
@@ -82,15 +90,33 @@ def fit_at_parties(
         "refine": REFINE if choice.kmeans == "coreset" else 0,
     }
     if choice.landmarks == "none":
-        found = fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
-    else:
-        numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
-        most = MOST_LANDMARKS if wishes.n_landmarks is None else choice.n_landmarks
-        accuracy = Accuracy(wishes.accuracy, most)
-        options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
-        options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
-        found = fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
-    return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
+        return fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
+    numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
+    most = MOST_LANDMARKS if wishes.n_landmarks is None else choice.n_landmarks
+    accuracy = Accuracy(wishes.accuracy, most)
+    options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
+    options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
+    return fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
+
+
+def _rows_instead(
+    fed: Federation, wishes: Wishes, choice: Choice, found: KernelKMeansResult
+) -> Choice | None:
+    """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
+    unasked = wishes.landmarks == "auto" and wishes.n_landmarks is None
+    if not (unasked and choice.landmarks == "centroids" and len(fed.parties) == 1):
+        return None
+    if found.coverage is None or found.coverage.shortfall.largest <= wishes.accuracy:
+        return None
+    assert found.model is not None
+    q = int(found.model.landmarks.shape[0])
+    why = f"the landmarks are rows, since {q} centroids miss too much"
+    more = min(2 * q, MOST_LANDMARKS)
+    rows = choice._replace(landmarks="diskpca", n_landmarks=more, why=f"{choice.why}; {why}")
+    try:
+        return allowed(fed, [rows])
+    except PolicyRefusal:
+        return None
 
 
 def _setup(wishes: Wishes, kernel: Kernel, weights: str) -> ScoreSetup:
@@ -140,7 +166,7 @@ def _concluded(
         (*found.kmeans.notes, *_missing(found, wishes, choice)),
         _facts(found, wishes, slack),
         means=found.means,
-        shortfall=None if found.coverage is None else found.coverage.shortfall,
+        missing=None if found.coverage is None else Missing.of(found.coverage.shortfall),
     )
 
 
@@ -202,7 +228,7 @@ def fit_exact(fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights:
         "the best of the restarts is taken",
         int(X.nnz if is_sparse(X) else X.size),
         (few,) if len(centres) < wishes.n_clusters else (),
-        shortfall=nothing_missing(wishes.n_eigenvectors),
+        missing=Missing.of(nothing_missing(wishes.n_eigenvectors)),
     )
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
+from eigenmesh.estimators.accuracy import SHORTFALL
 from eigenmesh.estimators.base import require_no_iterator
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.front_door import FrontDoor
@@ -21,21 +22,12 @@ from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.shortfall import Shortfall
-
-
-SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
 
 
 class FittedKernelKMeans(FrontDoor, PartyLabels):
     """The half of `KernelKMeans` that comes after fit."""
 
     estimator_: Any  # a `KernelPCA` that scores samples, or None where `model_` does
-
-    def _adopt_shortfall(self, missing: Shortfall | None) -> None:
-        self.shortfalls_ = None if missing is None else missing.values
-        self.shortfall_ = None if missing is None else missing.largest
-        self.shortfall_error_ = None if missing is None else missing.error
 
     @property
     def _over_columns(self) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eigenmesh.estimators.diskpca import DisKPCA
 from eigenmesh.estimators.gossip_kpca import GossipKPCA
 from eigenmesh.estimators.graph_estimator import NO_GRAPH
 from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.estimators.kernel_kmeans_methods import REFINE, Choice, Wishes, candidates_for
 from eigenmesh.estimators.kernel_kmeans_split import RANK_OF_COLUMNS, most_components
+from eigenmesh.estimators.kernel_pca_methods import MOST_LANDMARKS
 from eigenmesh.estimators.one_shot import OneShotKPCA
 from eigenmesh.federation.ledger import Ledger, forecast_entry, forecast_message
 from eigenmesh.numerics.embeddings import embedded_width
@@ -107,6 +109,23 @@ def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -
     ledger.entries += clustering.entries
     ledger.rounds += clustering.rounds
     return ledger
+
+
+def plan_notes(wishes: Wishes, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+    """What it would cost if landmarks doubled as often as they may."""
+    if wishes.method in ("exact", "fed", "random-features"):
+        return ()
+    choice = candidates_for(wishes, shapes)[0]
+    doubling = DisKPCA(
+        wishes.n_eigenvectors,
+        kernel=wishes.kernel,
+        center=False,
+        n_landmarks=choice.n_landmarks,
+        landmarks=choice.landmarks,
+        accuracy=wishes.accuracy,
+        max_landmarks=MOST_LANDMARKS if wishes.n_landmarks is None else None,
+    )
+    return doubling._plan_notes(names, shapes)
 
 
 def _scoring(

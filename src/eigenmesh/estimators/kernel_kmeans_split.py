@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, RankError
+from eigenmesh.estimators.accuracy import Missing
 from eigenmesh.estimators.admm_kpca import ADMMKPCA
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome
 from eigenmesh.estimators.kernel_kmeans_methods import UNIT_NORM, Wishes
@@ -114,6 +115,7 @@ def _outcome(
         baseline_floats=kpca.report_.baseline_floats,
         facts=(*kpca.report_.notes, *facts),
         estimator=kpca,
+        missing=Missing.of_estimator(kpca),
         **more,
     )
 

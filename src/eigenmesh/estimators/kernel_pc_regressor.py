@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing, checked_accuracy
 from eigenmesh.estimators.base import require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
@@ -63,6 +64,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         comes first, since centroids are never every row.
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
+    accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
+        measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
+        centroids that the parties can give. A warning says if more is missing in the end.
 
     Attributes
     ----------
@@ -71,6 +75,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     r_squared_ : of the fitted rows, as `score` would give it for them; on a graph, of every node's
         rows by that node's model.
     eigenvalues_, gamma_, report_ : as in KernelPCA.
+    shortfalls_ : the share of each eigenvalue that is missing, estimated, (k,), 0 where nothing is;
+        `shortfall_` is the largest, `shortfall_error_` its standard error. None where they are not
+        known.
     model_ : what scores rows, fitted at a coordinator; else None.
     estimator_ : the fitted `KernelPCA` of rows on a graph and of columns; else None.
 
@@ -116,6 +123,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         landmarks: str = "auto",
         topology: Topology | None = None,
         random_state: Any = None,
+        accuracy: float = 0.01,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -128,6 +136,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.landmarks = landmarks
         self.topology = topology
         self.random_state = random_state
+        self.accuracy = accuracy
 
     # Fitting.
 
@@ -174,6 +183,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             landmarks=one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS)),
             topology=self.topology,
             random_state=seed_of(self.random_state),
+            accuracy=checked_accuracy(self.accuracy),
         )
         return Wishes(door, k, alpha)
 
@@ -201,6 +211,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.intercept_ = float(fit.intercept[0]) if flat else fit.intercept
         self.r_squared_ = float(np.mean(fit.r_squared))
         self.n_features_in_ = found.n_features
+        adopt_missing(self, found.missing)
         if found.estimator is not None:
             self._keep_names_of(found.estimator)
         self._last_transform = [] if found.estimator is None else found.estimator._last_transform
@@ -281,7 +292,10 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    # Forecasts.
+    # Files and forecasts.
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in SHORTFALL if hasattr(self, name))]
 
     def _planned(self, source: Any) -> PlannedRegression:
         wishes = self._wishes()

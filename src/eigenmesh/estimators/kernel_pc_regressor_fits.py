@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
+from eigenmesh.errors import PolicyRefusal
+from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.diskpca import DisKPCA
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.kernel_pca import KernelPCA
@@ -70,6 +73,7 @@ class Regression:
     stop_reason: str
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # notes that are warnings too
+    missing: Missing | None = None  # of the eigenvalues; None if not known
 
 
 def fit_split(fed: Federation, wishes: Wishes, y: Any) -> Regression:
@@ -106,6 +110,12 @@ def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
         found = _run_rows(fed, wishes, estimator, gamma, targets)
+        rather = _rows_instead(fed, door, estimator, found)
+        if rather is not None:
+            few = int(found.model.landmarks.shape[0])
+            why = f"{choice.why}; the landmarks are rows, since {few} centroids miss too much"
+            choice = dataclasses.replace(choice, why=why)
+            estimator, found = rather, _run_rows(fed, wishes, rather, gamma, targets)
     k, rank = wishes.n_components, len(found.model.eigenvalues)
     short = (f"{k} components were asked for, the {found.source} determine {rank}",)
     return Regression(
@@ -120,8 +130,34 @@ def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
         found.baseline_floats,
         found.stop_reason,
         (found.worth,),
-        short if rank < k else (),
+        (*(short if rank < k else ()), *_missing_in_words(found, estimator)),
+        None if found.coverage is None else Missing.of(found.coverage.shortfall),
     )
+
+
+def _missing_in_words(found: RidgeResult, estimator: Any) -> tuple[str, ...]:
+    if found.coverage is None:
+        return ()
+    q = int(found.model.landmarks.shape[0])
+    return caveats_of(found.coverage, estimator.accuracy, q, estimator.landmarks, True)
+
+
+def _rows_instead(
+    fed: Federation, door: KernelPCA, estimator: Any, found: RidgeResult
+) -> DisKPCA | None:
+    """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
+    unasked = door.landmarks == "auto" and door.n_landmarks is None
+    if found.coverage is None or not unasked or len(fed.parties) > 1:
+        return None
+    if estimator.landmarks != "centroids" or found.coverage.shortfall.largest <= door.accuracy:
+        return None
+    q = 2 * int(found.model.landmarks.shape[0])
+    rows: DisKPCA = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)
+    try:
+        fed.require(*_ridge_steps(rows, fed))
+    except PolicyRefusal:
+        return None
+    return rows
 
 
 def _run_rows(
@@ -134,7 +170,8 @@ def _run_rows(
         return fed.run(embedded_ridge, setup, k, alpha).value
     assert isinstance(estimator, DisKPCA), "rows at a coordinator have these two ways"
     kept = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
-    wanted = (k, estimator.n_landmarks, estimator.landmarks, alpha)
+    q = estimator.n_landmarks
+    wanted = (k, q, estimator.landmarks, alpha, estimator._accuracy(q))
     return fed.run(component_ridge, kept, *wanted).value
 
 
@@ -202,4 +239,5 @@ def _of_door(
         f"{door.report_.stop_reason}; {reason}",
         (*door.report_.notes, *notes),
         caveats,
+        Missing.of_estimator(door),
     )

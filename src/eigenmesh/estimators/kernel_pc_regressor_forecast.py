@@ -36,6 +36,11 @@ class PlannedRegression:
     """What `em.plan` asks for a ledger."""
 
     forecast: Callable[[Names, Shapes], Ledger]
+    estimator: Any = None  # whose landmarks may double, if there is one
+
+    def _plan_notes(self, names: Names, shapes: Shapes) -> tuple[str, ...]:
+        notes = getattr(self.estimator, "_plan_notes", None)
+        return () if notes is None else notes(names, shapes)
 
     def _forecast(self, names: Names, shapes: Shapes) -> Ledger:
         return self.forecast(names, shapes)
@@ -46,7 +51,7 @@ def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
     k, strict = wishes.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
         estimator = _allowed(fed, wishes)
-        return PlannedRegression(lambda names, shapes: forecast_rows(estimator, k, names, shapes))
+        return _planned_rows(estimator, k)
     inner, graph = wishes.door._planned(fed), fed.graph
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
@@ -63,8 +68,13 @@ def planned_unopened(source: Any, wishes: Wishes) -> PlannedRegression:
     if is_dask_collection(source) and door.topology is not None:
         inner = door._planned(source)
         return PlannedRegression(lambda names, shapes: forecast_graph(inner, k, names, shapes))
-    estimator = door._built(row_ways(door)[0])
-    return PlannedRegression(lambda names, shapes: forecast_rows(estimator, k, names, shapes))
+    return _planned_rows(door._built(row_ways(door)[0]), k)
+
+
+def _planned_rows(estimator: Any, k: int) -> PlannedRegression:
+    return PlannedRegression(
+        lambda names, shapes: forecast_rows(estimator, k, names, shapes), estimator
+    )
 
 
 def _allowed(fed: Federation, wishes: Wishes) -> Any:
@@ -88,7 +98,8 @@ def forecast_rows(estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledge
 def _landmarks(estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
     choice = estimator.landmarks
     q = min(estimator.n_landmarks, sum(most_landmarks(choice, n) for n, _ in shapes))
-    found = diskpca_forecast(names, shapes, estimator._agreed(1.0), k, q, choice)
+    agreed = estimator._agreed(1.0)
+    found = diskpca_forecast(names, shapes, agreed, k, q, choice, measured=True, centred=True)
     ledger = Ledger(rounds=found.rounds + 3)
     ledger.entries += [
         entry._replace(step=entry.step.replace("RowHolder.", "TargetRows."))

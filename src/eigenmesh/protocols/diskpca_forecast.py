@@ -41,10 +41,12 @@ def forecast(
     *,
     center: bool = False,
     measured: bool = False,
+    centred: bool | None = None,
 ) -> Ledger:
     """The ledger of a run, sketched if the setup is a `SketchSetup`.
 
-    `center` adds what the centred variance takes, `measured` one look at what landmarks miss.
+    `center` adds what the centred variance takes, `measured` one look at what landmarks miss of
+    `centred` components; None if they are so where `center` is.
     """
     n, d = sum(rows for rows, _ in shapes), shapes[0][1]
     q = min(n_landmarks, sum(most_landmarks(landmarks, rows) for rows, _ in shapes))
@@ -65,7 +67,8 @@ def forecast(
             ledger.entries += _looking(name, sum(looked) - early[name], d, setup)
         ledger.entries += _summing(name, (last - late[name]) * d, q, n_components or q, t, setup)
     if measured and q < n and len(names) > 1:
-        cost = probe_cost(setup.kernel, n_components or q, q, d, center)
+        of_centred = center if centred is None else centred
+        cost = probe_cost(setup.kernel, n_components or q, q, d, of_centred)
         ledger.rounds += 1
         for name in names:
             ledger.entries.append(forecast_message(RowHolder.probe_outside, name, cost.down))

@@ -139,8 +139,9 @@ def kernel_kmeans(
     """Landmarks, components, k-means, inertia; `how` goes to `distributed_kmeans`.
 
     With an `accuracy` what landmarks miss of the components asked for is measured, and they may
-    become more. With `more` a single party's rows are clustered in as many further components as pay.
-    With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score leaves.
+    become more. With `more` a single party's rows are clustered in as many further components as
+    pay. With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score
+    leaves.
     """
     rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))
     wanted = (n_eigenvectors, n_landmarks, landmarks, False, accuracy)

@@ -1,0 +1,126 @@
+"""What landmarks miss is measured for clusters and regression, and parties left out are named."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import pairwise_kernels
+
+import eigenmesh as em
+
+
+def drawn(seed):
+    """Rows of some shape and scale, a kernel, and parties of any sizes."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(150, 400)), int(rng.integers(2, 12))
+    X = rng.normal(size=(n, d)) * rng.uniform(0.2, 2, d)
+    X[rng.random(n) < 0.5] += rng.normal(size=d) * 2
+    X *= 10.0 ** rng.integers(-3, 6)
+    cuts = np.sort(rng.choice(np.arange(20, n - 20), int(rng.integers(1, 4)), replace=False))
+    gamma = float(rng.uniform(0.3, 3) / (2 * X.var(axis=0).sum()))
+    return X, np.split(rng.permutation(n), cuts), gamma
+
+
+def spectrum(X, gamma, centred):
+    K = pairwise_kernels(X, metric="rbf", gamma=gamma)
+    if centred:
+        K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    return np.linalg.eigvalsh(K)[::-1]
+
+
+def fitted(kind, k, X, pieces, gamma, **options):
+    """The estimator, and the warnings that it gave."""
+    parts = em.Partitioned(rows=[X[rows] for rows in pieces])
+    y = np.tanh(X[:, 0] / X[:, 0].std())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if kind == "clusters":
+            model = em.KernelKMeans(k, gamma=gamma, random_state=0, **options).fit(parts)
+        else:
+            model = em.KernelPCRegressor(k, gamma=gamma, random_state=0, **options)
+            model.fit(parts, [y[rows] for rows in pieces])
+    return model, [str(w.message) for w in caught]
+
+
+def test_the_shortfall_is_near_the_true_one_and_more_than_accuracy_is_warned_of():
+    k, near, cases = 4, [], range(15)
+    for kind in ("clusters", "regression"):
+        for seed in cases:
+            X, pieces, gamma = drawn(seed)
+            options = {"n_landmarks": 30} if seed % 3 == 0 else {}
+            model, said = fitted(kind, k, X, pieces, gamma, **options)
+            true = spectrum(X, gamma, kind == "regression")[:k]
+            worst, estimate = (1 - model.eigenvalues_[:k] / true).max(), model.shortfall_
+            assert model.shortfalls_.shape == (k,)
+            assert estimate == model.shortfalls_.max()
+            near.append(worst / 2 <= estimate <= 2 * worst or abs(worst - estimate) <= 0.002)
+            warned = any("landmarks miss" in words for words in said)
+            assert warned == (estimate > model.accuracy)
+            assert warned or worst <= 2 * model.accuracy
+    assert np.mean(near) >= 0.9
+
+
+@pytest.mark.parametrize("kind", ["clusters", "regression"])
+def test_landmarks_double_while_they_miss_too_much(kind):
+    X, pieces, gamma = drawn(3)
+    first, said = fitted(kind, 4, X, pieces, 5 * gamma, accuracy=1.0)
+    assert not said
+    grown, _ = fitted(kind, 4, X, pieces, 5 * gamma, landmarks="uniform", accuracy=0.001)
+    assert grown.shortfall_ <= 0.001
+    assert len(grown.model_.landmarks) > len(first.model_.landmarks)
+    for wrong in (0, 1.5, "much"):
+        with pytest.raises(em.EigenmeshError, match="accuracy is .* expected"):
+            fitted(kind, 4, X, pieces, gamma, accuracy=wrong)
+
+
+@pytest.mark.parametrize("kind", ["clusters", "regression"])
+@pytest.mark.parametrize("seed", range(4))
+def test_parties_of_few_rows_are_named_with_their_share(kind, seed):
+    """Most rows are in parties too small for a mean: the model would be of the others alone."""
+    rng = np.random.default_rng(seed)
+    size, far = int(rng.integers(1, 5)), float(rng.uniform(5, 20))
+    X = rng.normal(size=(60 + 40 * size, 3))
+    X[60:] += far
+    pieces = np.split(np.arange(len(X)), np.arange(60, len(X), size))
+    gamma = 1 / (2 * X.var(axis=0).sum())
+    left_out, said = fitted(kind, 3, X, pieces, 5 * gamma)
+    assert left_out.shortfall_ > 0.1
+    (words,) = [words for words in said if "landmarks miss" in words]
+    assert "'party-1'" in words
+    assert "fewer than 5 rows" in words
+    assert "landmarks='uniform' or 'diskpca'" in words
+    counted, said = fitted(kind, 3, X, pieces, 5 * gamma, landmarks="uniform")
+    assert counted.shortfall_ <= counted.accuracy
+    assert not any("landmarks miss" in words for words in said)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_array_takes_rows_where_centroids_are_too_few(seed):
+    X, _, gamma = drawn(seed)
+    X, gamma = X[:600], 4 * gamma
+    y = np.sin(X[:, 0] / X[:, 0].std())
+    model = em.KernelPCRegressor(6, gamma=gamma, random_state=0).fit(X, y)
+    true = spectrum(X, gamma, True)[:6]
+    assert (1 - model.eigenvalues_ / true).max() <= 2 * model.accuracy
+    assert model.shortfall_ <= model.accuracy
+
+
+@pytest.mark.parametrize("kind", ["clusters", "regression"])
+def test_the_shortfall_is_in_the_model_file(kind, tmp_path):
+    X, pieces, gamma = drawn(1)
+    model, _ = fitted(kind, 3, X, pieces, gamma)
+    model.save(tmp_path / "model.em")
+    loaded = em.load(tmp_path / "model.em")
+    np.testing.assert_array_equal(loaded.shortfalls_, model.shortfalls_)
+    assert (loaded.shortfall_, loaded.shortfall_error_) == (
+        model.shortfall_,
+        model.shortfall_error_,
+    )
+
+
+def test_exact_components_miss_nothing_and_others_do_not_know():
+    X, pieces, gamma = drawn(2)
+    exact = em.KernelKMeans(3, gamma=gamma, method="exact").fit(X)
+    assert exact.shortfall_ == 0
+    features = em.KernelKMeans(3, gamma=gamma, method="random-features").fit(X)
+    assert features.shortfalls_ is None
