@@ -197,7 +197,10 @@ def test_the_method_is_told_with_its_reason():
     model = em.KernelPCRegressor(4, gamma=0.05).fit(parts, targets)
     assert model.method_.startswith("diskpca: 4 parties hold rows; centroids are the best")
     model = em.KernelPCRegressor(4, gamma=0.05, n_landmarks=30).fit(parts, targets)
-    assert model.method_.startswith("diskpca: 4 parties hold rows; landmarks are rows drawn")
+    assert "no row leaves" in model.method_  # a number does not ask for rows
+    assert "rows" not in set().union(*model.report_.reveals.values())
+    model = em.KernelPCRegressor(4, gamma=0.05, n_landmarks=30).fit(X, Y)
+    assert model.method_.startswith("diskpca: 1 party holds rows; landmarks are rows drawn")
     model = em.KernelPCRegressor(4, gamma=0.05, landmarks="uniform").fit(parts, targets)
     assert "'uniform', as asked for" in model.method_
 
@@ -211,15 +214,9 @@ def test_the_method_is_told_with_its_reason():
             "diskpca",
             "no row leaves",
         ),
-        (
-            {"centroids", "gram", "moments", "counts"},
-            {"n_landmarks": 30},
-            "diskpca",
-            "no row leaves",
-        ),
         ({"gram", "moments", "counts"}, {}, "sketching-pca", "sums of embedded rows"),
     ],
-    ids=["no rows, poly", "no rows, a number", "no centroids"],
+    ids=["no rows, poly", "no centroids"],
 )
 def test_a_policy_that_refuses_leads_to_the_next_method(allow, options, method, words):
     policy = em.Policy(allow=allow)

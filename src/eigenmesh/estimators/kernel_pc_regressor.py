@@ -60,8 +60,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     n_landmarks : distinct landmarks in all; None for ten a component, 100 at least. The number of
         rows or more means every row.
     landmarks : one of DisKPCA's choices; "auto" is "centroids", so that no row leaves, for kernels
-        under which every row has the same norm, else "diskpca". With n_landmarks given "diskpca"
-        comes first, since centroids are never every row.
+        under which every row has the same norm, else "diskpca". For one array with n_landmarks
+        given "diskpca" comes first, since centroids are never every row.
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
     accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is

@@ -88,11 +88,14 @@ def fit_split(fed: Federation, wishes: Wishes, y: Any) -> Regression:
 # Rows, and a coordinator.
 
 
-def row_ways(door: KernelPCA) -> list[Way]:
-    """Kernel PCA's ways for rows, each with what its regression asks of the parties."""
+def row_ways(door: KernelPCA, alone: bool) -> list[Way]:
+    """Kernel PCA's ways for rows, each with what its regression asks of the parties.
+
+    `alone` says that there is one party only.
+    """
     found = door._ways("rows", False)
-    if door.n_landmarks is not None and door.landmarks == "auto":
-        # Who asks for a number may ask for every row, which centroids never are.
+    if alone and door.n_landmarks is not None and door.landmarks == "auto":
+        # Who asks for a number may ask for every row, which centroids never are; nothing leaves.
         found = sorted(found, key=lambda way: way.options.get("landmarks") != "diskpca")
     return [dataclasses.replace(way, needs=_ridge_steps) for way in found]
 
@@ -106,7 +109,7 @@ def _ridge_steps(estimator: Any, fed: Federation) -> Needs:
 def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
     """Components and normal equations in one run."""
     door = wishes.door
-    choice, estimator = choose_way(fed, row_ways(door), door._built)
+    choice, estimator = choose_way(fed, row_ways(door, len(fed.parties) == 1), door._built)
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
         found = _run_rows(fed, wishes, estimator, gamma, targets)

@@ -14,6 +14,7 @@ from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.estimators.kernel_pc_regressor_fits import Wishes, row_ways
 from eigenmesh.estimators.kernel_pca_ways import choose_way
 from eigenmesh.estimators.one_shot import OneShotKPCA
+from eigenmesh.estimators.party_values import is_plain
 from eigenmesh.estimators.sketching_pca import SketchingPCA
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
@@ -68,7 +69,7 @@ def planned_unopened(source: Any, wishes: Wishes) -> PlannedRegression:
     if is_dask_collection(source) and door.topology is not None:
         inner = door._planned(source)
         return PlannedRegression(lambda names, shapes: forecast_graph(inner, k, names, shapes))
-    return _planned_rows(door._built(row_ways(door)[0]), k)
+    return _planned_rows(door._built(row_ways(door, is_plain(source))[0]), k)
 
 
 def _planned_rows(estimator: Any, k: int) -> PlannedRegression:
@@ -78,7 +79,8 @@ def _planned_rows(estimator: Any, k: int) -> PlannedRegression:
 
 
 def _allowed(fed: Federation, wishes: Wishes) -> Any:
-    ways, build = row_ways(wishes.door), wishes.door._built
+    ways = row_ways(wishes.door, len(fed.parties) == 1)
+    build = wishes.door._built
     try:
         return choose_way(fed, ways, build)[1]
     except PolicyRefusal:  # the plan of the first says who refuses what
