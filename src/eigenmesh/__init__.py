@@ -5,7 +5,7 @@ __version__ = "0.1.0"
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault
-from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators import (
     ADMMKPCA,
     DPCA,
@@ -28,6 +28,7 @@ from eigenmesh.federation.policy import Policy
 __all__ = [
     "ADMMKPCA",
     "DPCA",
+    "CostWarning",
     "DisKPCA",
     "EigenmeshError",
     "EigenmeshWarning",

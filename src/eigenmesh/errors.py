@@ -20,6 +20,7 @@
         └── PartyLost               a party gave no answer in time, or is gone
 
     EigenmeshWarning (UserWarning)  an answer that holds, with a caveat the user should read
+    └── CostWarning                 the caveat is what was sent, and does not touch the answer
 """
 
 from __future__ import annotations
@@ -97,3 +98,7 @@ class PartyLost(FederationError):
 
 class EigenmeshWarning(UserWarning):
     """The answer holds, with a caveat that the user should read."""
+
+
+class CostWarning(EigenmeshWarning):
+    """More was sent than shipping all data to one place would take; the answer is not touched."""

@@ -104,6 +104,7 @@ class ADMMKPCA(GraphEstimator):
     (360, 1)
     """
 
+    _cheaper = "lower n_iterations, or take GossipKPCA (method='gossip') with fewer features"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -184,6 +185,7 @@ class ADMMKPCA(GraphEstimator):
             stop_reason=outcome.stop_reason,
             baseline_floats=baseline,
             notes=(*caveats, *self._facts(outcome)),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
@@ -34,6 +34,11 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.topology import AUTO, USUAL, Topology
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
+Shapes = Sequence[tuple[int, int]]
+
+# What tells the methods of one estimator apart.
+_TOLD = ("kernel", "landmarks", "features", "fusion", "variant", "solver", "topology")
+
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
 
@@ -41,6 +46,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     """Base of all estimators: scikit-learn's conventions over a protocol."""
 
     _fitted: ClassVar[tuple[str, ...]] = ()  # attributes that a saved model needs, without report_
+
+    _cheaper: str = ""  # how a fit can send less
+    _chosen_as: str = ""  # the words of a front door for it, of which it is the choice
 
     _split: ClassVar[str] = "columns"  # what a Dask array of a single chunk is taken for
 
@@ -57,6 +65,24 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
         return self.fit(X, y, **fit_params).transform(X)
+
+    # Costs.
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        """How a fit can send less."""
+        return self._cheaper
+
+    def _plan_method(self, shapes: Shapes) -> str:
+        """What a fit to parties of these shapes runs, in words."""
+        if self._chosen_as:
+            return self._chosen_as
+        own = self.get_params(deep=False)
+        told = [f"{name}={_shown(own[name])}" for name in _TOLD if own.get(name) is not None]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        """What a forecast hangs on; "at most: …" where it is a bound."""
+        return ()
 
     # Data in.
 
@@ -230,6 +256,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         estimator.report_ = RunReport.from_tree(tree["report"])
         estimator._last_transform = []
         return estimator
+
+
+def _shown(value: Any) -> str:
+    return f"a graph of {len(value)} nodes" if isinstance(value, nx.Graph) else repr(value)
 
 
 def load(path: str | Path) -> Any:

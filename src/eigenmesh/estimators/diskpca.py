@@ -114,6 +114,7 @@ class DisKPCA(RowEstimator):
     False
     """
 
+    _cheaper = "lower n_landmarks, or ask for less accuracy"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -186,10 +187,16 @@ class DisKPCA(RowEstimator):
             stop_reason=outcome.stop_reason,
             baseline_floats=outcome.baseline_floats,
             notes=(*caveats, *self._facts()),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        if self.kernel not in ("linear", "cosine"):
+            return self._cheaper
+        return "take SketchingPCA (method='sketching-pca'), which is exact for few columns"
 
     def _wanted(self) -> int | None:
         return (

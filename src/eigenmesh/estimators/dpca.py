@@ -58,6 +58,7 @@ class DPCA(LinearColumnEstimator):
     array([0.362])
     """
 
+    _cheaper = "lower n_iterations or n_inner, or take VFedPCA"
     _fitted = (
         "eigenvalues_",
         "eigenvectors_",
@@ -111,7 +112,8 @@ class DPCA(LinearColumnEstimator):
         self.relative_residual_ = float(found.convergence[-1])
         self.node_vectors_ = found.node_vectors
         caveats = self._caveats()
-        self.report_ = concluded(found.model, matched, caveats, found.stop_reason, recording, fed)
+        reason, cheaper = found.stop_reason, self._less(fed.split, True)
+        self.report_ = concluded(found.model, matched, caveats, reason, recording, fed, cheaper)
         return self
 
     def _steps(self) -> tuple[int, int]:

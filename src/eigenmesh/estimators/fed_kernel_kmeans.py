@@ -105,6 +105,7 @@ class FedKernelKMeans(PartyLabels):
     True
     """
 
+    _cheaper = "lower n_features or n_iterations, or take KernelKMeans, whose landmarks send less"
     _fitted = (
         "eigenvalues_",
         "cluster_centers_",
@@ -174,14 +175,16 @@ class FedKernelKMeans(PartyLabels):
             clusters = self._clusters(fed, goal, clustering, n_init, seed)
             self._labels = self._own_labels(fed, LABELS, X)
         self._adopt(found, clusters, gamma)
+        notes = self._notes(found, clusters, goal, fed)
         self.report_ = RunReport.of(
             recording,
             fed,
             stop_reason=found.stop_reason,
             baseline_floats=found.baseline_floats,
-            notes=self._notes(found, clusters, goal, fed),
+            notes=notes,
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
-        for note in self.report_.notes:
+        for note in notes:
             warnings.warn(note, EigenmeshWarning, stacklevel=2)
         return self
 

@@ -88,6 +88,7 @@ class GossipKPCA(GraphEstimator):
     (10, 2)
     """
 
+    _cheaper = "lower n_features or n_rounds, or take a coordinator if there can be one"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -153,6 +154,7 @@ class GossipKPCA(GraphEstimator):
             stop_reason=result.stop_reason,
             baseline_floats=result.baseline_floats,
             notes=(*caveats, *self._facts(setup, result)),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)

@@ -15,6 +15,7 @@ import numpy as np
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
 from eigenmesh.estimators import model_file
+from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.party import Step
@@ -61,6 +62,10 @@ class GraphEstimator(RowEstimator):
         with self._opened(source, topology) as fed:
             self._require_rows(fed)
             yield fed
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        early = getattr(self, "tolerance", None) is not None
+        return ("at most: a fit that ends by its tolerance sends less",) if early else ()
 
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
         return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)

@@ -13,13 +13,18 @@ from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import adopt_missing, checked_accuracy
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import Shapes, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
 from eigenmesh.estimators.fed_kernel_kmeans import FedKernelKMeans
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.kernel_kmeans_fits import Outcome, fit_at_parties, fit_exact
 from eigenmesh.estimators.kernel_kmeans_fitted import FittedKernelKMeans
-from eigenmesh.estimators.kernel_kmeans_forecast import PlannedComponents, forecast, plan_notes
+from eigenmesh.estimators.kernel_kmeans_forecast import (
+    PlannedComponents,
+    forecast,
+    method_of_rows,
+    plan_notes,
+)
 from eigenmesh.estimators.kernel_kmeans_methods import (
     COMPONENT_METHODS,
     METHODS,
@@ -30,7 +35,7 @@ from eigenmesh.estimators.kernel_kmeans_split import fit_columns, fit_graph, req
 from eigenmesh.estimators.kernel_pca import KernelPCA
 from eigenmesh.estimators.party_labels import whole_labels
 from eigenmesh.estimators.party_values import at_sites, is_plain
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.run_report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.topology import Topology
@@ -116,6 +121,7 @@ class KernelKMeans(FittedKernelKMeans):
     [1.0, 1.0, 1.0]
     """
 
+    _cheaper = "lower n_landmarks, n_eigenvectors or n_init"
     _fitted = (
         "cluster_centers_",
         "eigenvalues_",
@@ -196,10 +202,18 @@ class KernelKMeans(FittedKernelKMeans):
             baseline_floats=outcome.baseline_floats,
             bounds=None if outcome.estimator is None else outcome.estimator.report_.bounds,
             notes=(*outcome.caveats, *outcome.facts),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        if split == "columns":
+            return less_of_columns(self, "n_eigenvectors", on_graph)
+        if on_graph:
+            return f"lower n_features, n_eigenvectors or n_init, or {LESS_ON_A_GRAPH}"
+        return self._cheaper
 
     def _place(self, X: Any) -> tuple[str, bool]:
         """What the parties hold, and whether they are on a graph."""
@@ -330,9 +344,10 @@ class KernelKMeans(FittedKernelKMeans):
             wishes, split, lambda k: self._components(k, graph)._planned(source)
         )
 
-    def _plan_notes(
-        self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
-    ) -> tuple[str, ...]:
+    def _plan_method(self, shapes: Shapes) -> str:
+        return method_of_rows(self._wishes(), shapes)
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         return plan_notes(self._wishes(), names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:

@@ -28,6 +28,9 @@ from eigenmesh.protocols.survey import SurveyedSite
 
 Shapes = Sequence[tuple[int, int]]
 
+_HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, hangs on the data"
+_SETTLES = "at most: k-means that settles earlier sends less"
+
 
 @dataclass(frozen=True)
 class PlannedComponents:
@@ -40,6 +43,16 @@ class PlannedComponents:
     split: str
     build: Callable[[int], Any]
 
+    def _plan_method(self, shapes: Shapes) -> str:
+        return f"k-means of the scores of {self._components(shapes)._plan_method(shapes)}"
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        notes: tuple[str, ...] = self._components(shapes)._plan_notes(names, shapes)
+        return (*notes, _SETTLES) if self.split == "rows" else notes
+
+    def _components(self, shapes: Shapes) -> Any:
+        return self.build(most_components(self.wishes, self.split, [d for _, d in shapes]))
+
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         wishes, ledger = self.wishes, Ledger()
         if wishes.kernel in RANK_OF_COLUMNS:
@@ -47,7 +60,7 @@ class PlannedComponents:
             asked: Any = SurveyedSite.count_columns if by_columns else SurveyedSite.count_rows
             ledger.rounds += 1
             ledger.entries += [forecast_entry(asked, name, 0) for name in names]
-        estimator = self.build(most_components(wishes, self.split, [d for _, d in shapes]))
+        estimator = self._components(shapes)
         components = estimator._forecast(names, shapes)
         ledger.entries += components.entries
         ledger.rounds += components.rounds
@@ -56,6 +69,14 @@ class PlannedComponents:
         elif isinstance(estimator, OneShotKPCA) and wishes.kernel == "poly":
             _scores_of_columns(ledger, estimator, names, shapes)
         return ledger
+
+
+def method_of_rows(wishes: Wishes, shapes: Shapes) -> str:
+    """What a fit to rows at a coordinator runs, in words."""
+    if wishes.method in ("exact", "fed"):
+        return wishes.method
+    choice = candidates_for(wishes, shapes)[0]
+    return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"
 
 
 def _graph_clusters(
@@ -112,9 +133,11 @@ def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -
 
 
 def plan_notes(wishes: Wishes, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-    """What it would cost if landmarks doubled as often as they may."""
-    if wishes.method in ("exact", "fed", "random-features"):
+    """What hangs on the data, and what it would cost if landmarks doubled as often as they may."""
+    if wishes.method in ("exact", "fed"):
         return ()
+    if wishes.method == "random-features":
+        return (_HANGS_ON_DATA,)
     choice = candidates_for(wishes, shapes)[0]
     doubling = DisKPCA(
         wishes.n_eigenvectors,
@@ -125,7 +148,7 @@ def plan_notes(wishes: Wishes, names: Sequence[str], shapes: Shapes) -> tuple[st
         accuracy=wishes.accuracy,
         max_landmarks=MOST_LANDMARKS if wishes.n_landmarks is None else None,
     )
-    return doubling._plan_notes(names, shapes)
+    return (_HANGS_ON_DATA, *doubling._plan_notes(names, shapes))
 
 
 def _scoring(

@@ -30,7 +30,7 @@ from eigenmesh.estimators.kernel_pca import KernelPCA
 from eigenmesh.estimators.kernel_pca_ways import WAYS
 from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
 from eigenmesh.estimators.row_estimator import RowEstimator
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.run_report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.topology import Topology
@@ -98,6 +98,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     vfed-pca: 2 parties hold columns; vectors over the samples go to and fro until the answer ...
     """
 
+    _cheaper = "lower n_landmarks or n_components"
     _fitted = (
         "coef_",
         "intercept_",
@@ -161,10 +162,16 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             stop_reason=found.stop_reason,
             baseline_floats=found.baseline_floats,
             notes=(*found.caveats, *found.notes),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in found.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        if split == "columns":
+            return less_of_columns(self, "n_components", on_graph)
+        return f"{self._cheaper}, or {LESS_ON_A_GRAPH}" if on_graph else self._cheaper
 
     def _wishes(self) -> Wishes:
         """Wrong parameters are told before anybody is asked."""

@@ -34,14 +34,17 @@ Shapes = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class PlannedRegression:
-    """What `em.plan` asks for a ledger."""
+    """What `em.plan` asks for a ledger; `components` is the estimator that finds them."""
 
+    components: Any
     forecast: Callable[[Names, Shapes], Ledger]
-    estimator: Any = None  # whose landmarks may double, if there is one
+
+    def _plan_method(self, shapes: Shapes) -> str:
+        return f"ridge on the scores of {self.components._plan_method(shapes)}"
 
     def _plan_notes(self, names: Names, shapes: Shapes) -> tuple[str, ...]:
-        notes = getattr(self.estimator, "_plan_notes", None)
-        return () if notes is None else notes(names, shapes)
+        notes: tuple[str, ...] = self.components._plan_notes(names, shapes)
+        return notes
 
     def _forecast(self, names: Names, shapes: Shapes) -> Ledger:
         return self.forecast(names, shapes)
@@ -51,31 +54,31 @@ def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
     """The fit to a federation, by what its parties let out."""
     k, strict = wishes.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
-        estimator = _allowed(fed, wishes)
-        return _planned_rows(estimator, k)
+        return _of_rows(_allowed(fed, wishes), k)
     inner, graph = wishes.door._planned(fed), fed.graph
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
     if fed.split == "columns":
         return PlannedRegression(
-            lambda names, shapes: forecast_columns(inner, strict, names, shapes)
+            inner, lambda names, shapes: forecast_columns(inner, strict, names, shapes)
         )
-    return PlannedRegression(lambda names, shapes: forecast_graph(inner, k, names, shapes))
+    return _of_graph(inner, k)
 
 
 def planned_unopened(source: Any, wishes: Wishes) -> PlannedRegression:
     """The fit to a plain array or a Dask collection, which nobody opens for a forecast."""
     k, door = wishes.n_components, wishes.door
     if is_dask_collection(source) and door.topology is not None:
-        inner = door._planned(source)
-        return PlannedRegression(lambda names, shapes: forecast_graph(inner, k, names, shapes))
-    return _planned_rows(door._built(row_ways(door, is_plain(source))[0]), k)
+        return _of_graph(door._planned(source), k)
+    return _of_rows(door._built(row_ways(door, is_plain(source))[0]), k)
 
 
-def _planned_rows(estimator: Any, k: int) -> PlannedRegression:
-    return PlannedRegression(
-        lambda names, shapes: forecast_rows(estimator, k, names, shapes), estimator
-    )
+def _of_rows(estimator: Any, k: int) -> PlannedRegression:
+    return PlannedRegression(estimator, lambda *sizes: forecast_rows(estimator, k, *sizes))
+
+
+def _of_graph(inner: Any, k: int) -> PlannedRegression:
+    return PlannedRegression(inner, lambda *sizes: forecast_graph(inner, k, *sizes))
 
 
 def _allowed(fed: Federation, wishes: Wishes) -> Any:

@@ -278,7 +278,10 @@ class KernelPCA(PooledKernelPCA):
                 f"fit_inverse_transform is True; {way.name} keeps no rows to go back to: set it to "
                 f"False, or choose method='diskpca' for rows"
             )
-        return way.estimator(**params)
+        estimator = way.estimator(**params)
+        if way.cheaper:
+            estimator._cheaper = way.cheaper
+        return estimator
 
     def _built_with_landmarks(self, way: Way, params: dict[str, Any], q: int) -> DisKPCA:
         share, k = components_asked(self.n_components)
@@ -301,9 +304,14 @@ class KernelPCA(PooledKernelPCA):
         with self._opened(source, self.topology) as fed:
             ways = self._ways(fed.split, fed.graph is not None)
             try:
-                return choose_way(fed, ways, self._built)[1]
+                choice, estimator = choose_way(fed, ways, self._built)
+                estimator._chosen_as = str(choice)
+                return estimator
             except PolicyRefusal:  # the plan of the first says who refuses what
                 return self._built(ways[0])
+
+    def _plan_method(self, shapes: Sequence[tuple[int, int]]) -> str:
+        return str(self._pooled_choice(shapes[0][0]))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """Rows in one place send nothing."""

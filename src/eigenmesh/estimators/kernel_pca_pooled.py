@@ -75,13 +75,7 @@ class PooledKernelPCA(FittedKernelPCA):
 
     def _fit_pooled(self, X: Rows) -> Self:
         started = time.perf_counter()
-        choice = choose_pooled(
-            self.method,
-            self.kernel,
-            X.shape[0],
-            wants_landmarks=self.n_landmarks is not None or self.landmarks_are_given,
-            eigen_solver=self.eigen_solver,
-        )
+        choice = self._pooled_choice(X.shape[0])
         if choice.name == "exact":
             self._fit_exact(X, choice)
         elif self.landmarks_are_given:
@@ -94,6 +88,15 @@ class PooledKernelPCA(FittedKernelPCA):
         self._fit_preimages(X)
         self._report_alone(time.perf_counter() - started)
         return self
+
+    def _pooled_choice(self, n_rows: int) -> Choice:
+        return choose_pooled(
+            self.method,
+            self.kernel,
+            n_rows,
+            wants_landmarks=self.n_landmarks is not None or self.landmarks_are_given,
+            eigen_solver=self.eigen_solver,
+        )
 
     @property
     def landmarks_are_given(self) -> bool:

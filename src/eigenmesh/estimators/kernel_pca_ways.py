@@ -49,6 +49,7 @@ class Way:
     why: str
     options: Mapping[str, Any] = field(default_factory=dict)
     on_graph: bool = False
+    cheaper: str = ""  # how a fit can send less, where the estimator's own way is no parameter here
     all_components: bool = False  # takes n_components=None
 
     @property
@@ -67,9 +68,16 @@ def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
 
 
 def _gossip(features: str, why: str) -> Way:
-    options = {"features": features}
     return Way(
-        "gossip", "rows", LANDMARK_KERNELS, GossipKPCA, _gossip_steps, why, options, on_graph=True
+        "gossip",
+        "rows",
+        LANDMARK_KERNELS,
+        GossipKPCA,
+        _gossip_steps,
+        why,
+        {"features": features},
+        on_graph=True,
+        cheaper="lower n_landmarks, or take a coordinator if there can be one",
     )
 
 
@@ -100,6 +108,7 @@ WAYS = (
         lambda estimator, fed: (EmbeddedRows, sketching_steps()),
         "sums of embedded rows are all that may leave; the components are those of the embedding",
         all_components=True,
+        cheaper="lower n_components",
     ),
     _gossip("centroids", "neighbours average what rows are against centroids, and no row leaves"),
     _gossip("random", "neighbours average moments of random features, and nothing else leaves"),
@@ -111,6 +120,7 @@ WAYS = (
         lambda estimator, fed: None,
         "neighbours give each other their rows and agree on the components",
         on_graph=True,
+        cheaper="take method='gossip' with few landmarks, or a coordinator if there can be one",
     ),
     Way(
         "vfed-pca",

@@ -133,6 +133,7 @@ class OneShotKPCA(ColumnEstimator):
     (1281, 54000)
     """
 
+    _cheaper = "lower local_rank, or give gamma as a number"
     _fitted = (
         "eigenvalues_",
         "eigenvectors_",
@@ -186,7 +187,7 @@ class OneShotKPCA(ColumnEstimator):
             model = _run(fed, settings, gamma)
             self._keep_shares(fed, model)
         self._adopt(model, gamma)
-        caveats = self._caveats(settings, recording.ledger.floats_up)
+        caveats = self._caveats(settings)
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -194,6 +195,7 @@ class OneShotKPCA(ColumnEstimator):
             baseline_floats=shipping(model, model.n_samples),
             bounds=_bounds(model),
             notes=(*matched, *caveats, *_told_whole(model)),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
@@ -240,10 +242,9 @@ class OneShotKPCA(ColumnEstimator):
             return None
         return find_gamma(fed, settings.gamma, settings.seed, **preparation_fields(self))
 
-    def _caveats(self, settings: Settings, floats_up: int) -> tuple[str, ...]:
+    def _caveats(self, settings: Settings) -> tuple[str, ...]:
         model, components = self.model_, self.model_.fusion.components
         typical = model.fusion.typical_value
-        whole = shipping(model, model.n_samples)
         k, rank = len(components.eigenvalues), settings.local_rank
         caveats = [
             (
@@ -258,11 +259,6 @@ class OneShotKPCA(ColumnEstimator):
                 and rank <= k < model.n_samples,
                 f"local_rank={rank} with n_components={k}: the top vector of an RBF kernel matrix "
                 f"is nearly its mean, so one more is needed",
-            ),
-            (
-                floats_up > whole and len(model.parties) > 1,
-                f"{floats_up:,} floats were sent where shipping every column takes {whole:,}; "
-                f"lower local_rank, give gamma as a number, or pool if you may",
             ),
         ]
         gap = missing_gap(components.eigenvalues, components.next_eigenvalue)

@@ -20,13 +20,16 @@ from eigenmesh.protocols.survey import survey
 
 Shapes = Sequence[tuple[int, int]]
 
+# How a note begins that makes a bound, or an estimate, of the figures.
+AT_MOST, ABOUT = "at most", "about"
+
 
 @dataclass(frozen=True)
 class Plan:
     """The forecast of a fit; its names are those of `report_`.
 
-    `refusals` names the parties whose own policy would refuse, and the kinds that it forbids;
-    `notes` says where the figures are bounds.
+    `method` says what will run; `refusals` names the parties whose own policy would refuse, and the
+    kinds that it forbids; `notes` says where the figures are bounds.
     """
 
     floats_up: int
@@ -39,6 +42,7 @@ class Plan:
     baseline_floats: int
     refusals: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
+    method: str = ""
 
     @classmethod
     def of(
@@ -48,6 +52,7 @@ class Plan:
         baseline: int,
         policies: Any,
         notes: tuple[str, ...] = (),
+        method: str = "",
     ) -> Self:
         """The plan that a forecast ledger amounts to."""
         reveals = ledger.revealed()
@@ -63,7 +68,13 @@ class Plan:
             baseline_floats=baseline,
             refusals={name: kinds for name, kinds in refused.items() if kinds},
             notes=notes,
+            method=method,
         )
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a fit may send less than this, as a note says why."""
+        return any(note.startswith(AT_MOST) for note in self.notes)
 
     @property
     def share_of_baseline(self) -> float:
@@ -72,10 +83,13 @@ class Plan:
 
     def __str__(self) -> str:
         kinds = sorted({kind for own in self.reveals.values() for kind in own})
+        estimated = any(note.startswith(ABOUT) for note in self.notes)
+        bound = f"{AT_MOST} " if self.is_bound else f"{ABOUT} " if estimated else ""
         lines = [
-            f"{self.floats_up:,} floats up, {self.floats_down:,} down, {self.rounds} rounds",
-            f"{self.share_of_baseline:.1%} of the {self.baseline_floats:,} floats that shipping "
-            f"everything would cost",
+            self.method,
+            f"{bound}{self.floats_up:,} floats up, {self.floats_down:,} down, {self.rounds} rounds",
+            f"{bound}{self.share_of_baseline:.1%} of the {self.baseline_floats:,} floats that "
+            f"shipping everything would cost",
             f"will leave the parties: {', '.join(kinds) or 'nothing'}",
         ]
         lines += [
@@ -100,6 +114,7 @@ def plan(estimator: Any, source: Any) -> Plan:
         raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
     if isinstance(source, Federation):
         estimator._require_topology(source, getattr(estimator, "topology", None))
+    door = estimator
     if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
         estimator = estimator._planned(source)
     names, shapes, policies = _parties_of(source)
@@ -109,11 +124,22 @@ def plan(estimator: Any, source: Any) -> Plan:
         shapes, notes = _as_if_all_matched(shapes)
     ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
     notes += _if_nothing_is_lost(source)
-    if hasattr(estimator, "_plan_notes"):
-        notes += estimator._plan_notes(names, shapes)
+    notes += estimator._plan_notes(names, shapes)
     if aligned:
         alignment_forecast(ledger, names)
-    return Plan.of(ledger, names, sum(n * d for n, d in shapes), policies, notes)
+    baseline, method = sum(n * d for n, d in shapes), estimator._plan_method(shapes)
+    floats = ledger.floats_up + ledger.floats_down
+    if floats > baseline and len(names) > 1:
+        notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
+    return Plan.of(ledger, names, baseline, policies, notes, method)
+
+
+def _less(door: Any, estimator: Any, source: Any) -> str:
+    """How a fit can send less, in the words that it would use itself."""
+    graph = getattr(source, "graph", None) or getattr(door, "topology", None)
+    told = estimator if hasattr(estimator, "_less") else door
+    words = told._less(getattr(source, "split", door._split), graph is not None)
+    return f"{words}, or pool the data if you may"
 
 
 def _as_if_all_matched(shapes: Shapes) -> tuple[Shapes, tuple[str, ...]]:

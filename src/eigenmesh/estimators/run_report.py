@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from eigenmesh.errors import CostWarning
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Recording
 
@@ -15,6 +17,26 @@ BOUNDS_IN_WORDS = {
     "eigengap": "eigengap at least",
     "sin_theta": "sin Θ at most",
 }
+
+
+LESS_ON_A_GRAPH = "take a coordinator (topology=None) if there can be one"
+
+
+def less_of_columns(door: Any, count: str, on_graph: bool) -> str:
+    """How a front door's fit to columns can send less; `count` is its number of components."""
+    if on_graph:
+        return LESS_ON_A_GRAPH
+    if door.method != "one-shot" and door.kernel in ("linear", "poly", "rbf"):
+        return f"take method='one-shot', or lower {count}"
+    return f"lower {count}"
+
+
+def _dear(floats: int, whole: int, split: str, cheaper: str) -> str:
+    unit = "column" if split == "columns" else "row"
+    return (
+        f"{floats:,} floats were sent where shipping every {unit} takes {whole:,}; {cheaper}, or "
+        f"pool the data if you may"
+    )
 
 
 @dataclass(frozen=True)
@@ -64,9 +86,20 @@ class RunReport:
         baseline_floats: int,
         bounds: Mapping[str, float] | None = None,
         notes: tuple[str, ...] = (),
+        cheaper: str = "",
     ) -> Self:
-        """The report of what a federation recorded."""
+        """The report of what a federation recorded.
+
+        `cheaper` says how a fit can send less, and is told to one that sends more than shipping
+        all data would.
+        """
         ledger = recording.ledger
+        floats = ledger.floats_up + ledger.floats_down
+        if cheaper and len(fed.parties) > 1 and floats > baseline_floats:
+            dear = _dear(floats, baseline_floats, fed.split, cheaper)
+            notes = (*notes, dear)
+            if not fed.is_recording:  # then an outer fit has the whole account to tell
+                warnings.warn(dear, CostWarning, stacklevel=3)
         return cls(
             floats_up=ledger.floats_up,
             floats_down=ledger.floats_down,

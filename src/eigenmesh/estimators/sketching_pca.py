@@ -59,6 +59,7 @@ class SketchingPCA(RowEstimator):
     (360, 3)
     """
 
+    _cheaper = "lower embedding_dim"
     _fitted = (
         "eigenvalues_",
         "explained_variance_ratio_",
@@ -106,6 +107,7 @@ class SketchingPCA(RowEstimator):
             stop_reason=outcome.stop_reason,
             baseline_floats=outcome.baseline_floats,
             notes=(*caveats, _worth(outcome)),
+            cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)

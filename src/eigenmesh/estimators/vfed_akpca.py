@@ -9,12 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import Shapes, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
-from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
+from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
 from eigenmesh.estimators.one_shot import N_LANDMARKS, NEARLY_IDENTITY
 from eigenmesh.estimators.preparing import is_number, preparation_fields
+from eigenmesh.estimators.run_report import LESS_ON_A_GRAPH
 from eigenmesh.estimators.vfed_common import (
     PAPER_ROUNDS,
     VARIANTS,
@@ -98,6 +99,7 @@ class VFedAKPCA(ColumnEstimator):
     True
     """
 
+    _cheaper = "give gamma as a number, or n_landmarks where the kernel has any"
     _fitted = (
         "eigenvalues_",
         "eigenvectors_",
@@ -173,10 +175,19 @@ class VFedAKPCA(ColumnEstimator):
         self.convergence_ = None if printed is None else np.asarray(printed.convergence)
         self.history_ = None if printed is None else printed.history
         self.node_vectors_ = getattr(found, "node_vectors", None)
-        caveats = self._caveats(printed, recording.ledger.floats_up)
+        caveats = self._caveats(printed)
         reason = model.stop_reason if printed is None else printed.stop_reason
-        self.report_ = concluded(model, matched, caveats, reason, recording, fed)
+        cheaper = self._less(fed.split, fed.graph is not None)
+        self.report_ = concluded(model, matched, caveats, reason, recording, fed, cheaper)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        return LESS_ON_A_GRAPH if on_graph else self._cheaper
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        if self.variant != "exact" or self.kernel == "laplacian":
+            return ()
+        return ("at most: columns of a rank below their number send less",)
 
     def _kernel_name(self) -> str:
         if self.kernel == "sigmoid" and self.n_landmarks is not None:
@@ -233,29 +244,16 @@ class VFedAKPCA(ColumnEstimator):
     def _rounds(self) -> int:
         return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
 
-    def _caveats(self, found: PaperResult | None, floats_up: int) -> tuple[str, ...]:
+    def _caveats(self, found: PaperResult | None) -> tuple[str, ...]:
         if found is not None:
             return paper_caveats(self, self._rounds(), found.node_vectors)
-        model = self.model_
-        whole = shipping(model, model.n_samples)
-        typical = model.fusion.typical_value
-        p = len(model.parties)
-        advice = "give gamma as a number, or pool if you may"
-        if self.node_vectors_ is not None:
-            advice = f"{floats_up // p:,} a node; topology=None takes one message a party"
-        caveats = [
-            (
-                typical is not None and typical < NEARLY_IDENTITY,
-                f"the median kernel value of two samples is {typical or 0:.2g}: the kernel matrix "
-                f"is close to the identity, and its components explain little; lower gamma",
-            ),
-            (
-                floats_up > whole and p > 1,
-                f"{floats_up:,} floats were sent where shipping every column takes {whole:,}; "
-                f"{advice}",
-            ),
-        ]
-        return tuple(words for applies, words in caveats if applies)
+        typical = self.model_.fusion.typical_value
+        if typical is None or typical >= NEARLY_IDENTITY:
+            return ()
+        return (
+            f"the median kernel value of two samples is {typical:.2g}: the kernel matrix is close "
+            f"to the identity, and its components explain little; lower gamma",
+        )
 
     def _knows_scores(self) -> bool:
         return self.variant != "paper"

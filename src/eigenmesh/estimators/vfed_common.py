@@ -78,6 +78,7 @@ def concluded(
     reason: str,
     recording: Recording,
     fed: Federation,
+    cheaper: str,
 ) -> RunReport:
     """The account of a fit; every caveat, unlike a note, is also a warning."""
     components = model.fusion.components
@@ -94,6 +95,7 @@ def concluded(
         stop_reason=reason,
         baseline_floats=shipping(model, model.n_samples),
         notes=(*notes, *warned),
+        cheaper=cheaper,
     )
 
 

@@ -7,8 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.checks import one_of, whole_number
 from eigenmesh.estimators.column_estimator import LinearColumnEstimator
+from eigenmesh.estimators.run_report import LESS_ON_A_GRAPH
 from eigenmesh.estimators.vfed_common import (
     PAPER_ROUNDS,
     VARIANTS,
@@ -91,6 +93,10 @@ class VFedPCA(LinearColumnEstimator):
     ((178, 2), (178, 13))
     """
 
+    _cheaper = (
+        "lower n_components, or take OneShotKPCA (method='one-shot'), which "
+        "sends one message a party"
+    )
     _fitted = (
         "eigenvalues_",
         "eigenvectors_",
@@ -155,8 +161,15 @@ class VFedPCA(LinearColumnEstimator):
         self._settled = isinstance(found, VFedResult) and found.converged
         self.history_ = found.history if isinstance(found, PaperResult) else None
         caveats = self._caveats(found)
-        self.report_ = concluded(found.model, matched, caveats, found.stop_reason, recording, fed)
+        reason, cheaper = found.stop_reason, self._less(fed.split, fed.graph is not None)
+        self.report_ = concluded(found.model, matched, caveats, reason, recording, fed, cheaper)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        return LESS_ON_A_GRAPH if on_graph else self._cheaper
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        return ("at most: a fit that converges sends less",) if self.variant == "exact" else ()
 
     def _run_exact(self, fed: Federation) -> VFedResult:
         tolerance, wanted = positive(self.tolerance, "tolerance"), self._wanted()

@@ -222,6 +222,11 @@ class Federation:
         self._engine.publish(outcome)
         return result
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether a recording is on."""
+        return not self._books.idle
+
     @contextmanager
     def recording(self) -> Iterator[Recording]:
         """Record the ledger and the seconds of everything inside.

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from eigenmesh.estimators.plan import Plan
+from eigenmesh.estimators.plan import AT_MOST, Plan
 from eigenmesh.estimators.run_report import BOUNDS_IN_WORDS, RunReport
 from eigenmesh.reports.documents import cluster_sizes
 
@@ -61,7 +61,8 @@ def plan_table(plan: Plan, *, title: str = "What it would cost") -> Table:
     True
     """
     table = _facts(title)
-    _add_cost(table, plan, "to be sent")
+    _add(table, "method", plan.method)
+    _add_cost(table, plan, f"{AT_MOST} to be sent" if plan.is_bound else "to be sent")
     for party, kinds in plan.refusals.items():
         _add(table, "would refuse", f"{party}: {', '.join(kinds)} may not leave it", style="red")
     if not plan.refusals:
