@@ -18,12 +18,13 @@ from eigenmesh.data.partitioned import (
 from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
-from eigenmesh.errors import InputError
+from eigenmesh.errors import EigenmeshError, InputError
 from eigenmesh.federation.engine import Engine
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.policy import Policy
 from eigenmesh.federation.site import Site
 from eigenmesh.federation.topology import Topology
+from eigenmesh.protocols.column_agreement import agree_on_columns
 
 
 def _mpi(sites: Sequence[Site], wrap: Any) -> Engine:
@@ -121,10 +122,16 @@ def federation(
     fed.known_columns = partial(_known_columns, source, fed.parties, id_column)
     try:
         _check_links(faults, fed)
-    except InputError:
+        if engine != "in-process" and fed.split == "rows" and _are_paths(source):
+            agree_on_columns(fed)  # in one process `Partitioned` sees to it
+    except EigenmeshError:
         fed.close()
         raise
     return fed
+
+
+def _are_paths(source: Any) -> bool:
+    return not isinstance(source, Partitioned) and not is_dask_collection(source)
 
 
 def _known_columns(

@@ -260,6 +260,40 @@ def test_paths_are_opened_at_the_workers(client, workers, tmp_path, monkeypatch)
     np.testing.assert_allclose(found, em.OneShotKPCA(3).fit(columns()).eigenvalues_)
 
 
+def written_rows(tmp_path, *orders):
+    pd = pytest.importorskip("pandas")
+    paths = [tmp_path / f"{i}.csv" for i in range(len(orders))]
+    for path, order, rows in zip(paths, orders, np.array_split(X[:, :3], len(orders)), strict=True):
+        pd.DataFrame(rows, columns=list("abc"))[list(order)].to_csv(path, index=False)
+    return paths
+
+
+def test_files_of_rows_at_the_workers_must_agree_on_their_columns(client, tmp_path):
+    with em.federation(written_rows(tmp_path, "abc", "abc"), engine="dask", client=client) as fed:
+        em.DisKPCA(2).fit(fed)
+    for orders, words in ((("abc", "acb"), "order"), (("abc", "abc", "ab"), "other names")):
+        with pytest.raises(PartitionError, match=words) as caught:
+            em.federation(written_rows(tmp_path, *orders), engine="dask", client=client)
+        assert caught.value.party == f"party-{len(orders) - 1}"
+    silent = em.Policy(allow={"counts", "rows", "gram", "moments"})
+    paths = written_rows(tmp_path, "abc", "acb")
+    em.federation(paths, engine="dask", client=client, policies=silent).close()
+
+
+def test_names_of_a_dask_frame_and_of_data_sent_to_workers_are_kept(client):
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = pd.DataFrame(X[:, :3], columns=list("abc"))
+    for source in (dd.from_pandas(frame, npartitions=3), em.split(frame, 3, random_state=0)):
+        with em.federation(source, engine="dask", client=client) as fed:
+            model = em.KernelPCA(2).fit(fed)
+        assert set(model.party_feature_names_.values()) == {("a", "b", "c")}
+        np.testing.assert_array_equal(
+            model.transform(frame[["c", "a", "b"]]), model.transform(frame)
+        )
+        lazy = model.transform(dd.from_pandas(frame[["b", "c", "a"]], npartitions=2))
+        np.testing.assert_allclose(lazy.compute(), model.transform(frame))
+
+
 # What cannot be opened.
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import networkx as nx
@@ -143,8 +143,13 @@ class Federation:
 
     def column_names(self) -> dict[str, tuple[str, ...] | None]:
         """The columns' names of the parties that this process knows them of; nobody is asked."""
-        here = {name: site.names_columns() for name, site in self.local_sites().items()}
-        return {**self.known_columns(), **here}
+        names: dict[str, tuple[str, ...] | None] = {}
+        with suppress(EigenmeshError):  # a file that cannot be read is told of by a step
+            names = dict(self.known_columns())
+        for name, site in self.local_sites().items():
+            with suppress(EigenmeshError):
+                names[name] = names.get(name) or site.names_columns()
+        return names
 
     def remark(self, about: str, words: str) -> None:
         """Warn of something in the parties' data, once."""

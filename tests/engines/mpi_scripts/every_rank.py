@@ -176,6 +176,19 @@ def test_file_that_is_missing_at_its_rank_names_the_party():
     assert caught.value.party == "party-2"
 
 
+def test_files_of_rows_must_agree_on_their_columns():
+    for order, words in ((["b", "a"], "another order"), (["a", "c"], "other names")):
+        folder = own_folder() / words.split()[0]
+        folder.mkdir(exist_ok=True)
+        paths = [folder / f"{name}.csv" for name in NAMES]
+        own = order if RANK == 1 else ["a", "b"]
+        lines = [own, *([str(RANK + row), str(row * row)] for row in range(9))]
+        paths[RANK].write_text("\n".join(map(",".join, lines)))
+        with pytest.raises(PartitionError, match=words) as caught:
+            em.federation(paths, split="rows", **on_mpi)
+        assert caught.value.party == "party-1"
+
+
 # A party that hangs, at each round in turn, wherever it is.
 
 
