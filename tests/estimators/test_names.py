@@ -149,6 +149,7 @@ def test_a_regression_predicts_by_name(split, tmp_path):
         model = build.fit(parts, dict(reversed(targets.items())))
         listed = em.KernelPCRegressor(**build.get_params()).fit(parts, list(targets.values()))
         np.testing.assert_array_equal(model.coef_, listed.coef_)
+        assert model.score(parts, targets) == model.score(parts, list(targets.values()))
         with pytest.raises(em.EigenmeshError, match="'c'"):
             build.fit(parts, {"a": y, "b": y, "d": y})
     for fitted in (model, saved(model, tmp_path, parties=split == "columns")):
