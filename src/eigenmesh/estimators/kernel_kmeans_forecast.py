@@ -23,7 +23,6 @@ from eigenmesh.protocols.graph_kmeans import Wanted
 from eigenmesh.protocols.graph_kmeans import forecast as graph_forecast
 from eigenmesh.protocols.kernel_kmeans import ClusteredRows, FeatureRows
 from eigenmesh.protocols.row_messages import KernelSetup
-from eigenmesh.protocols.shared_centroids import MIN_CLUSTER as GRAPH_MIN_CLUSTER
 from eigenmesh.protocols.survey import SurveyedSite
 
 Shapes = Sequence[tuple[int, int]]
@@ -87,11 +86,11 @@ def _graph_clusters(
     if isinstance(estimator, GossipKPCA):
         agreed = estimator._agreed(NO_GRAPH, estimator._kernel(1.0), len(names))
         span = "features" if agreed.features == "random" else "landmarks"
-        centroids = sum(min(agreed.n_centroids, n // GRAPH_MIN_CLUSTER) for n in sizes)
+        centroids = estimator._n_centroids(sizes)
         width = {
             "rows": sizes[0],
             "centroids": centroids,
-            "random": embedded_width(wishes.kernel, shapes[0][1], agreed.n_features),
+            "random": embedded_width(wishes.kernel, shapes[0][1], estimator.n_features),
         }[agreed.features]
     wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, "", wishes.seed)
     graph = estimator._planned_graph(names)

@@ -273,12 +273,17 @@ class KernelPCA(PooledKernelPCA):
         params.update(way.options)
         if "n_features" in names:  # the landmarks of methods on a graph
             params["n_features"] = q
+        if "max_features" in names:
+            growth = self._growth(q)
+            params.update(accuracy=growth["accuracy"], max_features=growth["max_landmarks"])
         if self.fit_inverse_transform and not hasattr(way.estimator, "inverse_transform"):
             raise InputError(
                 f"fit_inverse_transform is True; {way.name} keeps no rows to go back to: set it to "
                 f"False, or choose method='diskpca' for rows"
             )
-        estimator = way.estimator(**params)
+        estimator: Any = way.estimator(**params)
+        if "max_features" in names:
+            estimator._or_random = True
         if way.cheaper:
             estimator._cheaper = way.cheaper
         return estimator

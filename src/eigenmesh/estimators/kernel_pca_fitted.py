@@ -173,7 +173,7 @@ class FittedKernelPCA(FrontDoor):
 
     def _say_what_is_missing(self) -> None:
         """Of methods that measure it and do not judge it, or that cannot measure it."""
-        if self.model_ is not None:
+        if self.model_ is not None or hasattr(self.estimator_, "max_features"):
             return  # landmarks have said it
         if self.shortfall_ is None:
             if getattr(self.estimator_, "exact_", True):

@@ -64,7 +64,7 @@ def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
 
 def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
     setup = estimator._agreed(mixing(fed), estimator._kernel(1.0), len(fed.parties))
-    return GossipNode, gossip_steps(setup, False)
+    return GossipNode, gossip_steps(setup, False, estimator.accuracy is not None)
 
 
 def _gossip(features: str, why: str) -> Way:

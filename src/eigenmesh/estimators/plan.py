@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
@@ -122,7 +122,8 @@ def plan(estimator: Any, source: Any) -> Plan:
     notes: tuple[str, ...] = ()
     if aligned and isinstance(source, Federation):
         shapes, notes = _as_if_all_matched(shapes)
-    ledger = _on_graph_of(source, estimator)._forecast(names, shapes)
+    estimator = _on_graph_of(source, estimator)
+    ledger = estimator._forecast(names, shapes)
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes)
     if aligned:
@@ -161,7 +162,7 @@ def _on_graph_of(source: Any, estimator: Any) -> Any:
     graph = source.graph if isinstance(source, Federation) else None
     if graph is None or not hasattr(estimator, "topology"):
         return estimator
-    return clone(estimator).set_params(topology=graph)
+    return copy(estimator).set_params(topology=graph)
 
 
 def _parties_of(source: Any) -> tuple[tuple[str, ...], Shapes, dict[str, Policy]]:

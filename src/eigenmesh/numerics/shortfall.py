@@ -111,9 +111,18 @@ def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[list[int], int
         count = min(k, max(1, (budget - 2 * fewest) // (n_landmarks + fewest + 1)))
         affordable = (budget - (n_landmarks + 2) * count) // (count + 2)
         width = min(most, max(fewest, affordable - affordable % 2))
+    return some_of(k, count), width
+
+
+def some_of(k: int, count: int) -> list[int]:
+    """Which `count` of k components are probed.
+
+    >>> some_of(10, 4), some_of(5, 1)
+    ([0, 3, 6, 9], [4])
+    """
     if count == 1:
-        return [k - 1], width
-    return [i * (k - 1) // (count - 1) for i in range(count)], width
+        return [k - 1]
+    return [i * (k - 1) // (count - 1) for i in range(count)]
 
 
 def share_to_see(n_landmarks: int, n_rows: int) -> float:
@@ -273,11 +282,26 @@ def shortfall(
     >>> bool(np.abs(missing.values - true).max() < 0.01)
     True
     """
-    z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
     F = np.sum([p.features for p in parties], axis=0)
     noise = np.sum([p.noise for p in parties], axis=0)
-    ratios, errors = _squared_lengths(kernel, F, noise)
     level = _level(parties, F, outside, centred)
+    return missing_shares(kernel, eigenvalues, probed_ones, (F, noise), level, outside)
+
+
+def missing_shares(
+    kernel: str,
+    eigenvalues: Doubles,
+    probed_ones: Sequence[int],
+    sums: tuple[Doubles, Doubles],
+    level: float,
+    outside: float,
+) -> Shortfall:
+    """`shortfall` from what all parties' `features` and `noise` add up to.
+
+    `level` is a lower bound on the largest variance outside the span.
+    """
+    z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
+    ratios, errors = _squared_lengths(kernel, *sums)
     values, more = (
         _missing(z, _for_all(z, probed_ones, own), level, outside)
         for own in (ratios, ratios + errors)
@@ -298,7 +322,7 @@ def _squared_lengths(kernel: str, F: Doubles, noise: Doubles) -> tuple[Doubles, 
 def _level(parties: Sequence[ProbeSums], F: Doubles, outside: float, centred: bool) -> float:
     """A lower bound on the largest variance outside the span that no r_i explains."""
     n = sum(p.n_rows for p in parties)
-    peak = sum(p.peak for p in parties) ** (1 / _POWER) * outside / n
+    peak = peak_distance(sum(p.peak for p in parties), outside, n)
     directions = np.array([d for p in parties for d in (p.mean, p.direction)])
     scatter = directions.T @ directions - F.T @ F
     if centred:
@@ -306,6 +330,11 @@ def _level(parties: Sequence[ProbeSums], F: Doubles, outside: float, centred: bo
         scatter -= np.outer(whole, whole) / n
     between = float(np.linalg.eigvalsh(scatter)[-1])
     return float(min(max(peak, between, 0.0), outside))
+
+
+def peak_distance(peak: float, outside: float, n_rows: float) -> float:
+    """About the largest k⊥ of a row, from the sum of powers over all."""
+    return float(max(peak, 0.0) ** (1 / _POWER) * outside / n_rows)
 
 
 def _for_all(z: Doubles, probed_ones: Sequence[int], ratios: Doubles) -> Doubles:

@@ -18,43 +18,69 @@ s = n_components + 1, so that the first eigenvalue left out is known; S the trac
 Every round S ← mix(S + A(W − W_before)), W ← QR(S). Since mixing keeps the sum, the mean of all S
 is the mean of all AW at every moment, and a few mixes a round suffice. At the end the directions
 are averaged to rounding and rotated by the variances of all rows: all nodes have one model.
+
+With an accuracy the nodes average once more, what their rows add up to outside the features' span
+(`numerics.shortfall`, moments), and share more centroids while too much is missing.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, Self
 
+import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import InputError, RankError
+from eigenmesh.errors import FederationError, InputError, RankError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.records import record
+from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.shortfall import (
+    Probes,
+    missing_shares,
+    peak_distance,
+    probe,
+    probed,
+    share_to_see,
+    some_of,
+)
 from eigenmesh.numerics.tracking import (
     leading_directions,
     orthonormal_like,
     principal_rotation,
     random_directions,
 )
-from eigenmesh.protocols.consensus import MixingSetup, average, largest, mixes_for
+from eigenmesh.protocols.consensus import (
+    MixingSetup,
+    average,
+    largest,
+    mixes_for,
+    mixes_on,
+    require_graph,
+)
 from eigenmesh.protocols.graph_models import KEPT, require_few
-from eigenmesh.protocols.row_messages import RowCount, count
+from eigenmesh.protocols.row_messages import RowCount, by_party, count
 from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
 
 for kind in (LandmarkModel, FeatureModel, Kernel):
     record(kind)
 
 FEATURES = ("centroids", "random")
+PROBED = 1e-3  # of the nodes' differences in what measures the features
+_APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
 
 
@@ -66,8 +92,6 @@ class GossipSetup(MixingSetup, reveals=None):
     degree: float
     coef0: float
     features: str  # one of FEATURES, or "rows" for a node that is alone
-    n_features: Annotated[int, Positive]
-    n_centroids: Annotated[int, NonNegative]  # of each node
     n_components: Annotated[int, Positive]
     center: bool
     seed: int
@@ -85,6 +109,25 @@ class NodeTotal(Message, reveals=None):
     n_nodes: Annotated[int, Positive]
 
 
+class FeatureCount(Message, reveals=None):
+    """Random features in all, or centroids that each node is to give besides those it has given."""
+
+    count: Annotated[int, NonNegative]
+
+
+class ProbeBudget(Message, reveals=None):
+    """Floats of the fit, of which probing may take a tenth: `numerics.shortfall.probed`."""
+
+    floats: Annotated[int, NonNegative]
+
+
+class Missing(Message, reveals="moments"):
+    """`numerics.shortfall.Shortfall`."""
+
+    values: Annotated[Floats, Shape("k"), NonNegative]
+    errors: Annotated[Floats, Shape("k"), NonNegative]
+
+
 class GossipOutcome(Message, reveals="moments"):
     """What all nodes know of the whole."""
 
@@ -99,12 +142,18 @@ class GossipNode(CentroidNode):
     """Holds rows, and ends with the model of all rows."""
 
     Setup = GossipSetup
-    state = (*CentroidNode.state, "mean", "start", "W", "product")
+    state = (
+        *(*CentroidNode.state, "n_features", "given", "mean", "start", "W", "product"),
+        *("outside", "own_probes", "probes"),
+    )
 
     def __init__(self, site: SiteView, setup: GossipSetup) -> None:
         super().__init__(site, setup)
         self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
         self.made: dict[str, Any] = {}  # features: made when first needed, not state
+        self.n_features, self.given = 0, 0
+        self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
+        self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
         self.mean = np.zeros(0)
         self.start = self.W = self.product = np.zeros((0, 0))
 
@@ -113,12 +162,17 @@ class GossipNode(CentroidNode):
         """Rows and columns."""
         return count(self.site.data)
 
-    @step(reusable=False)
-    def begin_centroids(self) -> None:
-        """The own centroids."""
-        self.start_sharing(self.site.data, self.setup.n_centroids, self.setup.seed)
-
     # Features.
+
+    @step(reusable=False)
+    def begin_features(self, asked: FeatureCount) -> None:
+        """The own centroids, no more of them in all than a MIN_CLUSTER-th of the rows."""
+        self.made.clear()
+        self.n_features = asked.count
+        if self.setup.features == "centroids":
+            most = centroids_given(self.site.data.shape[0], asked.count, self.given)
+            self.start_sharing(self.site.data, most, self.setup.seed + self.given)
+            self.given += most
 
     @property
     def landmarks(self) -> Rows:
@@ -144,8 +198,7 @@ class GossipNode(CentroidNode):
     def _embed(self, X: Rows) -> Doubles:
         X = as_rows(X, np.float64)
         if self.setup.features == "random":
-            agreed = self.setup
-            how = (self.kernel, X.shape[1], agreed.n_features, agreed.seed)
+            how = (self.kernel, X.shape[1], self.n_features, self.setup.seed)
             return np.asarray(embedding(*how)(X))
         return np.asarray(self.kernel.matrix(X, self.landmarks) @ self.basis)
 
@@ -225,7 +278,8 @@ class GossipNode(CentroidNode):
         V, seen = self._seen @ self.W, self._seen
         inside = float(np.einsum("ij,ij->", seen, seen))
         whole = inside if self.setup.features == "random" else self._kernel_trace()
-        self.start_mixing(np.concatenate([(V.T @ V).ravel(), [len(V), whole]]))
+        own = float(np.einsum("ij,ij->", self.E, self.E))
+        self.start_mixing(np.concatenate([(V.T @ V).ravel(), [own, len(V), whole]]))
 
     def _kernel_trace(self) -> float:
         """Σ k(x, x)."""
@@ -236,11 +290,12 @@ class GossipNode(CentroidNode):
         """Rotate to the principal directions; keep the model in the store."""
         s, k = self.W.shape[1], self.setup.n_components
         sums = self.mixture * whole.n_nodes
-        n, trace = sums[-2:]
-        values, turn = principal_rotation(sums[:-2].reshape(s, s))
+        inside, n, trace = sums[-3:]
+        values, turn = principal_rotation(sums[:-3].reshape(s, s))
         require_rank(values, k, round(n), f"{len(self.mean)} shared features")
         components = self._signed(self.W @ turn[:, :k])
         outside = 0.0 if self.setup.features == "random" else n * self.mean @ self.mean
+        self.outside = 0.0 if self.setup.features == "random" else max(float(trace - inside), 0.0)
         facts = {
             "eigenvalues": values[:k],
             "next_eigenvalue": float(values[k]) if s > k else 0.0,
@@ -261,10 +316,70 @@ class GossipNode(CentroidNode):
     def _model(self, components: Doubles, facts: dict[str, Any]) -> Any:
         offset = self.mean @ components
         if self.setup.features == "random":
-            how = (self.kernel, self.site.data.shape[1], self.setup.n_features, self.setup.seed)
+            how = (self.kernel, self.site.data.shape[1], self.n_features, self.setup.seed)
             return FeatureModel(*how, components, offset, **facts)
         coefficients = self.basis @ components
         return LandmarkModel(self.kernel, self.landmarks, coefficients, offset, **facts)
+
+    # 4. What the features miss.
+
+    @step(reusable=False)
+    def begin_probes(self, asked: ProbeBudget) -> None:
+        """Average what the rows add up to outside the centroids' span."""
+        kept: Any = self.site.kept(KEPT)
+        model: LandmarkModel = kept["consensus"]
+        which, width = probed(len(model.eigenvalues), 0, asked.floats)
+        roots = np.sqrt(np.maximum(model.eigenvalues[which], np.finfo(float).tiny))
+        mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
+        wanted = (model.coefficients[:, which] / roots, model.offset[which] / roots)
+        rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
+        span, X = Span.of(self.kernel, self.landmarks), self.site.data
+        sums = probe(span, X, Probes(*wanted, mean, share, width), self.setup.seed, rng)
+        self.own_probes = np.stack([sums.mean, sums.direction])
+        whole = sums.mean * np.sqrt(sums.n_rows)
+        facts = [sums.peak, sums.n_rows]
+        self.start_mixing(np.concatenate([sums.features.ravel(), whole, sums.noise, facts]))
+
+    @step(reusable=False)
+    def begin_level(self, whole: NodeTotal) -> None:
+        """Average the variance outside, in the direction of the mean outside."""
+        self.probes = self.mixture * whole.n_nodes
+        self.start_mixing(self.own_probes.T @ (self.own_probes @ self._direction()))
+
+    @step(reusable=False)
+    def tell_missing(self, whole: NodeTotal) -> Missing:
+        """How much the wanted eigenvalues lack."""
+        kept: Any = self.site.kept(KEPT)
+        z, (F, mean, noise, (peak, n)) = kept["consensus"].eigenvalues, self._probe_sums()
+        g = self._direction()
+        along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
+        along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
+        level = min(max(peak_distance(peak, self.outside, n), along, 0.0), self.outside)
+        sums = (F, np.maximum(noise, 0.0))
+        which = some_of(len(z), len(F))
+        lacking = missing_shares(self.kernel.name, z, which, sums, level, self.outside)
+        return Missing(values=lacking.values, errors=lacking.errors)
+
+    def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+        """Of all nodes: F (p, t), the mean (t,), noise (p,), and peak with the number of rows."""
+        t = self.own_probes.shape[1]
+        p = (len(self.probes) - t - 2) // (t + 1)
+        F, mean, noise, facts = np.split(self.probes, np.cumsum([p * t, t, p]))
+        return F.reshape(p, t), mean, noise, facts
+
+    def _direction(self) -> Doubles:
+        """Of the mean outside the span, of unit length."""
+        mean = self._probe_sums()[1]
+        return np.asarray(mean / max(float(np.linalg.norm(mean)), np.finfo(float).tiny))
+
+
+def centroids_given(n_rows: int, asked: int, given: int = 0) -> int:
+    """How many centroids a node gives; of all of them no more than its rows can bear.
+
+    >>> centroids_given(20, 3), centroids_given(20, 3, given=3), centroids_given(4, 3)
+    (3, 1, 0)
+    """
+    return max(min(asked, n_rows // MIN_CLUSTER - given), 0)
 
 
 @record
@@ -277,44 +392,216 @@ class GossipResult:
     n_columns: int
     baseline_floats: int
     stop_reason: str
+    features: str  # those that were taken
+    n_features: int
+    missing: Missing | None  # None if it was not measured
+    without: tuple[str, ...]  # nodes that can give no centroid
+    exhausted: bool  # no node can give more
 
 
-def steps_for(setup: GossipSetup, watched: bool) -> list[Step]:
+class Wanted(NamedTuple):
+    """How the nodes are to go about it.
+
+    `n_mixes` of None are as many as the graph needs. With an `accuracy` there may be more than
+    `n_features`, up to `most_features`.
+    """
+
+    n_features: int
+    n_rounds: int
+    n_mixes: int | None
+    tolerance: float | None
+    accuracy: float | None = None
+    most_features: int = 0
+    or_random: bool = False  # random features where no node has rows enough for a centroid
+
+
+def steps_for(setup: GossipSetup, watched: bool, measured: bool = False) -> list[Step]:
     """The steps that a run asks for."""
     node = GossipNode
-    steps = [node.count_rows, node.offer_mixture, node.take_mixture, node.begin_mean]
-    steps += [node.begin_tracking, node.turn, node.begin_agreement, node.begin_variances]
-    steps += [node.finish]
+    steps = [node.count_rows, node.begin_features, node.offer_mixture, node.take_mixture]
+    steps += [node.begin_mean, node.begin_tracking, node.turn]
+    steps += [node.begin_agreement, node.begin_variances, node.finish]
     if setup.features == "centroids":
-        steps += [node.begin_centroids, node.offer_centroids, node.take_centroids]
+        steps += [node.offer_centroids, node.take_centroids]
+        steps += [node.begin_probes, node.begin_level, node.tell_missing] if measured else []
     return steps + ([node.offer_peak, node.take_peaks, node.tell_moved] if watched else [])
 
 
 @protocol("gossip-kpca", roles=(GossipNode,))
-def gossip_kpca(
-    nodes: Federation,
-    setup: GossipSetup,
-    n_rounds: int,
-    n_mixes: int | None,
-    tolerance: float | None,
-) -> GossipResult:
-    """`n_rounds` of subspace iteration, each of `n_mixes`, as many as the graph needs if None."""
-    nodes.enlist(GossipNode, setup, steps_for(setup, tolerance is not None))
-    sizes = nodes.ask(GossipNode.count_rows)
+def gossip_kpca(nodes: Federation, setup: GossipSetup, wanted: Wanted) -> GossipResult:
+    """Subspace iteration; once more with twice the features while they miss too much."""
+    measured, watched = wanted.accuracy is not None, wanted.tolerance is not None
+    nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
+    sizes = by_party(nodes.ask(GossipNode.count_rows))
+    rows = {name: size.n_rows for name, size in sizes.items()}
+    features = features_for(setup, wanted, list(rows.values()))
+    if features != setup.features:
+        setup = dataclasses.replace(setup, features=features)
+        nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
+    growth, n_columns = Growth.of(setup, wanted, rows), next(iter(sizes.values())).n_columns
+    while True:
+        outcomes, reason = _fit(nodes, setup, wanted, growth.asked)
+        known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
+        missing = _missing(nodes, setup, wanted, outcomes[0], known) if measured else None
+        if missing is None or _is_enough(missing, wanted) or growth.is_done:
+            break
+        growth = growth.doubled()
+    _require_agreement(outcomes)
+    return GossipResult(
+        outcomes[0],
+        outcomes.parties,
+        n_columns,
+        sum(size.n_values for size in sizes.values()),
+        reason,
+        setup.features,
+        growth.total,
+        missing,
+        growth.without,
+        growth.is_exhausted,
+    )
+
+
+def features_for(setup: GossipSetup, wanted: Wanted, n_rows: Sequence[int]) -> str:
+    """The features that are taken: none say less than random ones."""
+    nobody = setup.features == "centroids" and max(n_rows) < MIN_CLUSTER
+    return "random" if nobody and wanted.or_random else setup.features
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How many features there are, and how many there may be."""
+
+    setup: GossipSetup
+    most: int
+    rows: Mapping[str, int]
+    asked: int  # centroids of each node in this step, or random features
+    total: int
+    given: Mapping[str, int]
+
+    @classmethod
+    def of(cls, setup: GossipSetup, wanted: Wanted, rows: Mapping[str, int]) -> Self:
+        """The first features."""
+        q = wanted.n_features
+        if setup.features != "centroids":
+            return cls(setup, wanted.most_features, rows, q, q, {})
+        asked = -(-q // len(rows))
+        given = {name: centroids_given(n, asked) for name, n in rows.items()}
+        return cls(setup, wanted.most_features, rows, asked, sum(given.values()), given)
+
+    def doubled(self) -> Self:
+        """As many again, or as many as there may be."""
+        more = min(2 * self.total, self.most)
+        asked = -(-(more - self.total) // len(self.rows))
+        added = {n: centroids_given(self.rows[n], asked, own) for n, own in self.given.items()}
+        given = {name: own + added[name] for name, own in self.given.items()}
+        return dataclasses.replace(self, asked=asked, total=sum(given.values()), given=given)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no node can give another centroid."""
+        most = {name: n // MIN_CLUSTER for name, n in self.rows.items()}
+        return self.setup.features == "centroids" and dict(self.given) == most
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there can be no more; of random features it would take too many."""
+        few = self.setup.features == "centroids" and self.total < self.most
+        return self.is_exhausted or not few
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """Nodes with too few rows for a centroid."""
+        few = tuple(name for name, n in self.rows.items() if n < MIN_CLUSTER)
+        return few if self.setup.features == "centroids" else ()
+
+
+def _fit(nodes: Federation, setup: GossipSetup, wanted: Wanted, asked: int) -> tuple[Replies, str]:
+    """The components inside the features' span."""
+    nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
     if setup.features == "centroids":
-        nodes.ask(GossipNode.begin_centroids)
         spread(nodes, GossipNode)
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_tracking)
-    reason = _iterate(nodes, n_rounds, n_mixes or mixes_for(nodes, MIXED), tolerance)
+    n_mixes = wanted.n_mixes or mixes_for(nodes, MIXED)
+    reason = _iterate(nodes, wanted.n_rounds, n_mixes, wanted.tolerance)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
     average(nodes, GossipNode)
-    told = nodes.ask(GossipNode.finish, NodeTotal(n_nodes=len(nodes.parties)))
-    baseline = sum(size.n_values for size in sizes)
-    return GossipResult(told[0], told.parties, sizes[0].n_columns, baseline, reason)
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    return nodes.ask(GossipNode.finish, whole), reason
+
+
+def _missing(
+    nodes: Federation, setup: GossipSetup, wanted: Wanted, outcome: GossipOutcome, complete: bool
+) -> Missing:
+    """What the features miss of each eigenvalue; nothing if they are `complete`."""
+    if setup.features != "centroids" or complete:
+        return unprobed(outcome, complete)
+    graph = require_graph(nodes)
+    budget = probe_budget(graph, wanted, outcome.n_dimensions, setup.n_components)
+    nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    nodes.ask(GossipNode.begin_level, whole)
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    first: Missing = nodes.ask(GossipNode.tell_missing, each={nodes.parties[0]: whole})[0]
+    return first
+
+
+def probe_budget(graph: nx.Graph, wanted: Wanted, width: int, n_components: int) -> int:
+    """Floats that a node has sent to a neighbour in the fit, per mix of the probes."""
+    s, mixes = min(n_components + 1, width), mixes_on(graph)
+    tracked = wanted.n_rounds * (wanted.n_mixes or mixes_on(graph, MIXED)) + mixes
+    return (width * s * tracked + (width + s * s) * mixes) // mixes_on(graph, PROBED)
+
+
+def fills_all(setup: GossipSetup, width: int, n_columns: int) -> bool:
+    """Whether the features' span holds every row, whatever the rows are."""
+    narrow = setup.kernel in ("linear", "cosine") and width >= n_columns
+    return setup.features == "rows" or narrow
+
+
+def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
+    """Of random features: by how much their eigenvalues are off, mostly too large.
+
+    With D features eigenvalue ℓ shows as ℓ + (R/D) ℓ / (ℓ − R/n), where R is the variance that no
+    wanted component explains, as if it were spread evenly over the rows (the spiked model of
+    Johnstone, 2001). Solved for ℓ.
+    """
+    z, n = outcome.eigenvalues, outcome.n_rows
+    if complete:
+        return Missing(values=np.zeros(len(z)), errors=np.zeros(len(z)))
+    rest = max(outcome.total - float(np.sum(z)), 0.0)
+    each, shown = rest / n, rest / outcome.n_dimensions
+    middle = (each + z - shown) / 2
+    true = middle + np.sqrt(np.maximum(middle**2 - each * z, 0.0))
+    values = np.clip(1 - true / np.maximum(z, np.finfo(float).tiny), 0.0, 1.0)
+    return Missing(values=values, errors=values / 2)
+
+
+def _is_enough(missing: Missing, wanted: Wanted) -> bool:
+    assert wanted.accuracy is not None
+    worst = int(np.argmax(missing.values))
+    return bool(missing.values[worst] + missing.errors[worst] <= wanted.accuracy)
+
+
+def _require_agreement(outcomes: Replies) -> None:
+    """Nodes whose averages are others than the first node's have not been mixed with it."""
+    first = outcomes[0]
+    apart = [
+        name
+        for name, own in zip(outcomes.parties, outcomes, strict=True)
+        if abs(own.total - first.total) > _APART * abs(first.total)
+        or own.n_dimensions != first.n_dimensions
+    ]
+    if apart:
+        raise FederationError(
+            f"{', '.join(map(repr, apart[:5]))} ({len(apart)} of {len(outcomes)} nodes) have other "
+            f"averages than {outcomes.parties[0]!r}: too many of their messages were lost; fit "
+            f"again, or choose a graph with more edges"
+        )
 
 
 def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:

@@ -55,16 +55,16 @@ class CentroidNode(MixingParty):
 
     def start_sharing(self, rows: Rows, count: int, seed: int) -> None:
         """Begin with the centroids of the own rows."""
-        found = centroids(rows, count, MIN_CLUSTER, seed)
-        if len(found):
-            self.known = {str(self.site.index): np.asarray(found, dtype=np.float64)}
+        own = centroids(rows, count, MIN_CLUSTER, seed) if count else ()
+        if len(own):
+            self.known = {str(self.site.index): np.asarray(own, dtype=np.float64)}
 
     def end_sharing(self) -> None:
-        """Everybody's centroids, if any came, become `shared`, in the order of their owners."""
+        """Everybody's centroids, if any came, join `shared`, in the order of their owners."""
         if not self.known:
             return
         owners = sorted(self.known, key=int)
-        self.shared = np.vstack([self.known[owner] for owner in owners])
+        self.shared = np.vstack([self.shared, *(self.known[owner] for owner in owners)])
         compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
         self.known, self.offered, self.asked, self.wanted = {}, {}, {}, {}
