@@ -46,7 +46,6 @@ from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_ran
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import (
     Probes,
@@ -333,8 +332,8 @@ class GossipNode(CentroidNode):
         mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
         wanted = (model.coefficients[:, which] / roots, model.offset[which] / roots)
         rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
-        span, X = Span.of(self.kernel, self.landmarks), self.site.data
-        sums = probe(span, X, Probes(*wanted, mean, share, width), self.setup.seed, rng)
+        probes, points = Probes(*wanted, mean, share, width), (self.landmarks, self.site.data)
+        sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
         facts = [sums.peak, sums.n_rows]
