@@ -17,6 +17,7 @@ def fitted(estimator, source):
     """The fit, and what it warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", em.CostWarning)
         estimator.fit(source)
     return estimator, [str(w.message) for w in caught]
 

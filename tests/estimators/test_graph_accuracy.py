@@ -15,6 +15,7 @@ import eigenmesh as em
 def fitted(estimator, parts):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", em.CostWarning)
         estimator.fit(parts)
     return estimator, [str(w.message) for w in caught]
 
