@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import pairwise_kernels
 
@@ -135,7 +136,7 @@ def test_parties_too_small_for_a_centroid_are_named_with_what_they_hold():
         parts = em.Partitioned(rows=[large, *small])
         with pytest.warns(EigenmeshWarning, match=r"'party-1'.*fewer than 5 rows") as caveats:
             kpca = em.KernelPCA(3, kernel="rbf", random_state=0).fit(parts)
-        text = str(caveats[0].message)
+        (text,) = (str(w.message) for w in caveats if "fewer than 5 rows" in str(w.message))
         assert f"and {many - 3} more" in text
         (share,) = re.findall(r"(\d+)% of the variance outside", text)
         assert int(share) > 50
@@ -208,3 +209,24 @@ def test_a_saved_model_keeps_what_it_misses(tmp_path):
         loaded = em.load(tmp_path / "model.em")
         np.testing.assert_array_equal(loaded.shortfalls_, kpca.shortfalls_)
         assert (loaded.shortfall_, loaded.accuracy) == (kpca.shortfall_, 0.01)
+
+
+def test_eigenvalues_below_rounding_are_said_to_be():
+    X = np.random.default_rng(0).normal(size=(2500, 3))
+    X[0] *= 1e6  # beside which the others are all alike
+    with pytest.warns(EigenmeshWarning, match=r"sums over rows resolve no less than 1e-09"):
+        em.KernelPCA(3, kernel="rbf", gamma=2e-10, random_state=0).fit(X)
+
+
+def test_sparse_rows_beyond_the_exact_limit():
+    X = sp.random(2100, 40, density=0.1, format="csr", random_state=0)
+    kpca = em.KernelPCA(3, kernel="rbf", gamma=2.0, random_state=0).fit(X)
+    pooled = KernelPCA(3, kernel="rbf", gamma=2.0).fit(X.toarray())
+    np.testing.assert_allclose(kpca.eigenvalues_, pooled.eigenvalues_, rtol=0.011)
+
+
+def test_huge_rows_beside_small_ones_leave_kernel_values_finite():
+    rng = np.random.default_rng(2)
+    X = rng.standard_cauchy((900, 5)) ** 3 + 1e9 * rng.normal(size=5)
+    kpca, _ = quietly(em.KernelPCA(2, kernel="rbf", gamma=0.2, random_state=0), em.split(X, 9))
+    assert np.isfinite(kpca.eigenvalues_).all()

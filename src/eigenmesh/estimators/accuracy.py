@@ -9,11 +9,13 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.preparing import is_number
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall
 from eigenmesh.protocols.diskpca import MIN_CLUSTER
 from eigenmesh.protocols.landmark_growth import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
+_RESOLVED = 1e-9  # of the trace
 
 
 class Missing(NamedTuple):
@@ -52,6 +54,19 @@ def checked_accuracy(value: Any) -> float:
     raise InputError(
         f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
         f"expected, a number above 0 and at most 1 such as 0.01"
+    )
+
+
+def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:
+    """The caveat that the last eigenvalues are below what sums over rows resolve, if they are."""
+    trace = model.n_rows * float(np.mean(model.kernel.diagonal(model.landmarks)))
+    lost = np.flatnonzero(model.eigenvalues < _RESOLVED * trace)
+    if not len(lost):
+        return ()
+    return (
+        f"eigenvalue {lost[0] + 1} is {model.eigenvalues[lost[0]] / trace:.0e} of the kernel "
+        f"matrix's trace, and sums over rows resolve no less than {_RESOLVED:.0e}: it and those "
+        f"after it may be rounding; ask for {lost[0] or 'fewer'} components, or rescale the rows",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy
+from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy, lost_in_rounding
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
@@ -235,7 +235,9 @@ class DisKPCA(RowEstimator):
         n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
         wanted = known or self._variance_share is not None
         assert self.accuracy is not None
-        return caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
+        rounded = lost_in_rounding(outcome.model) if known else ()
+        words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
+        return (*words, *rounded)
 
     def _agreed(self, gamma: float | None) -> KernelSetup:
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)

@@ -83,7 +83,7 @@ class PooledKernelPCA(FittedKernelPCA):
         else:
             self._fit_landmarks(X, choice)
             if self._would_rather_be_exact(X):
-                why = f"{len(self.landmarks_):,} landmarks of {X.shape[0]:,} rows miss too much"
+                why = f"{self.landmarks_.shape[0]:,} landmarks of {X.shape[0]:,} rows miss too much"
                 self._fit_exact(X, Choice("exact", why))
         self._fit_preimages(X)
         self._report_alone(time.perf_counter() - started)

@@ -187,6 +187,8 @@ class _Fused:
 
     def _finish(self, values: Floats) -> None:
         if self._kernel.name == "rbf":
+            # Of huge rows that are alike, rounding alone may be above 0 by more than exp can take.
+            np.minimum(values, 0, out=values)
             np.exp(values, out=values)
         elif self._kernel.name == "sigmoid":
             np.tanh(values, out=values)

@@ -30,8 +30,6 @@ from eigenmesh.threads import one_blas_thread
 __all__ = ["LandmarkModel", "LandmarkSums", "centroids", "landmark_sums", "residuals"]
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
-_DIFFER = "check that the samples differ"
-_MORE = f"take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; or {_DIFFER}"
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
 
 
@@ -113,7 +111,7 @@ class LandmarkModel:
         values, W = top_eigenpairs((G + G.T) / 2, wanted)
         values = clip_spectrum(values, n)
         k = max(numerical_rank(values, n), 1) if k is None else k
-        require_rank(values, k, n, f"{len(c)} landmarks", _MORE if len(c) < n else _DIFFER)
+        require_rank(values, k, n, f"{len(c)} landmarks", _advice(kernel, len(c) < n))
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
         total = sums.trace - n * float(mean @ mean)
@@ -146,6 +144,15 @@ class LandmarkModel:
         rounding = 2.0**-24 * largest * np.linalg.norm(self.coefficients, axis=0)
         safe = rounding <= _SCORE_ERROR * np.sqrt(self.eigenvalues / self.n_rows)
         return dtype if safe.all() else np.dtype(np.float64)
+
+
+def _advice(kernel: Kernel, more_rows: bool) -> str:
+    """What helps against a rank that is too low."""
+    more = "take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; "
+    narrow = (
+        f"lower gamma, which is {kernel.gamma:.3g}; " if kernel.gamma and kernel.is_level else ""
+    )
+    return f"{more if more_rows else ''}{narrow}or check that the samples differ"
 
 
 def _uncorrected(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:
