@@ -18,6 +18,7 @@ from eigenmesh.estimators.kernel_gamma import (
     kernel_gamma,
     psd_kernel,
 )
+from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.estimators.row_estimator import RowEstimator
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.federation.ledger import Ledger
@@ -42,6 +43,12 @@ from eigenmesh.protocols.diskpca_sketched import (
 )
 from eigenmesh.protocols.landmark_growth import Accuracy
 from eigenmesh.protocols.row_messages import KernelSetup
+from eigenmesh.protocols.weighted_kpca import (
+    WeightedRows,
+    WeightSetup,
+    weighted_kpca,
+    weighted_steps,
+)
 
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
 
@@ -91,7 +98,8 @@ class DisKPCA(RowEstimator):
         centred, what of the mean lies outside the landmarks' span is estimated, and total and
         residual are 1.5 standard errors above: upper bounds, but for one case in fifteen. Exact
         otherwise, and if every row is a landmark.
-    residual_error_ : that standard error; 0 if exact.
+    residual_error_ : that standard error; 0 if exact. With sample_weight, the most by which total
+        and residual may be too large.
     landmark_residual_ : squared distance of all rows to the landmarks' span, the trace that they
         leave of the uncentred kernel matrix.
     landmarks_ : the landmarks, (q, n_features).
@@ -161,12 +169,18 @@ class DisKPCA(RowEstimator):
         self.accuracy = accuracy
         self.max_landmarks = max_landmarks
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to rows split over parties: a Partitioned, a Federation, or a plain array.
+
+        `sample_weight` says as how many copies a row counts: an array for an array, for parties a
+        list with one each, which goes into its own party's site and no further. It counts in the
+        components, not in the choice of landmarks; `total_variance_` is then an upper bound, and
+        what landmarks miss a coarse estimate.
 
         Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
         """
-        k, q, form = self._wanted(), whole_number(self.n_landmarks, "n_landmarks"), self._form()
+        k, q = self._wanted(), whole_number(self.n_landmarks, "n_landmarks")
+        form = self._form(sample_weight is not None)
         self._agreed(1.0)  # wrong parameters are told before anybody is asked
         accuracy = self._accuracy(q)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
@@ -175,8 +189,13 @@ class DisKPCA(RowEstimator):
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
             agreed, center = self._agreed(gamma), bool(self.center)
             grown = () if accuracy is None else (accuracy,)
-            outcome = fed.run(form.protocol, agreed, k, q, self.landmarks, center, *grown).value
+            with at_sites(fed, sample_weight, "sample_weight") as weights:
+                if weights != NONE:
+                    agreed = WeightSetup(**vars(agreed), weights=weights)
+                wanted = (k, q, self.landmarks, center, *grown)
+                outcome = fed.run(form.protocol, agreed, *wanted).value
         self._adopt(outcome, gamma)
+        self._weighted = sample_weight is not None
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         if accuracy is not None:
             self._missing_in_words = self._missing(outcome)
@@ -203,8 +222,15 @@ class DisKPCA(RowEstimator):
             None if self.n_components is None else whole_number(self.n_components, "n_components")
         )
 
-    def _form(self) -> Form:
+    def _form(self, weighted: bool = False) -> Form:
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
+        if weighted:
+            if not self.exact:
+                raise InputError(
+                    "sample_weight is given and exact is False; sketches have no weights: None is "
+                    "expected, or exact=True"
+                )
+            return Form(WeightedRows, weighted_steps(choice), weighted_kpca)
         if self.exact:
             steps = steps_for(choice, bool(self.center), self.accuracy is not None)
             return Form(RowHolder, steps, diskpca)
@@ -223,6 +249,7 @@ class DisKPCA(RowEstimator):
         most = n_landmarks if most is None else whole_number(most, "max_landmarks")
         return Accuracy(checked_accuracy(self.accuracy), most, self._variance_share)
 
+    _weighted = False  # whether the last fit had weights
     _variance_share: float | None = None  # of a front door: so much is all that is wanted
 
     def _missing(self, outcome: DisKPCAResult) -> tuple[str, ...]:
@@ -308,7 +335,7 @@ class DisKPCA(RowEstimator):
     def _facts(self) -> tuple[str, ...]:
         """What the answer is worth, in words."""
         shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
-        claim = residual_claim(self.residual_, self.residual_error_)
+        claim = residual_claim(self.residual_, self.residual_error_, self._weighted)
         if self.leverage_skew_ is None:
             return (claim, shown)
         agreed = self._agreed(self.gamma_)
@@ -332,14 +359,16 @@ class DisKPCA(RowEstimator):
         return len(self.eigenvalues_)
 
 
-def residual_claim(residual: float, error: float) -> str:
-    """What a residual is worth, in words.
+def residual_claim(residual: float, error: float, weighted: bool = False) -> str:
+    """What a residual is worth, in words; that of weighted rows is a bound.
 
     >>> residual_claim(12.5, 0.0)
     'residual 12.5, exact for these components'
     """
     if not error:
         return f"residual {residual:.4g}, exact for these components"
+    if weighted:
+        return f"residual {residual:.4g}, at most {error:.2g} too large"
     return (
         f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
         f"the landmarks' span does not hold the mean of the rows"

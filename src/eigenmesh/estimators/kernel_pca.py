@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -16,12 +17,14 @@ from eigenmesh.estimators.kernel_pca_exact import ExactModel
 from eigenmesh.estimators.kernel_pca_methods import LANDMARK_KERNELS, default_landmarks
 from eigenmesh.estimators.kernel_pca_pooled import PooledKernelPCA
 from eigenmesh.estimators.kernel_pca_share import explaining
-from eigenmesh.estimators.kernel_pca_ways import METHODS, Way, choose_way, ways_for
+from eigenmesh.estimators.kernel_pca_ways import METHODS, Needs, Way, choose_way, ways_for
+from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparing import share_of_missing
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.topology import Topology
 from eigenmesh.protocols.diskpca import LANDMARKS
+from eigenmesh.protocols.weighted_kpca import WeightedRows, weighted_steps
 
 
 class KernelPCA(PooledKernelPCA):
@@ -166,21 +169,36 @@ class KernelPCA(PooledKernelPCA):
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to an array, a Partitioned, a Federation, a Dask collection or blocks of rows.
 
-        Blocks are an iterator of arrays, each looked at once.
+        Blocks are an iterator of arrays, each looked at once. `sample_weight` says as how many
+        copies a row counts: an array for an array, for rows of parties with a coordinator a list
+        with one each, which stays with them. It counts in the components, not in the choice of
+        landmarks; with landmarks `total_variance_` is then an upper bound. Columns, graphs and
+        blocks take none.
         """
         self._check_parameters()
+        self._sample_weight = sample_weight
+        try:
+            return self._fit(X)
+        finally:
+            self.__dict__.pop("_sample_weight", None)
+
+    def _fit(self, X: Any) -> Self:
         with self._progress_shown():
             if isinstance(X, Iterator):
                 self._require_columns_for_preparing("rows")
+                self._require_no_weights("blocks of rows", "one array")
                 return self._fit_blocks(X)
             if _is_split(X):
                 self._take_names(X)
                 return self._fit_split(X)
             self._require_columns_for_preparing("rows")
-            return self._fit_pooled(self._checked(X, reset=True, min_samples=2))
+            rows = self._checked(X, reset=True, min_samples=2)
+            if self._sample_weight is not None:
+                self._sample_weight = weight_array(self._sample_weight, rows.shape[0])
+            return self._fit_pooled(rows)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
@@ -226,8 +244,13 @@ class KernelPCA(PooledKernelPCA):
     def _fit_split(self, X: Any) -> Self:
         with self._opened(X, self.topology) as fed:
             ways = self._ways(fed.split, fed.graph is not None)
+            if self._sample_weight is not None:
+                ways = self._weighted_ways(ways, fed.split)
             choice, estimator = choose_way(fed, ways, self._built)
-            estimator.fit(fed)
+            if self._sample_weight is None:
+                estimator.fit(fed)
+            else:
+                estimator.fit(fed, sample_weight=self._sample_weight)
         if isinstance(estimator, DisKPCA):
             self._adopt_landmarks(estimator, str(choice))
         else:
@@ -235,6 +258,21 @@ class KernelPCA(PooledKernelPCA):
         self.report_ = estimator.report_
         self._say_what_is_missing()
         return self
+
+    def _weighted_ways(self, ways: list[Way], split: str) -> list[Way]:
+        """Those that take weights, with the steps that they then ask for."""
+        able = [way for way in ways if way.estimator is DisKPCA]
+        if not able:
+            held = "columns" if split == "columns" else "rows without a coordinator or landmarks"
+            self._require_no_weights(held, "rows of parties with a coordinator")
+        return [dataclasses.replace(way, needs=_weighted_needs) for way in able]
+
+    def _require_no_weights(self, held: str, instead: str) -> None:
+        if self._sample_weight is not None:
+            raise InputError(
+                f"sample_weight is given for {held}, which take none; None is expected, or "
+                f"{instead}"
+            )
 
     def _adopt_landmarks(self, estimator: DisKPCA, words: str) -> None:
         share, _ = components_asked(self.n_components)
@@ -325,3 +363,7 @@ class KernelPCA(PooledKernelPCA):
 
 def _is_split(X: Any) -> bool:
     return isinstance(X, Federation | Partitioned) or is_dask_collection(X)
+
+
+def _weighted_needs(estimator: Any, fed: Federation) -> Needs:
+    return WeightedRows, weighted_steps(estimator.landmarks)

@@ -70,17 +70,29 @@ class ExactModel:
     next_eigenvalue: float | None  # None where it is not known
     means: KernelMeans | None  # None if not centred
     total: float
+    roots: Doubles | None = None  # of the rows' weights, where they have any
 
     @classmethod
     def fit(
-        cls, kernel: PairwiseKernel, X: Rows, k: int | None, centre: bool, solver: Mapping[str, Any]
+        cls,
+        kernel: PairwiseKernel,
+        X: Rows,
+        k: int | None,
+        centre: bool,
+        solver: Mapping[str, Any],
+        weights: Doubles | None = None,
     ) -> Self:
-        """The k largest components, all positive ones if None; `solver` as scikit-learn's."""
+        """The k largest components, all positive ones if None; `solver` as scikit-learn's.
+
+        With weights those of W^½ K W^½, whose eigenvalues are those of as many copies of each row.
+        """
         K = kernel(X)
         require_square(K)
         _require_values(K, kernel.name)
         if kernel.name == "precomputed" and solver["copy_X"]:
             K = K.copy()
+        if weights is not None:
+            return cls._weighted(kernel, X, K, (k, centre, weights), solver)
         n, trace = len(K), float(np.trace(K))
         means = kernel_means(K) if centre else None
         total = trace - (n * means.overall if means else 0.0)
@@ -89,6 +101,23 @@ class ExactModel:
         solve = _centred_pairs if centre else _uncentred_pairs
         values, vectors, after = solve(K, k, solver)
         return cls(kernel, X, values, vectors, after, means, total)
+
+    @classmethod
+    def _weighted(
+        cls,
+        kernel: PairwiseKernel,
+        X: Rows,
+        K: Doubles,
+        wanted: tuple[int | None, bool, Doubles],
+        solver: Mapping[str, Any],
+    ) -> Self:
+        k, centre, weights = wanted
+        means = kernel_means(K, weights) if centre else None
+        if means is not None:
+            K = np.asarray(centre_rows(K, means), dtype=np.float64)
+        total, roots = float(weights @ np.diag(K)), np.sqrt(weights)
+        values, vectors, after = _uncentred_pairs(K * roots * roots[:, None], k, solver)
+        return cls(kernel, X, values, vectors, after, means, total, roots)
 
     @property
     def residual(self) -> float:
@@ -103,6 +132,8 @@ class ExactModel:
     @property
     def fitted_scores(self) -> Doubles:
         """Scores (n, k) of the fitted rows."""
+        if self.roots is not None:
+            return self.transform(self.rows)
         return np.asarray(self.eigenvectors * np.sqrt(self.eigenvalues))
 
     def transform(self, X: Rows) -> Doubles:
@@ -110,6 +141,8 @@ class ExactModel:
         kept = self.eigenvalues > 0  # a direction without variance has no scores
         weights = np.zeros_like(self.eigenvectors)
         weights[:, kept] = self.eigenvectors[:, kept] / np.sqrt(self.eigenvalues[kept])
+        if self.roots is not None:
+            weights *= self.roots[:, None]
         scores = np.empty((X.shape[0], weights.shape[1]))
         for rows in blocks(X.shape[0]):
             K = self.kernel(X[rows], self.rows)

@@ -55,6 +55,7 @@ class FittedKernelPCA(FrontDoor):
     coef0: float
     kernel_params: dict[str, Any] | None
     alpha: float
+    _sample_weight: Any = None  # while fit runs
     fit_inverse_transform: bool
     center: bool
     verbose: bool
@@ -142,6 +143,10 @@ class FittedKernelPCA(FrontDoor):
         params = dict(self.kernel_params or {})
         return PairwiseKernel(self.kernel, gamma, self.degree, self.coef0, params, self.n_jobs)
 
+    @property
+    def _claim(self) -> str:
+        return residual_claim(self.residual_, self.residual_error_, self._sample_weight is not None)
+
     def _report_alone(self, seconds: float) -> None:
         """The account of rows in one place: nothing was sent."""
         model = self.model_
@@ -166,7 +171,7 @@ class FittedKernelPCA(FrontDoor):
             dropped={},
             stop_reason="all rows are accounted for",
             baseline_floats=model.n_rows * self.n_features_in_,
-            notes=(*caveats, residual_claim(self.residual_, self.residual_error_)),
+            notes=(*caveats, self._claim),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=4)

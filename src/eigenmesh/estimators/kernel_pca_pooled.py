@@ -79,6 +79,11 @@ class PooledKernelPCA(FittedKernelPCA):
         if choice.name == "exact":
             self._fit_exact(X, choice)
         elif self.landmarks_are_given:
+            if self._sample_weight is not None:
+                raise InputError(
+                    "sample_weight is given beside landmarks= as rows; None is expected, or a "
+                    "choice of landmarks by name"
+                )
             return self._fit_blocks(iter([X]))
         else:
             self._fit_landmarks(X, choice)
@@ -144,7 +149,8 @@ class PooledKernelPCA(FittedKernelPCA):
             "random_state": self.random_state,
             "copy_X": self.copy_X,
         }
-        model = ExactModel.fit(kernel, rows, k, bool(self.center), solver)
+        weights = self._sample_weight
+        model = ExactModel.fit(kernel, rows, k, bool(self.center), solver, weights)
         self._adopt(model if share is None else explaining(model, share), gamma, str(choice))
 
     # Landmarks.
@@ -192,7 +198,8 @@ class PooledKernelPCA(FittedKernelPCA):
         estimator._variance_share = components_asked(self.n_components)[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EigenmeshWarning)  # given again with the report
-            return estimator.fit(one_party(X)), why
+            weights = self._sample_weight if accurate else None
+            return estimator.fit(one_party(X), sample_weight=weights), why
 
     def _stated_gamma(self, model: LandmarkModel) -> float:
         gamma = model.kernel.gamma

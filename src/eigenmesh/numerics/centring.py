@@ -23,6 +23,7 @@ class KernelMeans:
 
     columns: Doubles
     overall: float
+    weights: Doubles | None = None  # of the training samples, 1 in all, where they differ
 
 
 def centre_in_place(K: Floats) -> KernelMeans:
@@ -46,12 +47,18 @@ def centre_in_place(K: Floats) -> KernelMeans:
     return means
 
 
-def kernel_means(K: Floats) -> KernelMeans:
+def kernel_means(K: Floats, weights: Doubles | None = None) -> KernelMeans:
     """Column means and overall mean of a kernel matrix, accumulated in float64.
 
     >>> kernel_means(np.array([[2.0, 0.0], [0.0, 2.0]])).columns
     array([1., 1.])
+    >>> kernel_means(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([3.0, 1.0])).columns
+    array([1.5, 0.5])
     """
+    if weights is not None:
+        shares = weights / weights.sum()
+        columns = np.asarray(shares @ K, dtype=np.float64)
+        return KernelMeans(columns, float(columns @ shares), shares)
     sums = [K[rows].sum(axis=0, dtype=np.float64) for rows in blocks(len(K))]
     columns = np.sum(sums, axis=0) / len(K)
     return KernelMeans(columns, float(columns.mean()))
@@ -70,7 +77,10 @@ def centre_rows(K_new: Floats, means: KernelMeans, out: Floats | None = None) ->
             "one column for each training sample"
         )
     out = require_out(out, K_new.shape, working_dtype(K_new))
-    own = K_new.mean(axis=1, dtype=np.float64) - means.overall
+    if means.weights is None:
+        own = K_new.mean(axis=1, dtype=np.float64) - means.overall
+    else:
+        own = K_new @ means.weights - means.overall
     for rows in blocks(len(K_new)):
         out[rows] = K_new[rows] - (own[rows, None] + means.columns)
     return out
