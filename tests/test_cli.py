@@ -529,3 +529,18 @@ def test_the_demo_for_machines_is_one_document(tmp_path):
     assert rows["product", 20]["sin_theta"] < 1e-4
     assert rows["product", 50]["sin_theta"] < 1e-6
     assert found == json.loads((tmp_path / "demo.json").read_text())
+
+
+def test_an_accuracy_from_the_command_line(tmp_path):
+    rng = np.random.default_rng(0)
+    files = [tmp_path / f"{name}.npy" for name in ("north", "south")]
+    for file in files:
+        np.save(file, rng.normal(size=(60, 4)))
+    paths, model = list(map(str, files)), str(tmp_path / "model.em")
+    options = ["--split", "rows", "--kernel", "rbf", "--gamma", "0.5", "--model", model]
+    said = run("fit", *paths, *options, "--accuracy", "0.001")
+    assert "landmarks miss about" in " ".join(said.output.split())
+    _, tree = answer("fit", *paths, *options, "--accuracy", "1")
+    assert len(tree["shortfalls"]) == 2
+    assert 0 < max(tree["shortfalls"]) < 1
+    assert run("cluster", *paths, "--clusters", "2", "--accuracy", "1").exit_code == 0

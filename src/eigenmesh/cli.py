@@ -142,11 +142,10 @@ def fit(
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, seed),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
-            accuracy=accuracy,
         )
         with progress("fitting"):
             Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
@@ -242,6 +241,7 @@ def cluster(
     coef0: options.Coef0 = 1,
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
     topology: options.Topology = None,
     seed: options.Seed = 0,
     names: options.Names = None,
@@ -262,7 +262,7 @@ def cluster(
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
-            **options.landmark_words(method, landmarks, n_landmarks, seed),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
             topology=options.graph(topology),
         )
         with progress("clustering"):
@@ -316,7 +316,7 @@ def plan(
         parts = options.parties(data, split or usual, names, allow, align, id_column)
         told = {
             **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, seed=0),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
             "topology": options.graph(topology),
         }
         wanted: Any
@@ -324,7 +324,7 @@ def plan(
             wanted = KernelKMeans(clusters, **_for_clusters(told))
         else:
             k = options.components(components)
-            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion, accuracy=accuracy)
+            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion)
         expected = forecast(wanted, parts)
         if json:
             typer.echo(as_json(account_tree(expected)))

@@ -217,12 +217,13 @@ def kernel_words(kernel: str, gamma: str | None, degree: float, coef0: float) ->
 
 
 def landmark_words(
-    method: str, landmarks: str, n_landmarks: int | None, seed: int
+    method: str, landmarks: str, n_landmarks: int | None, accuracy: float, seed: int
 ) -> dict[str, Any]:
     """What a front door is told of the way to go."""
     return {
         "method": method,
         "landmarks": landmarks,
         "n_landmarks": n_landmarks,
+        "accuracy": accuracy,
         "random_state": seed,
     }
