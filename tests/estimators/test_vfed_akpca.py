@@ -262,8 +262,39 @@ def test_too_many_samples_for_all_pairs_turn_to_landmarks_and_say_so(monkeypatch
             model.fit(parts)
         assert forecast.floats_up == model.report_.floats_up
         assert "in the span of 90" in str(model.report_)
-        if model.get_params()["kernel"] == "rbf":
+        if isinstance(model, em.VFedAKPCA):
             assert sin_theta(model.eigenvectors_, pooled.eigenvectors_) < 0.1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "rbf", "gamma": 0.01},
+        {"kernel": "rbf", "gamma": 0.01, "fusion": "distance"},
+        {"kernel": "poly", "gamma": 0.02, "degree": 2},
+    ],
+    ids=["product", "distance", "poly"],
+)
+@pytest.mark.parametrize("local_rank", [6, 12])
+def test_one_shot_sends_the_same_however_many_samples_there_are(options, local_rank, monkeypatch):
+    """The limit is lowered: kinds, floats and nearly the answer stay; so do new samples' scores."""
+    X, new = BREAST[:150], BREAST[150:170]
+    parts = em.split(X, 3, by="columns")
+    whole = quiet(em.OneShotKPCA(3, local_rank=local_rank, **options), parts)
+    monkeypatch.setattr("eigenmesh.estimators.one_shot.MOST_KERNEL_SAMPLES", 100)
+    monkeypatch.setattr("eigenmesh.estimators.one_shot.N_LANDMARKS", 90)
+    model = em.OneShotKPCA(3, local_rank=local_rank, random_state=1, **options)
+    plan = em.plan(model, parts)
+    model = quiet(model, parts)
+    assert model.report_.reveals == whole.report_.reveals
+    assert model.report_.floats_up == whole.report_.floats_up == plan.floats_up
+    np.testing.assert_allclose(model.eigenvalues_, whole.eigenvalues_, rtol=0.05)
+    assert sin_theta(model.eigenvectors_, whole.eigenvectors_) < 0.25
+    ours, theirs = model.transform(new), whole.transform(new)
+    assert aligned_error(ours, theirs) < 0.25 * np.abs(theirs).max()
+    if options["kernel"] == "rbf" and "fusion" not in options:
+        fitted = model._fitted_scores(parts)
+        assert aligned_error(model.transform(parts), fitted) < 1e-8
 
 
 # Models.

@@ -20,7 +20,7 @@ from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, Ledger, forecast_entry, forecast_message
 from eigenmesh.federation.topology import build_graph
 from eigenmesh.numerics.embeddings import embedded_width
-from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ShareHolder
+from eigenmesh.protocols.column_model import ShareHolder
 from eigenmesh.protocols.component_ridge import TargetRows
 from eigenmesh.protocols.diskpca import most_landmarks
 from eigenmesh.protocols.diskpca_forecast import forecast as diskpca_forecast
@@ -156,8 +156,7 @@ def forecast_columns(inner: Any, strict: bool, names: Names, shapes: Shapes) -> 
     if strict:
         ledger.rounds += 1
         ledger.entries += [forecast_entry(SurveyedSite.count_columns, name, 0) for name in names]
-    few = shapes[0][0] <= MOST_KERNEL_SAMPLES  # with landmarks it has them
-    if isinstance(inner, OneShotKPCA) and inner._settings().fusion == "arguments" and few:
+    if isinstance(inner, OneShotKPCA) and inner._settings().fusion == "arguments":
         ledger.rounds += 1
         for name, (n, m) in zip(names, shapes, strict=True):
             r = min(inner._settings().local_rank, n, m)

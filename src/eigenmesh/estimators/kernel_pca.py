@@ -324,6 +324,8 @@ class KernelPCA(PooledKernelPCA):
             estimator._or_random = True
         if way.cheaper:
             estimator._cheaper = way.cheaper
+        if isinstance(estimator, ColumnEstimator):
+            estimator._behind = type(self).__name__  # whose parameters its advice must be about
         return estimator
 
     def _built_with_landmarks(self, way: Way, params: dict[str, Any], q: int) -> DisKPCA:

@@ -193,7 +193,8 @@ class FittedKernelPCA(FrontDoor):
         else:
             return
         name, _, why = self.method_.partition(":")
-        warnings.warn(f"{words}: {name},{why}", EigenmeshWarning, stacklevel=4)
+        remedy = getattr(self.estimator_, "_closer", "")
+        warnings.warn(f"{words}: {name},{why}{remedy}", EigenmeshWarning, stacklevel=4)
 
     # Using it.
 

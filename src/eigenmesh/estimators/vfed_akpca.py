@@ -13,7 +13,6 @@ from eigenmesh.estimators.base import Shapes, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_estimator import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
-from eigenmesh.estimators.one_shot import N_LANDMARKS, NEARLY_IDENTITY
 from eigenmesh.estimators.preparing import is_number, preparation_fields
 from eigenmesh.estimators.run_report import LESS_ON_A_GRAPH
 from eigenmesh.estimators.vfed_common import (
@@ -24,6 +23,8 @@ from eigenmesh.estimators.vfed_common import (
     paper_caveats,
     power_setup,
     prepared_as,
+    sampling_note,
+    unit_caveats,
 )
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
@@ -40,7 +41,12 @@ from eigenmesh.protocols.argument_fusion import (
 )
 from eigenmesh.protocols.argument_peers import PeerFusion, argument_peers, peer_role
 from eigenmesh.protocols.argument_peers import forecast as peers_forecast
-from eigenmesh.protocols.column_model import MOST_KERNEL_SAMPLES, ColumnModel
+from eigenmesh.protocols.column_model import (
+    MOST_KERNEL_SAMPLES,
+    N_LANDMARKS,
+    ColumnModel,
+    most_samples,
+)
 from eigenmesh.protocols.vfed_forecast import paper_forecast
 from eigenmesh.protocols.vfed_paper import PaperResult, vfed_paper
 from eigenmesh.protocols.vfed_power import PowerHolder
@@ -81,6 +87,8 @@ class VFedAKPCA(ColumnEstimator):
     eigenvalues_, eigenvectors_ : of the (centred) joint kernel matrix.
     explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; Σ|λ| is
         the total of "sigmoid".
+    shortfalls_, shortfall_ : the share of each eigenvalue that is missing, estimated where landmark
+        samples serve and 0 else, and the largest; not with "paper", which does not know.
     gamma_ : the gamma used.
     convergence_, history_ : of "paper", as in `VFedPCA`.
     node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
@@ -100,6 +108,7 @@ class VFedAKPCA(ColumnEstimator):
     """
 
     _cheaper = "give gamma as a number, or n_landmarks where the kernel has any"
+    _closer = "; raise n_landmarks"
     _fitted = (
         "eigenvalues_",
         "eigenvectors_",
@@ -170,8 +179,9 @@ class VFedAKPCA(ColumnEstimator):
             found = self._run_paper(fed, kernel) if paper else self._run_exact(fed, kernel)
             model = found if isinstance(found, ColumnModel) else found.model
             self._keep_shares(fed, model)
-        self._adopt(model, kernel.gamma)
         printed = found if isinstance(found, PaperResult) else None
+        missing = None if printed is not None else getattr(model.fusion, "shortfalls", None)
+        self._adopt(model, kernel.gamma, missing)
         self.convergence_ = None if printed is None else np.asarray(printed.convergence)
         self.history_ = None if printed is None else printed.history
         self.node_vectors_ = getattr(found, "node_vectors", None)
@@ -185,9 +195,10 @@ class VFedAKPCA(ColumnEstimator):
         return LESS_ON_A_GRAPH if on_graph else self._cheaper
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        notes = sampling_note(shapes[0][0], self._agreed()) if self.variant == "exact" else ()
         if self.variant != "exact" or self.kernel == "laplacian":
-            return ()
-        return ("at most: columns of a rank below their number send less",)
+            return notes
+        return (*notes, "at most: columns of a rank below their number send less")
 
     def _kernel_name(self) -> str:
         if self.kernel == "sigmoid" and self.n_landmarks is not None:
@@ -227,7 +238,7 @@ class VFedAKPCA(ColumnEstimator):
             kernel=self._kernel_name(),
             local_rank=None,
             n_landmarks=whole_number(q, "n_landmarks"),
-            most_samples=MOST_KERNEL_SAMPLES if self.n_landmarks is None else 0,
+            most_samples=most_samples(MOST_KERNEL_SAMPLES) if self.n_landmarks is None else 0,
             **prepared_as(self),
         )
 
@@ -247,13 +258,7 @@ class VFedAKPCA(ColumnEstimator):
     def _caveats(self, found: PaperResult | None) -> tuple[str, ...]:
         if found is not None:
             return paper_caveats(self, self._rounds(), found.node_vectors)
-        typical = self.model_.fusion.typical_value
-        if typical is None or typical >= NEARLY_IDENTITY:
-            return ()
-        return (
-            f"the median kernel value of two samples is {typical:.2g}: the kernel matrix is close "
-            f"to the identity, and its components explain little; lower gamma",
-        )
+        return unit_caveats(self, self.model_)
 
     def _knows_scores(self) -> bool:
         return self.variant != "paper"

@@ -99,6 +99,52 @@ def concluded(
     )
 
 
+# Below this median kernel value of two samples the kernel matrix is nearly the identity.
+NEARLY_IDENTITY = 0.05
+# How many times as much columns of one party vary as those of the others, before it is said.
+_OTHER_UNITS = 100.0
+
+
+def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
+    """What suggests that the columns are in units of their own, or gamma in none of theirs."""
+    raw = estimator.gamma is None and not estimator.standardize
+    typical, loudest = model.fusion.typical_value, _loudest(model) if raw else None
+    if loudest is not None:
+        return (
+            f"a column of {loudest[0]!r} varies {loudest[1]:,.0f} times as much as one of the "
+            f"others, on average, so that it alone decides how far apart samples are; gamma=None, "
+            f"1 / n_features, is for columns of one scale: pass standardize=True",
+        )
+    if typical is None or typical >= NEARLY_IDENTITY:
+        return ()
+    remedy = "pass standardize=True if columns have units of their own, or lower gamma"
+    return (
+        f"the median kernel value of two samples is {typical:.2g}: the kernel matrix is close to "
+        f"the identity, and its components explain little; {remedy if raw else 'lower gamma'}",
+    )
+
+
+def sampling_note(n_samples: int, agreed: Any) -> tuple[str, ...]:
+    """That some samples will stand for all, and why, where they will."""
+    if n_samples <= agreed.most_samples or n_samples <= agreed.n_landmarks:
+        return ()
+    room = f"all pairs of {agreed.most_samples:,} samples at most are held, by what memory is free"
+    if not agreed.most_samples:
+        room = "n_landmarks was asked for"
+    return (f"{agreed.n_landmarks} landmark samples will stand for {n_samples:,}: {room}",)
+
+
+def _loudest(model: ColumnModel) -> tuple[str, float] | None:
+    """The party whose columns vary most, and how many times as much as the others', if many."""
+    if len(model.spreads) < 2:
+        return None
+    each = np.asarray(model.spreads) / model.widths
+    i = int(np.argmax(each))
+    others = np.delete(np.asarray(model.spreads), i).sum() / np.delete(model.widths, i).sum()
+    times = float(each[i] / max(others, np.finfo(float).tiny))
+    return (model.parties[i], times) if times >= _OTHER_UNITS else None
+
+
 def paper_caveats(estimator: Any, n_rounds: int, nodes: Any) -> tuple[str, ...]:
     """What the paper's variant must say of itself."""
     caveats = []

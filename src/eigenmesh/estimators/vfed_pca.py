@@ -234,8 +234,14 @@ class VFedPCA(LinearColumnEstimator):
             f"not converged: residuals are at most {found.residuals.max():.1e} of their "
             f"eigenvalues, {self.tolerance:.1e} was asked for; {which} may be off, and the "
             f"eigenvalues low by {found.shortfalls.max():.1e} of their size; "
-            f"raise n_rounds or tolerance",
+            f"{self._remedy}",
         )
+
+    @property
+    def _remedy(self) -> str:
+        if self._behind is None:
+            return "raise n_rounds or tolerance"
+        return f"{self._behind} has no more rounds: fit em.VFedPCA, with n_rounds above 50"
 
     def _knows_scores(self) -> bool:
         return bool(getattr(self, "_settled", False))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigenmesh.numerics.arrays import (
     Doubles,
@@ -17,7 +18,13 @@ from eigenmesh.numerics.arrays import (
     is_sparse,
     squared_norms,
 )
-from eigenmesh.numerics.eigen import EPS, left_singular, numerical_rank, top_eigenpairs
+from eigenmesh.numerics.eigen import (
+    EPS,
+    left_singular,
+    numerical_rank,
+    pseudo_inverse_root,
+    top_eigenpairs,
+)
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.preparation import Preparation
 
@@ -220,6 +227,28 @@ def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[Spectrum,
     after = float(values[r]) if r < n else 0.0
     spectrum = Spectrum(values[:r], vectors[:, :r], after, float(n))
     return spectrum, KernelShare(X, vectors[:, :r], gamma)
+
+
+def sampled_rbf_spectrum(
+    X: Rows, gamma: float, rank: int, places: NDArray[np.int64]
+) -> tuple[Spectrum, KernelShare]:
+    """`rbf_spectrum` of more rows than a matrix of all pairs can hold: inside the span of some.
+
+    The eigenpairs are those of the best approximation in that span, which no eigenvalue overstates.
+    """
+    n, kernel, Y = X.shape[0], Kernel("rbf", gamma), X[places]
+    B = pseudo_inverse_root(kernel.matrix(Y))
+    E = np.empty((n, B.shape[1]))  # coordinates in the span
+    for rows in blocks(n):
+        E[rows] = kernel.block(X[rows], Y) @ B
+    values, vectors = left_singular(E, min(rank + 1, B.shape[1]))
+    r = min(rank, len(values))
+    left_out = max(n - float(np.vdot(E, E)), 0.0)
+    after = (float(values[r]) if len(values) > r else 0.0) + left_out
+    V = vectors[:, :r]
+    # k(Y, x) B Eᵀ V, which of the rows themselves gives V λ.
+    share = KernelShare(Y, B @ (E.T @ V), gamma)
+    return Spectrum(values[:r], V, after, float(n)), share
 
 
 def principal_coordinates(

@@ -61,7 +61,12 @@ from eigenmesh.numerics.columns import (
 )
 from eigenmesh.numerics.fusion import Wanted
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+from eigenmesh.protocols.column_model import (
+    ColumnModel,
+    ask_everyone,
+    landmark_samples,
+    require_samples,
+)
 from eigenmesh.protocols.column_preparation import prepared_columns
 
 Places = NDArray[np.int64]
@@ -125,8 +130,7 @@ class ArgumentHolder(Party):
     def __init__(self, site: SiteView, setup: ArgumentSetup) -> None:
         super().__init__(site, setup)
         # Landmarks span no subspace that an indefinite kernel could be projected on.
-        every_pair = setup.local_rank is not None or setup.kernel == "sigmoid"
-        require_samples(site, kernel_matrix=every_pair)
+        require_samples(site, kernel_matrix=setup.kernel == "sigmoid")
         self.preparation, self.columns = prepared_columns(site, setup)
 
     @step
@@ -200,12 +204,8 @@ def _exact_coordinates(
 
 
 def landmarks_of(setup: Any, n: int) -> Places | None:
-    """The landmark samples, the same at every party; None where every pair counts."""
-    if n <= setup.most_samples or n <= setup.n_landmarks:
-        return None
-    seed = np.random.SeedSequence(setup.seed, spawn_key=(argument_fusion.number,))
-    rng = np.random.default_rng(seed)
-    return np.sort(rng.choice(n, setup.n_landmarks, replace=False))
+    """The landmark samples of a setup; None where every pair counts."""
+    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
 
 
 # The coordinator's side.
@@ -233,7 +233,7 @@ def argument_fusion(
     columns.enlist(ArgumentHolder, setup, [asked])
     replies = ask_everyone(columns, asked)
     n = replies[0].n_samples
-    chosen = None if setup.local_rank is not None else landmarks_of(setup, n)
+    chosen = landmarks_of(setup, n)
     pieces = [_piece(reply, setup, kernel, chosen, name) for reply, name in _named(replies)]
     fusion: ArgumentFusion | LandmarkFusion
     if chosen is None:
@@ -249,6 +249,7 @@ def argument_fusion(
         sent=tuple(_new_width(reply, setup, kernel) for reply in replies),
         n_samples=n,
         notes=fusion_notes(fusion, n, chosen),
+        spreads=_spreads(pieces, n, kernel),
     )
 
 
@@ -275,12 +276,27 @@ def _piece(
     return Piece(arguments=found)
 
 
+def _spreads(pieces: Sequence[Piece], n: int, kernel: Kernel) -> tuple[float, ...]:
+    """Sums of squares of the parties' centred columns, from what they sent; for distances alone."""
+    return tuple(_spread(piece, n) for piece in pieces) if kernel.of == "distance" else ()
+
+
+def _spread(piece: Piece, n: int) -> float:
+    if piece.coordinates is not None:
+        left = 0.0 if piece.residuals is None else float(np.square(piece.residuals).sum())
+        return float(np.square(piece.coordinates).sum()) + left
+    A = np.asarray(piece.arguments)
+    # Σ of all pairs is n times the spread; of samples with landmarks, on average twice a sample's.
+    return float(A.sum()) / n if A.ndim == 1 else float(A.sum()) / (2 * A.shape[1])
+
+
 def _norms(replies: Replies, pieces: Sequence[Piece]) -> Doubles:
     """Squared norms of all samples over all parties, as far as they were sent."""
     norms = np.zeros(replies[0].n_samples)
     for reply, piece in zip(replies, pieces, strict=True):
         if piece.coordinates is not None:
             norms += squared_norms(piece.coordinates)
+            norms += 0.0 if piece.residuals is None else np.square(piece.residuals)
         elif reply.norms is not None:
             norms += reply.norms
     return norms

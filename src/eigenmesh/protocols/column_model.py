@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
 from eigenmesh.errors import (
     InputError,
     MessageRefused,
@@ -30,11 +33,24 @@ from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.argument_fusion import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.centring import KernelMeans
 from eigenmesh.numerics.columns import share_from_tree
-from eigenmesh.numerics.fusion import Components, Fusion, ProductFusion, SumFusion
+from eigenmesh.numerics.fusion import (
+    Components,
+    Fusion,
+    ProductFusion,
+    SampledProductFusion,
+    SumFusion,
+)
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.memory import most_pairs_of_rows
 from eigenmesh.numerics.preparation import Preparation
 
-_RECORDS: tuple[type, ...] = (SumFusion, ProductFusion, ArgumentFusion, LandmarkFusion)
+_RECORDS: tuple[type, ...] = (
+    SumFusion,
+    ProductFusion,
+    SampledProductFusion,
+    ArgumentFusion,
+    LandmarkFusion,
+)
 for kind in (*_RECORDS, Components, KernelMeans, Kernel, Preparation):
     record(kind)
 
@@ -51,11 +67,29 @@ class ColumnModel:
     sent: tuple[int, ...]
     n_samples: int
     notes: tuple[str, ...] = ()
+    spreads: tuple[float, ...] = ()  # sums of squares of the parties' centred columns, where known
     stop_reason: str = "every party has sent its one message"
 
 
 # Beyond this the joint kernel matrix, (T, T) at the centre, takes over 3 GB: landmarks serve.
 MOST_KERNEL_SAMPLES = 20_000
+
+
+def most_samples(limit: int) -> int:
+    """Samples of which a matrix of all pairs is formed: so many, or fewer if memory is short."""
+    return min(limit, most_pairs_of_rows())
+
+
+def require_memory(site: SiteView) -> None:
+    """Refuse a matrix of all pairs of samples that this site's machine has no room for."""
+    n, room = site.data.shape[0], most_pairs_of_rows()
+    if n > room:
+        raise TooManySamples(
+            f"party {site.name!r} has {n} samples; a matrix of all their pairs and its solution "
+            f"take {24e-9 * n**2:.1f} GB, more than its machine has free: {room} samples at most "
+            f"are expected; free memory there, or fit a part of the samples",
+            party=site.name,
+        )
 
 
 def require_samples(site: SiteView, kernel_matrix: bool) -> None:
@@ -66,13 +100,34 @@ def require_samples(site: SiteView, kernel_matrix: bool) -> None:
             f"party {site.name!r} has n_samples = {n}; kernel PCA needs at least 2 samples",
             party=site.name,
         )
-    if kernel_matrix and n > MOST_KERNEL_SAMPLES:
+    most = most_samples(MOST_KERNEL_SAMPLES)
+    if kernel_matrix and n > most:
         raise TooManySamples(
             f"party {site.name!r} has {n} samples; the joint kernel matrix would take "
-            f"{8e-9 * n**2:.0f} GB, {MOST_KERNEL_SAMPLES} samples at most are expected; use "
-            f"landmark samples, fit a part of the samples, or use kernel='linear'",
+            f"{8e-9 * n**2:.1f} GB, {most} samples at most are expected; fit a part "
+            f"of the samples, or choose a kernel that is positive semi-definite, which landmark "
+            f"samples serve",
             party=site.name,
         )
+
+
+# Samples that stand for all, where there are more.
+N_LANDMARKS = 500
+_LANDMARK_DRAWS = 7  # key of the draw of landmark samples
+
+
+def landmark_samples(
+    n: int, n_landmarks: int, most_samples: int, seed: int
+) -> NDArray[np.int64] | None:
+    """The landmark samples, the same at every party; None where every pair counts.
+
+    >>> landmark_samples(10, 2, 20, seed=0) is None, len(landmark_samples(30, 2, 20, seed=0))
+    (True, 2)
+    """
+    if n <= most_samples or n <= n_landmarks:
+        return None
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_LANDMARK_DRAWS,)))
+    return np.sort(rng.choice(n, n_landmarks, replace=False))
 
 
 def ask_everyone(columns: Federation, step: Step, message: Message | None = None) -> Replies:

@@ -20,7 +20,10 @@ scores of the fit, for r_j numbers each where the paper's (10) sends T.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Entry, forecast_entry
@@ -40,9 +43,27 @@ from eigenmesh.federation.party import Party, step
 from eigenmesh.federation.protocol import protocol
 from eigenmesh.federation.results import Replies
 from eigenmesh.federation.site import SiteView
-from eigenmesh.numerics.columns import Share, linear_spectrum, rbf_spectrum, share_to_tree
-from eigenmesh.numerics.fusion import ProductFusion, SumFusion, Wanted
-from eigenmesh.protocols.column_model import ColumnModel, ask_everyone, require_samples
+from eigenmesh.numerics.columns import (
+    Share,
+    linear_spectrum,
+    rbf_spectrum,
+    sampled_rbf_spectrum,
+    share_to_tree,
+)
+from eigenmesh.numerics.fusion import (
+    Fusion,
+    ProductFusion,
+    SampledProductFusion,
+    SumFusion,
+    Wanted,
+)
+from eigenmesh.protocols.column_model import (
+    ColumnModel,
+    ask_everyone,
+    landmark_samples,
+    require_memory,
+    require_samples,
+)
 from eigenmesh.protocols.column_preparation import preparation_of
 
 
@@ -54,6 +75,8 @@ class OneShotSetup(Message, reveals=None):
 
     gamma: Annotated[float | None, Positive]
     local_rank: Annotated[int, Positive]
+    n_landmarks: Annotated[int, Positive]  # serve if there are more samples than the next number
+    most_samples: Annotated[int, Positive]
     center: bool
     standardize: bool
     fill_missing: float | None
@@ -80,7 +103,9 @@ class ColumnHolder(Party):
 
     def __init__(self, site: SiteView, setup: OneShotSetup) -> None:
         super().__init__(site, setup)
-        require_samples(site, kernel_matrix=setup.gamma is not None)
+        require_samples(site, kernel_matrix=False)
+        if setup.gamma is not None and landmarks_of(setup, site.data.shape[0]) is None:
+            require_memory(site)
         self.preparation = preparation_of(site, setup)
 
     @step
@@ -91,6 +116,8 @@ class ColumnHolder(Party):
         share: Share
         if agreed.gamma is None:
             spectrum, share = linear_spectrum(X, agreed.local_rank, agreed.center, agreed.seed)
+        elif (places := landmarks_of(agreed, X.shape[0])) is not None:
+            spectrum, share = sampled_rbf_spectrum(X, agreed.gamma, agreed.local_rank, places)
         else:
             spectrum, share = rbf_spectrum(X, agreed.gamma, agreed.local_rank, agreed.seed)
         own = type(share)(**{**vars(share), "preparation": self.preparation})
@@ -111,9 +138,12 @@ def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted
     V = [s.vectors for s in spectra]
     w = [s.values for s in spectra]
     w_next = [s.next_value for s in spectra]
-    fusion: SumFusion | ProductFusion
+    fusion: SumFusion | ProductFusion | SampledProductFusion
+    places = landmarks_of(setup, len(V[0]))
     if setup.gamma is None:
         fusion = SumFusion.fit(V, w, w_next, [s.trace for s in spectra], n_components)
+    elif places is not None:
+        fusion = SampledProductFusion.fit(V, w, w_next, n_components, setup.center, places)
     else:
         fusion = ProductFusion.fit(V, w, w_next, n_components, setup.center)
     return _model(fusion, spectra, setup)
@@ -130,7 +160,19 @@ def forecast(
     return entries
 
 
-def _model(fusion: SumFusion | ProductFusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel:
+def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
+    """The landmark samples of a setup; None where every pair counts."""
+    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
+
+
+def _model(fusion: Fusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel:
+    notes: tuple[str, ...] = ()
+    if isinstance(fusion, SampledProductFusion):
+        notes = (
+            f"{len(fusion.components.eigenvectors):,} samples are too many for a matrix of all "
+            f"pairs: eigenpairs and components are the best in the span of "
+            f"{len(fusion.coefficients)} of them",
+        )
     return ColumnModel(
         fusion,
         name=setup.model,
@@ -138,4 +180,5 @@ def _model(fusion: SumFusion | ProductFusion, spectra: Replies, setup: OneShotSe
         widths=tuple(s.n_columns for s in spectra),
         sent=tuple(len(s.values) for s in spectra),
         n_samples=spectra[0].n_samples,
+        notes=notes,
     )

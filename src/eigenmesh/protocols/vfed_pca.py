@@ -273,7 +273,14 @@ def model_of(starts: Replies, ordered: Doubles, vectors: Doubles, k: int, name: 
     `ordered` are the eigenvalues of the k components, and those after them, as far as known.
     """
     p = len(starts)
-    components = Components.first(ordered, vectors, k, "the columns", rounding=SPECTRUM_ROUNDING)
+    components = Components.first(
+        ordered,
+        vectors,
+        k,
+        "the columns",
+        rounding=SPECTRUM_ROUNDING,
+        advice="check that the samples differ",
+    )
     total = float(sum(start.total for start in starts))
     # K̂ is what the components have of K; what is left of its trace bounds what is left of it.
     left = max(total - float(components.eigenvalues.sum()), 0.0)
