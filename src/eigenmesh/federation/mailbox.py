@@ -89,6 +89,8 @@ class Mailbox:
             return None
         turn, message = self._last_heard[key]
         if tree["turn"] - turn > tree["max_age"]:
+            if send.cumulative:
+                return None
             age = f"its last message is more than {tree['max_age']} turns old"
             raise PartyLost(f"{error.reason}; {age}", party=error.party)
         return message

@@ -25,12 +25,16 @@ class Step:
     """A method that may be asked for by name; made by `@step`.
 
     ``Role.name`` is the step itself, to hand to a federation; ``party.name`` is the bound method.
-    `reusable` says whether its last reply may stand in for one that is missing.
+    `reusable` says whether its last reply may stand in for one that is missing; `cumulative`,
+    whether the next one makes up for it.
     """
 
-    def __init__(self, function: Callable[..., Any], reusable: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], reusable: bool = True, cumulative: bool = False
+    ) -> None:
         self.function = function
         self.reusable = reusable
+        self.cumulative = cumulative
         self.name = function.__name__
         self.__doc__ = function.__doc__
         self._inherited: dict[type[Party], Step] = {}
@@ -44,7 +48,7 @@ class Step:
         if owner is self.role:
             return self
         if owner not in self._inherited:
-            self._inherited[owner] = Step(self.function, self.reusable)
+            self._inherited[owner] = Step(self.function, self.reusable, self.cumulative)
             self._inherited[owner].role = owner
         return self._inherited[owner]
 
@@ -84,16 +88,22 @@ def _message_type(hint: Any, step: Step) -> tuple[type[Message] | None, bool]:
 @overload
 def step(function: Callable[..., Any]) -> Any: ...
 @overload
-def step(*, reusable: bool) -> Callable[[Callable[..., Any]], Any]: ...
-def step(function: Callable[..., Any] | None = None, *, reusable: bool = True) -> Any:
+def step(
+    *, reusable: bool = True, cumulative: bool = False
+) -> Callable[[Callable[..., Any]], Any]: ...
+def step(
+    function: Callable[..., Any] | None = None, *, reusable: bool = True, cumulative: bool = False
+) -> Any:
     """Offer a method of a party to the federation. Its annotations fix what it takes and gives.
 
     ``@step(reusable=False)`` marks a step whose reply belongs to its round alone: with
     ``on_loss="reuse"`` an older reply never stands in for it, and the loss of the party is raised.
+    ``@step(cumulative=True)`` marks what neighbours send anew with all that they sent before: one
+    that is missing, however often, costs time and nobody's place in the run.
     """
     if function is None:
-        return functools.partial(Step, reusable=reusable)
-    return Step(function, reusable)
+        return functools.partial(Step, reusable=reusable, cumulative=cumulative)
+    return Step(function, reusable, cumulative)
 
 
 class Party:

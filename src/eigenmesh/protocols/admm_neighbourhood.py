@@ -34,7 +34,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.protocols.consensus import MixingSetup, average
 from eigenmesh.protocols.row_messages import RowBlock, RowCount, count, pack, unpack
 from eigenmesh.protocols.row_noise import noisy_rows
-from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
+from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, sharing_steps, spread
 
 STORE = "admm-kpca: rows of the neighbours, and the origin"
 ATTEMPTS = 4  # to get rows across, where messages may be lost
@@ -181,7 +181,7 @@ def steps_for(setup: NeighbourhoodSetup) -> list[Step]:
     mean = [RowNeighbour.begin_row_mean, RowNeighbour.adopt_row_mean]
     if setup.kernel == "linear":
         return [*always, *rows, *mixes, *mean]
-    shares = [RowNeighbour.offer_centroids, RowNeighbour.take_centroids]
+    shares = sharing_steps(RowNeighbour, setup.lossy)
     begin = [RowNeighbour.begin_centroids, RowNeighbour.begin_kernel_means]
     return [*always, *rows, *mixes, *mean, *shares, *begin]
 

@@ -176,7 +176,7 @@ class DistancePeer(PassingParty):
             )
         return CommonAnswer(value=self.passed)
 
-    @step
+    @step(cumulative=True)
     def offer_mixture(self) -> DistanceMixture:
         """The running average of distances, to every neighbour."""
         return DistanceMixture(**self.mixture_fields())
@@ -209,7 +209,7 @@ class DistancePeer(PassingParty):
 class ProductPeer(DistancePeer):
     """The same, of kernels that are functions of inner products."""
 
-    @step
+    @step(cumulative=True)
     def offer_mixture(self) -> GramMixture:
         """The running average of products, to every neighbour."""
         return GramMixture(**self.mixture_fields())

@@ -262,7 +262,7 @@ class ClusterNode(PassingParty):
 
     # Messages of their own kind.
 
-    @step
+    @step(cumulative=True)
     def offer_peak(self) -> PassedCentres:
         """What is passed on, or the largest values so far."""
         return PassedCentres(value=self.peak, number=self.passes)

@@ -120,7 +120,7 @@ class MixingParty(Party):
 
     # Averaging.
 
-    @step
+    @step(cumulative=True)
     def offer_mixture(self) -> Mixture:
         """The running value, to every neighbour."""
         return Mixture(**self.mixture_fields())
@@ -183,7 +183,7 @@ class MixingParty(Party):
 
     # Largest values.
 
-    @step
+    @step(cumulative=True)
     def offer_peak(self) -> Largest:
         """The largest values so far, to every neighbour."""
         return Largest(value=self.peak)

@@ -167,7 +167,7 @@ class DpcaNode(MixingParty):
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
         return NodeScores(scores=scores, residual=residual)
 
-    @step
+    @step(cumulative=True)
     def offer_mixture(self) -> GramMixture:
         """The running average of products."""
         return GramMixture(**self.mixture_fields())

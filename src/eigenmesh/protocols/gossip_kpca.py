@@ -72,7 +72,7 @@ from eigenmesh.protocols.consensus import (
 )
 from eigenmesh.protocols.graph_models import KEPT, require_few
 from eigenmesh.protocols.row_messages import RowCount, by_party, count
-from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, spread
+from eigenmesh.protocols.shared_centroids import MIN_CLUSTER, CentroidNode, sharing_steps, spread
 
 for kind in (LandmarkModel, FeatureModel, Kernel):
     record(kind)
@@ -421,7 +421,7 @@ def steps_for(setup: GossipSetup, watched: bool, measured: bool = False) -> list
     steps += [node.begin_mean, node.begin_tracking, node.turn]
     steps += [node.begin_agreement, node.begin_variances, node.finish]
     if setup.features == "centroids":
-        steps += [node.offer_centroids, node.take_centroids]
+        steps += sharing_steps(node, setup.lossy)
         steps += [node.begin_probes, node.begin_level, node.tell_missing] if measured else []
     return steps + ([node.offer_peak, node.take_peaks, node.tell_moved] if watched else [])
 

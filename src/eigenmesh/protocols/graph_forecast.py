@@ -82,6 +82,9 @@ class GraphForecast:
                     giver = min(n for n in self.graph.neighbors(i) if nearer[n] == far - 1)
                     totals[giver] += counts[owner] * self.width
         self.told(step, totals, ROUNDS_A_HOP * self.across)
+        if self.lossy:  # each node says what has come
+            role: Any = step.role
+            self.told(a_step(role.tell_centroids), [0] * len(self.names))
 
 
 def a_step(declared: Any) -> Step:

@@ -82,7 +82,7 @@ class PassingParty(MixingParty):
         """How far this node's average has settled, where messages may be lost."""
         return MixWeight(weight=float(self.mixing["weight"]))
 
-    @step
+    @step(cumulative=True)
     def offer_peak(self) -> PassedOn:
         """The first node's array, once it is known here."""
         return PassedOn(value=self.peak, number=self.passes)

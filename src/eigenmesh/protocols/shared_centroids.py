@@ -8,26 +8,33 @@ node reveals   to all nodes, passed on from neighbour to neighbour: means of at 
 
 A node says whose centroids it has, asks one neighbour for each that it lacks, and gets them: three
 exchanges a hop, and every centroid reaches every node once. A question that is not answered,
-because a message was lost, is asked again.
+because a message was lost, is asked again; and where messages may be lost nodes say at the end
+whose centroids they have, until all have the same.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 
+from eigenmesh.errors import MessageRefused, PartyLost
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Integers, Message, NonNegative, Reveals, Shape
-from eigenmesh.federation.party import step
+from eigenmesh.federation.party import Step, step
 from eigenmesh.federation.site import SiteView
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import centroids
 from eigenmesh.protocols.consensus import MixingParty, rounds_across
+from eigenmesh.protocols.row_messages import by_party
 from eigenmesh.protocols.unit_check import compare_units_at
 
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 ROUNDS_A_HOP = 3  # to say, to ask, to get
+_ATTEMPTS = 20  # to spread them, where messages may be lost
 _PATIENCE = 2  # exchanges from a question to its answer
 
 
@@ -40,16 +47,24 @@ class SharedCentroids(Message, reveals="centroids"):
     points: Annotated[Floats, Shape("m", "d")]
 
 
+class CentroidsHere(Message, reveals="counts"):
+    """Whose centroids a node has, and a digest of them."""
+
+    owners: Annotated[Integers, Shape("h"), NonNegative]
+    digest: Annotated[str, Reveals("centroids")]
+
+
 class CentroidNode(MixingParty):
     """Base of nodes that share centroids. State: (*CentroidNode.state, ...)."""
 
-    state = (*MixingParty.state, "known", "offered", "asked", "wanted", "shared")
+    state = (*MixingParty.state, "known", "offered", "asked", "tries", "wanted", "shared")
 
     def __init__(self, site: SiteView, setup: Any) -> None:
         super().__init__(site, setup)
         self.known: dict[str, Doubles] = {}  # by owner
         self.offered: dict[str, list[int]] = {}  # by owner, the neighbours that have them
         self.asked: dict[str, int] = {}  # by owner, exchanges in which the answer may still come
+        self.tries: dict[str, int] = {}  # by owner, questions so far
         self.wanted: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
         self.shared = np.zeros((0, site.data.shape[1]))
 
@@ -67,9 +82,9 @@ class CentroidNode(MixingParty):
         self.shared = np.vstack([self.shared, *(self.known[owner] for owner in owners)])
         compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
-        self.known, self.offered, self.asked, self.wanted = {}, {}, {}, {}
+        self.known, self.offered, self.asked, self.tries, self.wanted = {}, {}, {}, {}, {}
 
-    @step
+    @step(cumulative=True)
     def offer_centroids(self) -> dict[int, SharedCentroids]:
         """Answers to the neighbours' questions, and the own questions."""
         questions = self._questions()
@@ -87,7 +102,10 @@ class CentroidNode(MixingParty):
         for owner, holders in self.offered.items():
             there = [n for n in holders if n in questions]
             if there and owner not in self.known and owner not in self.asked:
-                questions[min(there)].append(int(owner))
+                # Another each time: a link may be dead.
+                tried = self.tries.get(owner, 0)
+                questions[there[tried % len(there)]].append(int(owner))
+                self.tries = {**self.tries, owner: tried + 1}
         return questions
 
     def _message(self, wants: list[int], answers: list[int]) -> SharedCentroids:
@@ -115,8 +133,48 @@ class CentroidNode(MixingParty):
         self.asked = {owner: left for owner, left in waiting.items() if owner not in known}
         self.known, self.offered = known, offered
 
+    @step(reusable=False)
+    def tell_centroids(self) -> CentroidsHere:
+        """What has come."""
+        owners = sorted(map(int, self.known))
+        data = b"".join(np.ascontiguousarray(self.known[str(o)]).tobytes() for o in owners)
+        digest = hashlib.sha256(data).hexdigest()
+        return CentroidsHere(owners=np.array(owners, dtype=np.int64), digest=digest)
+
+
+def sharing_steps(role: type[CentroidNode], lossy: bool) -> list[Step]:
+    """The steps of `spread`."""
+    steps: list[Any] = [role.offer_centroids, role.take_centroids]
+    return [*steps, role.tell_centroids] if lossy else steps
+
 
 def spread(nodes: Federation, role: type[CentroidNode]) -> None:
     """Until everybody has everybody's centroids."""
-    times = ROUNDS_A_HOP * rounds_across(nodes)
-    nodes.exchange(role.offer_centroids, role.take_centroids, times=times)
+    for _ in range(_ATTEMPTS):
+        times = ROUNDS_A_HOP * rounds_across(nodes)
+        nodes.exchange(role.offer_centroids, role.take_centroids, times=times)
+        if nodes.on_loss == "raise":
+            return
+        here = by_party(nodes.ask(role.tell_centroids))
+        owners = set().union(*(own.owners.tolist() for own in here.values()))
+        missing = {name: len(owners - set(own.owners.tolist())) for name, own in here.items()}
+        if not any(missing.values()):
+            _require_same({name: own.digest for name, own in here.items()})
+            return
+    most = sorted((name for name in missing if missing[name]), key=lambda name: -missing[name])
+    raise PartyLost(
+        f"centroids of {missing[most[0]]} nodes have not come to {most[0]!r}, and of some to "
+        f"{len(most) - 1} more, in {_ATTEMPTS} attempts; too many messages are lost: choose a "
+        f"graph with more edges"
+    )
+
+
+def _require_same(digests: Mapping[str, str]) -> None:
+    """A centroid that was damaged on its way would be another landmark at those who got it."""
+    common, _ = Counter(digests.values()).most_common(1)[0]
+    apart = [name for name, digest in digests.items() if digest != common]
+    if apart:
+        raise MessageRefused(
+            f"the centroids that came to {', '.join(map(repr, apart[:5]))} are not those of the "
+            f"other nodes: messages were damaged on their way; fit again"
+        )

@@ -193,7 +193,7 @@ class PeerHolder(PassingParty):
 
     # Messages of their own kind.
 
-    @step
+    @step(cumulative=True)
     def offer_mixture(self) -> GramMixture:
         """The running average of products, to every neighbour."""
         return GramMixture(**self.mixture_fields())
