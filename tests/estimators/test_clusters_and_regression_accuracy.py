@@ -64,7 +64,7 @@ def test_the_shortfall_is_near_the_true_one_and_more_than_accuracy_is_warned_of(
 def test_landmarks_double_while_they_miss_too_much(kind):
     X, pieces, gamma = drawn(3)
     first, said = fitted(kind, 4, X, pieces, 5 * gamma, accuracy=1.0)
-    assert not said
+    assert not any("landmarks miss" in words for words in said)
     grown, _ = fitted(kind, 4, X, pieces, 5 * gamma, landmarks="uniform", accuracy=0.001)
     assert grown.shortfall_ <= 0.001
     assert len(grown.model_.landmarks) > len(first.model_.landmarks)

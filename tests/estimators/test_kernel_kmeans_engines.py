@@ -27,7 +27,7 @@ DIGITS = load_digits().data[:300] / 16
 PARTS = em.split(DIGITS, N_PARTIES, law="power", exponent=0.5, random_state=0)
 WEIGHTS = [np.linspace(0.5, 2, n) for n, _ in PARTS.shapes]
 ESTIMATORS = {
-    "front door": em.KernelKMeans(4, random_state=0),
+    "front door": em.KernelKMeans(4, accuracy=0.05, random_state=0),
     "fed": em.FedKernelKMeans(4, n_features=30, n_iterations=4, random_state=0),
     "fed gram": em.FedKernelKMeans(
         4, n_features=30, n_iterations=2, solver="gram", clustering="lloyd", random_state=0
