@@ -70,12 +70,14 @@ def fit(kpca, parts):
 def test_angles_with_landmark_samples_stay_below_the_pooled_ones(name):
     X, parties = drawn(11)
     exact = pooled_scores(Kernel(name, degree=1), X, X, 3)[0]
-    with pytest.warns(em.EigenmeshWarning, match="landmark|span"):
-        found = em.VFedAKPCA(3, kernel=name, degree=1, n_landmarks=20, random_state=0).fit(
-            em.split(X, parties, by="columns")
-        )
+    model = em.VFedAKPCA(3, kernel=name, degree=1, n_landmarks=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*in the span of", em.EigenmeshWarning)
+        found = fit(model, em.split(X, parties, by="columns"))
+    assert "in the span of 20" in str(found.report_)
     assert (found.eigenvalues_ <= exact * (1 + 1e-9)).all()
-    assert (found.eigenvalues_ >= 0.5 * exact).all()
+    missing = 1 - found.eigenvalues_ / exact
+    assert (missing <= np.maximum(3 * found.shortfalls_, 0.005)).all()
     fitted = found.model_.fusion.components.scores
     assert aligned_error(found.transform(X), fitted) < 1e-8 * np.abs(fitted).max()
 

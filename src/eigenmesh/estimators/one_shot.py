@@ -13,7 +13,7 @@ from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, 
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
 from eigenmesh.estimators.preparing import preparation_fields, share_of_missing
 from eigenmesh.estimators.run_report import RunReport
-from eigenmesh.estimators.vfed_common import sampling_note, unit_caveats
+from eigenmesh.estimators.vfed_common import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.ledger import Ledger
 from eigenmesh.federation.party import Party, Step
@@ -198,7 +198,7 @@ class OneShotKPCA(ColumnEstimator):
             stop_reason=model.stop_reason,
             baseline_floats=shipping(model, model.n_samples),
             bounds=_bounds(model),
-            notes=(*matched, *caveats, *_told_whole(model)),
+            notes=(*matched, *sampling_caveats(model)[0], *caveats, *_told_whole(model)),
             cheaper=self._less(fed.split, fed.graph is not None),
         )
         for caveat in caveats:
@@ -267,7 +267,8 @@ class OneShotKPCA(ColumnEstimator):
         ]
         gap = missing_gap(components.eigenvalues, components.next_eigenvalue)
         own = (words for applies, words in caveats if applies)
-        return (*model.notes, *gap, *own, *unit_caveats(self, model))
+        sampled = sampling_caveats(model)[1]
+        return (*model.notes, *sampled, *gap, *own, *unit_caveats(self, model))
 
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]

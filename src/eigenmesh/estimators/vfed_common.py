@@ -86,7 +86,8 @@ def concluded(
     left = tuple(
         f"{party!r} has left: these are the components of the others' columns" for party in fed.lost
     )
-    warned = (*left, *model.notes, *caveats, *gap)
+    said, warned_of = sampling_caveats(model)
+    warned = (*left, *model.notes, *warned_of, *caveats, *gap)
     for caveat in warned:
         warnings.warn(caveat, EigenmeshWarning, stacklevel=3)
     return RunReport.of(
@@ -94,13 +95,15 @@ def concluded(
         fed,
         stop_reason=reason,
         baseline_floats=shipping(model, model.n_samples),
-        notes=(*notes, *warned),
+        notes=(*notes, *said, *warned),
         cheaper=cheaper,
     )
 
 
 # Below this median kernel value of two samples the kernel matrix is nearly the identity.
 NEARLY_IDENTITY = 0.05
+# Share of an eigenvalue that samples which stand for all may miss before there is a warning.
+_ENOUGH = 0.01
 # How many times as much columns of one party vary as those of the others, before it is said.
 _OTHER_UNITS = 100.0
 
@@ -124,11 +127,18 @@ def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
     )
 
 
+def sampling_caveats(model: ColumnModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is said of samples that stand for all, and what is warned of: where they miss much."""
+    missing = model.fusion.shortfalls
+    enough = missing is not None and float(missing.max()) <= _ENOUGH
+    return (model.sampled, ()) if enough else ((), model.sampled)
+
+
 def sampling_note(n_samples: int, agreed: Any) -> tuple[str, ...]:
     """That some samples will stand for all, and why, where they will."""
     if n_samples <= agreed.most_samples or n_samples <= agreed.n_landmarks:
         return ()
-    room = f"all pairs of {agreed.most_samples:,} samples at most are held, by what memory is free"
+    room = f"all pairs of {agreed.most_samples:,} samples, or of what memory holds, are the most"
     if not agreed.most_samples:
         room = "n_landmarks was asked for"
     return (f"{agreed.n_landmarks} landmark samples will stand for {n_samples:,}: {room}",)

@@ -302,8 +302,9 @@ def _missing_of_sum(
         added += w[last] @ inside[last]
         evenly += (1 - inside.sum(axis=0)) * rest / max(len(V) - len(w), 1)
         trace, left = trace + float(w[last].sum()), left + rest
-    scale = max(trace, np.finfo(float).tiny) / (_TAIL * max(left, np.finfo(float).tiny))
-    return np.maximum(added, evenly * scale), trace, left
+    if left > 0:
+        added = np.maximum(added, evenly * (trace / (_TAIL * left)))
+    return added, trace, left
 
 
 def _missing_of_product(

@@ -248,7 +248,8 @@ def argument_fusion(
         widths=tuple(reply.n_columns for reply in replies),
         sent=tuple(_new_width(reply, setup, kernel) for reply in replies),
         n_samples=n,
-        notes=fusion_notes(fusion, n, chosen),
+        notes=fusion_notes(fusion),
+        sampled=sampling_words(fusion, n),
         spreads=_spreads(pieces, n, kernel),
     )
 
@@ -310,25 +311,27 @@ def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
     return int(reply.coordinates.shape[1] - cut)
 
 
-def fusion_notes(
-    fusion: ArgumentFusion | LandmarkFusion, n_samples: int, chosen: Places | None
-) -> tuple[str, ...]:
-    """What must be said of the model: landmarks, and negative eigenvalues."""
-    notes = []
-    if isinstance(fusion, LandmarkFusion) and chosen is not None:
-        left = fusion.error_bound / max(fusion.total, np.finfo(float).tiny)
-        notes.append(
-            f"{n_samples:,} samples are too many for a matrix of all pairs: components "
-            f"are the best in the span of {len(chosen)} of them, which leaves out at most "
-            f"{left:.2%} of the variance"
-        )
+def sampling_words(fusion: ArgumentFusion | LandmarkFusion, n_samples: int) -> tuple[str, ...]:
+    """That some samples stand for all, where they do."""
+    if not isinstance(fusion, LandmarkFusion):
+        return ()
+    left = fusion.error_bound / max(fusion.total, np.finfo(float).tiny)
+    return (
+        f"{n_samples:,} samples are too many for a matrix of all pairs: components are the best in "
+        f"the span of {len(fusion.coefficients)} of them, which leaves out at most {left:.2%} of "
+        f"the variance",
+    )
+
+
+def fusion_notes(fusion: ArgumentFusion | LandmarkFusion) -> tuple[str, ...]:
+    """What must be said of the model: negative eigenvalues."""
     negative = int(np.count_nonzero(fusion.components.eigenvalues < 0))
-    if negative:
-        notes.append(
-            f"the {fusion.kernel.name} kernel is indefinite here: components are in order of |λ|, "
-            f"and {negative} of them have a negative eigenvalue"
-        )
-    return tuple(notes)
+    if not negative:
+        return ()
+    return (
+        f"the {fusion.kernel.name} kernel is indefinite here: components are in order of |λ|, "
+        f"and {negative} of them have a negative eigenvalue",
+    )
 
 
 def forecast(

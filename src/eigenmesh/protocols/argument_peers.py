@@ -60,6 +60,7 @@ from eigenmesh.protocols.argument_fusion import (
     ArgumentSetup,
     fusion_notes,
     landmarks_of,
+    sampling_words,
 )
 from eigenmesh.protocols.column_model import ColumnModel, require_samples
 from eigenmesh.protocols.column_preparation import prepared_columns
@@ -303,7 +304,8 @@ def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFu
         widths=tuple(start.n_columns for start in starts),
         sent=((n if chosen is None else len(chosen)) + (fusions[0].norms is not None),) * p,
         n_samples=n,
-        notes=fusion_notes(fusions[0], n, chosen),
+        notes=fusion_notes(fusions[0]),
+        sampled=sampling_words(fusions[0], n),
         stop_reason="the nodes' averages are equal to rounding",
     )
     return PeerFusion(model, np.array([own.components.eigenvectors for own in fusions]))

@@ -67,6 +67,7 @@ class ColumnModel:
     sent: tuple[int, ...]
     n_samples: int
     notes: tuple[str, ...] = ()
+    sampled: tuple[str, ...] = ()  # that some samples stand for all, where they do
     spreads: tuple[float, ...] = ()  # sums of squares of the parties' centred columns, where known
     stop_reason: str = "every party has sent its one message"
 

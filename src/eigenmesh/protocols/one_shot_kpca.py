@@ -166,9 +166,9 @@ def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
 
 
 def _model(fusion: Fusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel:
-    notes: tuple[str, ...] = ()
+    sampled: tuple[str, ...] = ()
     if isinstance(fusion, SampledProductFusion):
-        notes = (
+        sampled = (
             f"{len(fusion.components.eigenvectors):,} samples are too many for a matrix of all "
             f"pairs: eigenpairs and components are the best in the span of "
             f"{len(fusion.coefficients)} of them",
@@ -180,5 +180,5 @@ def _model(fusion: Fusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel
         widths=tuple(s.n_columns for s in spectra),
         sent=tuple(len(s.values) for s in spectra),
         n_samples=spectra[0].n_samples,
-        notes=notes,
+        sampled=sampled,
     )
