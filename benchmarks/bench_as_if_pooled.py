@@ -263,6 +263,12 @@ def shortfall_is_right(claimed: float, true: float) -> bool:
     return near or (claimed > 0 and true > 0 and 0.5 <= claimed / true <= 2)
 
 
+def truly_short(outcome: Verdict) -> bool:
+    """Whether an alarm is of an eigenvalue, and true: clusters and R² may be right all the same."""
+    short = outcome.shortfall is not None and outcome.shortfall[1] > ACCURACY
+    return outcome.verdict == "ALARM" and bool(outcome.notes) and short
+
+
 def table(outcomes: list[Verdict], key: str) -> None:
     names = sorted({getattr(one.case, key) for one in outcomes})
     rows = []
@@ -285,6 +291,7 @@ def ratios(outcomes: list[Verdict]) -> None:
     silent = sum(one.verdict in ("SILENT", "FOREIGN", "SLOW") for one in outcomes)
     print(f"silent, foreign or slow: {silent} of {len(outcomes)} (wanted: 0)")
     print(f"alarms of those within: {alarms} of {len(within)} (wanted: at most 5 %)")
+    print(f"  of which an eigenvalue is truly missed by more: {sum(map(truly_short, within))}")
     print(f"  with costs warned of: {sum(bool(one.costs) for one in within)} more or as well")
     print(f"gaps warned of: {len(gaps)}, of which truly above 10 %: {wide}")
     print(f"shortfall_ within a factor of 2 or 0.002: {right} of {len(claims)} (wanted: 9 of 10)")
