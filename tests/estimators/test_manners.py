@@ -1,10 +1,12 @@
 """What every estimator does with odd but legal arguments and containers."""
 
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -159,3 +161,80 @@ def test_an_iterator_as_a_partys_data_is_refused_in_words():
         em.Partitioned(rows=[(row for row in X), X])
     with pytest.raises(InputError, match="a list of paths"):
         em.federation(row for row in X)
+
+
+@each_case
+def test_a_word_is_not_taken_for_true(kind, source):
+    known = inspect.signature(kind).parameters.items()
+    for name in (name for name, own in known if isinstance(own.default, bool)):
+        for value in ("False", None, 0.5):
+            with pytest.raises(InputError, match=f"{name} is {value!r}; True or False"):
+                fitted(small(kind, **{name: value}), source)
+
+
+@pytest.mark.parametrize("kind", [*DOORS, *BY_ROWS, *BY_COLUMNS])
+def test_what_is_no_array_is_told_so(kind):
+    model = small(kind)
+    for thing, words in [
+        ("rows.csv", "Partitioned"),
+        (Path("rows.csv"), "Partitioned"),
+        (None, "an array .* is expected"),
+        ({"a": [1.0]}, "an array .* is expected"),
+        (X.astype(complex), "Complex data not supported"),
+        (np.where(np.eye(48, 6), np.nan, X), "nan at row 0, column 0 .* impute"),
+        (np.where(np.eye(48, 6), -np.inf, X), "-inf at row 0, column 0"),
+        (np.array([["a", "b"]]), "real numbers are expected"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            fitted(model, thing)
+
+
+FORMS = {
+    "list": np.ndarray.tolist,
+    "float16": lambda A: A.astype(np.float16),
+    "float32": lambda A: A.astype(np.float32),
+    "whole": lambda A: np.rint(3 * A).astype(np.int8),
+    "bool": lambda A: A > 0,
+    "columns first": np.asfortranarray,
+    "strided": lambda A: np.repeat(np.repeat(A, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backwards": lambda A: np.ascontiguousarray(A[::-1])[::-1],
+    "big-endian": lambda A: A.astype(">f8"),
+    "frame": pd.DataFrame,
+    "nullable frame": lambda A: pd.DataFrame(A).convert_dtypes(),
+    "csr": sp.csr_matrix,
+    "csc": sp.csc_array,
+    "coo": sp.coo_matrix,
+    "lil": sp.lil_array,
+    "dok": sp.dok_array,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("split", ["array", "rows", "columns"])
+def test_rows_in_any_form_give_the_scores_of_plain_ones(form, split):
+    shaped = FORMS[form](X)
+    shaped = shaped.toarray() if sp.issparse(shaped) else np.asarray(shaped)
+    plain = shaped.astype(np.float64)
+    make = np.asarray if form in ("bool", "whole") else FORMS[form]  # these are made once
+    scores = []
+    for made, given in ((make, shaped), (np.asarray, plain)):
+        cut = [made(own) for own in np.array_split(given, 3, axis=split == "columns")]
+        source = made(given) if split == "array" else em.Partitioned(**{split: cut})
+        how = {"n_landmarks": 48, "landmarks": "uniform"} if split == "rows" else {}
+        model = em.KernelPCA(2, kernel="rbf", gamma=0.02, random_state=0, **how).fit(source)
+        scores.append(stacked(model.transform(source)))
+    coarse = form in ("float16", "float32")
+    np.testing.assert_allclose(*np.abs(scores), atol=1e-4 if coarse else 1e-9)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("split", ["array", "rows", "columns"])
+def test_read_only_memory_maps_are_left_alone(order, split, tmp_path):
+    file = tmp_path / "rows.bin"
+    np.memmap(file, np.float64, "w+", shape=X.shape, order=order)[:] = X
+    mapped = np.memmap(file, np.float64, "r", shape=X.shape, order=order)
+    cut = np.array_split(mapped, 3, axis=split == "columns")
+    source = mapped if split == "array" else em.Partitioned(**{split: cut})
+    for model in (em.KernelPCA(2, kernel="rbf"), em.KernelKMeans(3, random_state=0)):
+        assert np.isfinite(stacked(model.fit(source).transform(source))).all()
+    np.testing.assert_array_equal(np.memmap(file, np.float64, "r", shape=X.shape, order=order), X)

@@ -157,8 +157,8 @@ def _not_usable(value: Any, row: int, column: int, owner: str | None) -> InputEr
         )
     return refuse(
         owner,
-        f"{where}, expected finite numbers; drop or impute such rows first, e.g. with "
-        "sklearn.impute.SimpleImputer",
+        f"{where}, expected finite numbers; drop or impute rows with NaN or infinity first, e.g. "
+        "with sklearn.impute.SimpleImputer",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table, check_finite
+from eigenmesh.data.table import Table, as_table, check_finite
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.id_warnings import warn_of_ids, warn_of_ids_of_parties
@@ -50,6 +51,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _cheaper: str = ""  # how a fit can send less
     _chosen_as: str = ""  # the words of a front door for it, of which it is the choice
 
+    _switches: ClassVar[tuple[str, ...]] = ()  # parameters that are True or False
+
     _split: ClassVar[str] = "columns"  # what a Dask array of a single chunk is taken for
 
     report_: RunReport
@@ -59,6 +62,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        defaults = inspect.signature(cls).parameters.items()
+        cls._switches = tuple(name for name, own in defaults if isinstance(own.default, bool))
         if cls._fitted:  # a base of other estimators has nothing to save
             _ESTIMATORS[cls.__name__] = cls
 
@@ -100,7 +105,15 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             warn_of_ids(checked, self._known_names)
         return checked
 
+    def _check_switches(self) -> None:
+        """The word "False" is true: whoever read it from a file or a grid would never know."""
+        for name in self._switches:
+            value = getattr(self, name)
+            if not isinstance(value, Integral | np.bool_):
+                raise InputError(f"{name} is {value!r}; True or False is expected")
+
     def _validated(self, X: Any, reset: bool, min_samples: int) -> Any:
+        self._check_switches()
         try:
             checked = validate_data(
                 self,
@@ -112,13 +125,22 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
                 ensure_all_finite="allow-nan" if self._takes_missing() else True,
             )
         except ValueError as error:
-            first_line = str(error).partition("\n")[0]
-            # What follows a NaN is advice on other estimators.
-            raise InputError(first_line if " contains " in first_line else str(error)) from None
+            raise self._in_our_words(X, str(error)) from None
         except TypeError as error:
             raise NotNumbers(str(error)) from None
-        check_finite(checked, allow_missing=self._takes_missing())  # and that squares are, too
+        check_finite(checked, allow_missing=self._takes_missing())
         return checked
+
+    def _in_our_words(self, X: Any, words: str) -> InputError:
+        first_line = words.partition("\n")[0]
+        if " contains " in first_line:  # NaN or infinity, but not where
+            try:
+                as_table(X, allow_missing=self._takes_missing())
+            except InputError as error:
+                return error if " at row " in error.reason else InputError(first_line)
+        # What follows are the array, or advice on other estimators.
+        brief = " contains " in first_line or "Complex" in first_line
+        return InputError(first_line if brief else words)
 
     def _takes_missing(self) -> bool:
         """Whether NaN stands for a missing value."""
@@ -185,6 +207,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
         An open federation has its own topology: the estimator's must not contradict it.
         """
+        self._check_switches()
         if isinstance(source, Federation):
             self._require_topology(source, topology)
             yield source
@@ -301,6 +324,12 @@ def require_no_iterator(X: Any) -> None:
 
 def _require_no_words(X: Any) -> None:
     """scikit-learn reads "1.5" and dates as numbers; here they are a mistake."""
+    if isinstance(X, str | Path):
+        raise NotNumbers(
+            f"X is {str(X)!r}; an array is expected: a file is opened by em.Partitioned(rows=[...])"
+        )
+    if X is None or type(X) is dict:
+        raise NotNumbers(f"X is {type(X).__name__}; an array (n_samples, n_features) is expected")
     kind = getattr(getattr(X, "dtype", None), "kind", "f")
     if kind in "USmM":
         raise NotNumbers(f"X holds {X.dtype}; real numbers are expected, convert them first")

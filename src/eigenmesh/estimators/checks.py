@@ -48,6 +48,14 @@ def components_asked(n_components: Any) -> tuple[float | None, int | None]:
     )
 
 
+def finite_number(value: Any, name: str) -> float:
+    """A finite number, or `InputError`."""
+    number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if number and np.isfinite(float(value)):
+        return float(value)
+    raise InputError(f"{name} is {value!r}; a finite number is expected")
+
+
 def checked_gamma(gamma: Any) -> float | str | None:
     """A positive number, or one of the rules that find it from the data."""
     if isinstance(gamma, Real) and gamma is not True and gamma is not False:

@@ -11,6 +11,7 @@ from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
+    finite_number,
     missing_gap,
     one_of,
     restarts,
@@ -215,7 +216,7 @@ class FedKernelKMeans(PartyLabels):
             kernel=one_of(self.kernel, "kernel", KERNELS),
             gamma=gamma,
             degree=float(self.degree),
-            coef0=float(self.coef0),
+            coef0=finite_number(self.coef0, "coef0"),
             n_features=whole_number(self.n_features, "n_features"),
             sketch_width=rank + EXTRA_DRAWS,
             step_rule=one_of(self.step_size, "step_size", STEP_SIZES),

@@ -221,6 +221,7 @@ class KernelPCA(PooledKernelPCA):
             )
 
     def _check_parameters(self) -> None:
+        self._check_switches()
         components_asked(self.n_components)
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import checked_gamma, find_gamma, missing_gap, whole_number
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    find_gamma,
+    finite_number,
+    missing_gap,
+    whole_number,
+)
 from eigenmesh.estimators.column_estimator import ColumnEstimator, shipping
 from eigenmesh.estimators.preparing import preparation_fields, share_of_missing
 from eigenmesh.estimators.run_report import RunReport
@@ -237,7 +243,7 @@ class OneShotKPCA(ColumnEstimator):
             gamma=checked_gamma(self.gamma),
             kernel=self.kernel,
             degree=whole_number(self.degree, "degree"),
-            coef0=float(self.coef0),
+            coef0=finite_number(self.coef0, "coef0"),
             fusion=fusion,
             center=bool(self.center),
             standardize=bool(self.standardize),
