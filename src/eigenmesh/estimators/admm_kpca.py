@@ -167,7 +167,8 @@ class ADMMKPCA(GraphEstimator):
             fed.require(AdmmPeer, steps_for(setup, compared, watched))
             if not fed.local_sites():
                 fed.require(ModelHolder, [ModelHolder.tell_row_model])
-            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+            seed, noise = seed_of(self.random_state), float(self.row_noise)
+            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed, row_noise=noise)
             kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
             prepare, setup = self._setups(fed, kernel)
             central = self._central(kernel)
@@ -256,7 +257,7 @@ class ADMMKPCA(GraphEstimator):
         kernel = psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
         origin = origin_for(graph, bool(self.center))
         known = GraphForecast(names, [n for n, _ in shapes], shapes[0][1], graph)
-        forecast_gamma(known.ledger, self.kernel, self.gamma, names, shapes)
+        forecast_gamma(known.ledger, self.kernel, self.gamma, names, shapes, graph=graph)
         forecast_neighbourhood(known, self._prepare(NO_GRAPH, kernel, origin))
         watched = self.tolerance is not None
         compared = None if self.reference is None else int(np.shape(self.reference)[0])

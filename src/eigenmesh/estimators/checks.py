@@ -9,7 +9,9 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.federation.federation import Federation
+from eigenmesh.federation.topology import is_lossy
 from eigenmesh.protocols.bandwidth import RULES, BandwidthHolder, bandwidth, needed_steps
+from eigenmesh.protocols.graph_bandwidth import graph_bandwidth, role_for, steps_for
 
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
@@ -72,13 +74,18 @@ def checked_gamma(gamma: Any) -> float | str | None:
 def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> float:
     """Gamma as a number; a rule is run over the parties, if they let out what it needs.
 
-    `preparation` is what owners of columns do to them first: standardize, fill_missing.
+    `preparation` is what owners do to their data first: standardize, fill_missing; row_noise. On a
+    graph neighbours average, and nobody coordinates.
     """
     rule = checked_gamma(gamma)
     if isinstance(rule, float):
         return rule
-    fed.require(BandwidthHolder, needed_steps(rule, fed.split, len(fed.parties)))
-    return fed.run(bandwidth, rule, seed, **preparation).value.gamma
+    if rule is None or fed.graph is None or len(fed.parties) == 1:  # None takes no more than counts
+        preparation.pop("row_noise", None)
+        fed.require(BandwidthHolder, needed_steps(rule, fed.split, len(fed.parties)))
+        return fed.run(bandwidth, rule, seed, **preparation).value.gamma
+    fed.require(role_for(rule, fed.split), steps_for(rule, fed.split, is_lossy(fed.graph)))
+    return float(fed.run(graph_bandwidth, rule, seed, **preparation).value)
 
 
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:

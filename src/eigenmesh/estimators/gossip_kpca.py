@@ -245,9 +245,10 @@ class GossipKPCA(GraphEstimator):
         """The ledger that a fit to dense rows will have, if it loses and skips nothing."""
         self._check()
         ledger = Ledger()
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
+        graph = self._planned_graph(names)
+        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes, graph=graph)
         setup = self._agreed(NO_GRAPH, self._kernel(1.0), len(names))
-        forecast_gossip(ledger, names, shapes, self._planned_graph(names), setup, self._wanted())
+        forecast_gossip(ledger, names, shapes, graph, setup, self._wanted())
         return ledger
 
     def _plan_notes(

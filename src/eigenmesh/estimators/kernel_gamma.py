@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
+
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
@@ -13,6 +15,7 @@ from eigenmesh.federation.ledger import Ledger, forecast_entry
 from eigenmesh.numerics.bandwidth import gamma_for_manhattan
 from eigenmesh.numerics.kernels import KERNELS, Kernel
 from eigenmesh.protocols.bandwidth import forecast, forecast_rounds
+from eigenmesh.protocols.graph_bandwidth import forecast_graph_gamma
 from eigenmesh.protocols.survey import SurveyedSite, survey
 
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
@@ -42,13 +45,17 @@ def forecast_gamma(
     names: Sequence[str],
     shapes: Sequence[tuple[int, int]],
     split: str = "rows",
+    graph: nx.Graph | None = None,
 ) -> None:
     """Add what finding gamma will cost."""
     rule = checked_gamma(gamma)
     if not KERNELS[kernel].uses_gamma or isinstance(rule, float):
         return
-    ledger.entries += forecast(rule, split, names, shapes)
-    ledger.rounds += forecast_rounds(rule, split, len(names))
+    if rule is None or graph is None or len(names) == 1:
+        ledger.entries += forecast(rule, split, names, shapes)
+        ledger.rounds += forecast_rounds(rule, split, len(names))
+    else:
+        forecast_graph_gamma(ledger, names, shapes, graph, rule, split)
     if _converted(kernel, gamma):
         counts = SurveyedSite.count_rows if split == "rows" else SurveyedSite.count_columns
         ledger.entries += [forecast_entry(counts, name, 0) for name in names]

@@ -279,9 +279,9 @@ class VFedAKPCA(ColumnEstimator):
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit: at most this, where columns have a rank below their number."""
         ledger = Ledger()
-        if not isinstance(rule := self._checked_gamma(), float):
-            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns")
         graph = graph_of(self.topology, names)
+        if not isinstance(rule := self._checked_gamma(), float):
+            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns", graph)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             isolated = self.merge == "isolated"
             k = whole_number(self.n_components, "n_components")

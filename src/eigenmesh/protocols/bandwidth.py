@@ -209,7 +209,7 @@ class BandwidthHolder(SurveyedSite):
         return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
 
     def _distances(self) -> Doubles:
-        i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, _shared_rng(self.setup.seed))
+        i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, shared_rng(self.setup.seed))
         return pair_squared_distances(self.data, i, j)
 
 
@@ -394,6 +394,6 @@ def rows_drawn(sizes: Sequence[int]) -> list[int]:
     return drawn
 
 
-def _shared_rng(seed: int) -> np.random.Generator:
+def shared_rng(seed: int) -> np.random.Generator:
     """The same draws at every party, unlike `SiteView.generator`."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(bandwidth.number,)))

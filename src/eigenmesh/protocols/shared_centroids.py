@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -55,7 +55,9 @@ class CentroidsHere(Message, reveals="counts"):
 
 
 class CentroidNode(MixingParty):
-    """Base of nodes that share centroids. State: (*CentroidNode.state, ...)."""
+    """Base of nodes that share centroids, or other points. State: (*CentroidNode.state, ...)."""
+
+    Shared: ClassVar[type[SharedCentroids]] = SharedCentroids
 
     state = (*MixingParty.state, "known", "offered", "asked", "tries", "wanted", "shared")
 
@@ -87,6 +89,10 @@ class CentroidNode(MixingParty):
     @step(cumulative=True)
     def offer_centroids(self) -> dict[int, SharedCentroids]:
         """Answers to the neighbours' questions, and the own questions."""
+        return self.offers()
+
+    def offers(self) -> dict[int, Any]:
+        """The messages, of the type `Shared`."""
         questions = self._questions()
         answers = {n: self.wanted.get(str(n), []) for n in self.site.neighbours}
         self.wanted = {}
@@ -108,10 +114,10 @@ class CentroidNode(MixingParty):
                 self.tries = {**self.tries, owner: tried + 1}
         return questions
 
-    def _message(self, wants: list[int], answers: list[int]) -> SharedCentroids:
+    def _message(self, wants: list[int], answers: list[int]) -> Any:
         owners = [owner for owner in answers for _ in self.known[str(owner)]]
-        nothing = np.zeros((0, self.site.data.shape[1]))
-        return SharedCentroids(
+        nothing = np.zeros((0, self.shared.shape[1]))
+        return self.Shared(
             has=np.array(sorted(map(int, self.known)), dtype=np.int64),
             wants=np.array(wants, dtype=np.int64),
             owners=np.array(owners, dtype=np.int64),
@@ -121,6 +127,10 @@ class CentroidNode(MixingParty):
     @step
     def take_centroids(self, received: dict[int, SharedCentroids]) -> None:
         """Keep what came; note who has what, and who wants what."""
+        self.take(received)
+
+    def take(self, received: Mapping[int, Any]) -> None:
+        """The same of messages of the type `Shared`."""
         known, offered = dict(self.known), dict(self.offered)
         for sender, message in sorted(received.items()):
             for owner in np.unique(message.owners).tolist():
@@ -148,11 +158,15 @@ def sharing_steps(role: type[CentroidNode], lossy: bool) -> list[Step]:
     return [*steps, role.tell_centroids] if lossy else steps
 
 
-def spread(nodes: Federation, role: type[CentroidNode]) -> None:
-    """Until everybody has everybody's centroids."""
+def spread(
+    nodes: Federation, role: type[CentroidNode], send: Step | None = None, take: Step | None = None
+) -> None:
+    """Until everybody has everybody's centroids; or other points, by steps of their own."""
+    sends: Any = send or role.offer_centroids
+    takes: Any = take or role.take_centroids
     for _ in range(_ATTEMPTS):
         times = ROUNDS_A_HOP * rounds_across(nodes)
-        nodes.exchange(role.offer_centroids, role.take_centroids, times=times)
+        nodes.exchange(sends, takes, times=times)
         if nodes.on_loss == "raise":
             return
         here = by_party(nodes.ask(role.tell_centroids))
