@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 from eigenmesh.numerics.arrays import Doubles, Rows, dense
 
 FACTOR = 3.0  # mmol/L beside mg/dL is 18 or more, and people mostly differ by less
-FEWEST = 4  # means of a party's rows: the spread of fewer says nothing
+FEWEST = 4  # means of a party's rows: fewer say nothing
 FEWEST_ROWS = 8  # or rows
 _MOST_ZEROS = 0.05  # a column that is often 0 differs between groups of rows by how often
-_QUANTILES = (0.1, 0.5, 0.9)
-# By which the factors of median and spread may differ: k-means parts rows by the columns that vary
-# most, so that a column in small units has means that are narrower still.
-_AGREE = 12.0
-_CENTRED = 0.5  # spreads: a median no farther from 0 tells no scale
+_TAILS = (0.1, 0.9)  # quantiles: a column between them on one side of 0 has a size
+_CENTRED = 0.5  # spreads: a median no farther from 0 tells no size
 _FAR = 50.0  # spreads: one so far from 0 tells it alone, as 310 K beside 37 °C
-_LEEWAY = 1.0, 0.6  # spreads between quantiles of one shape, and this share of themselves
-_SURE = 3.5  # standard errors of a spread from few points
+# By which the factors of size and spread may differ: k-means parts rows by the columns that vary
+# most, so that a column in small units has means that are narrower still.
+_AGREE = 30.0
+_CHANCE = 0.002  # of an alarm in a whole set of columns and parties that differ by chance alone
 
 
 class UnitFactor(NamedTuple):
@@ -32,44 +32,77 @@ class UnitFactor(NamedTuple):
     factor: float
 
 
+class _Log(NamedTuple):
+    """The mean of the logarithms of some values, and its standard error."""
+
+    mean: float
+    error: float
+
+    @classmethod
+    def of(cls, values: Doubles) -> _Log:
+        logs = np.log(np.abs(values[values != 0]))
+        return cls(float(logs.mean()), float(logs.std(ddof=1) / np.sqrt(len(logs))))
+
+    def above(self, other: _Log) -> float:
+        """How much larger it is."""
+        return self.mean - other.mean
+
+    def is_apart(self, other: _Log, errors: float) -> bool:
+        """Whether they differ by FACTOR, and by so many standard errors."""
+        apart = abs(self.above(other))
+        chance = errors * np.hypot(self.error, other.error)
+        return bool(apart >= max(np.log(FACTOR), chance))
+
+
 class _Column(NamedTuple):
-    """One column at one party: its spread, its quantiles in spreads, and how many points it has."""
+    """One column at one party. `size` and `spread` are logarithms."""
 
-    spread: float
-    shape: Doubles  # (3,)
-    n_points: int
+    size: _Log
+    spread: _Log
+    side: int  # of 0, on which it lies; 0 if on both, or if that may be chance
+    middle: float  # its median, in spreads
 
-    @property
-    def middle(self) -> float:
-        return float(self.shape[1] * self.spread)
-
-    @property
-    def is_centred(self) -> bool:
-        return bool(abs(self.shape[1]) < _CENTRED)
+    @classmethod
+    def of(cls, values: Doubles, errors: float) -> _Column:
+        median = float(np.median(values))
+        low, high = np.sign(np.quantile(values, _TAILS))
+        error = values.std(ddof=1) / np.sqrt(len(values))
+        sided = low == high and abs(values.mean()) >= errors * error
+        spread = _Log.of(values - median)
+        middle = median / float(np.exp(spread.mean))
+        return cls(_Log.of(values), spread, int(low) if sided else 0, middle)
 
 
 def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[UnitFactor]:
     """Which party's columns are FACTOR times those of the party in the middle, or a part of them.
 
-    `points` are `means` of each party's rows. A column counts whose median and spread differ by
-    the factor: other units change both, other people mostly one or none. Where the medians are near
-    0 the spread alone counts, if the shape is the same; where they are far from it, the median.
-    Rows that were drawn for being unlike the others have another spread than these: of them the
-    columns count that lie on one side of 0 and do not overlap.
+    `points` are `means` of each party's rows. A column counts whose size and spread differ by the
+    factor: other units change both, other people mostly one or none. Where the medians are near 0
+    the spread alone counts; where they are far from it, the size. Rows that were drawn for being
+    unlike the others have another spread than these: of them the columns count that lie on one side
+    of 0 and do not overlap.
 
     >>> ages = np.array([[20.0], [35.0], [50.0], [65.0]])
-    >>> unit_factors({"years": ages, "too": ages, "months": 12 * ages})
-    [UnitFactor(party='months', other='too', column=0, factor=12.0)]
+    >>> (found,) = unit_factors({"years": ages, "too": ages, "months": 12 * ages})
+    >>> found.party, found.column, round(found.factor, 2)
+    ('months', 0, 12.0)
     """
     fewest = FEWEST if means else FEWEST_ROWS
     known = {party: dense(own) for party, own in points.items() if own.shape[0] >= fewest}
     if len(known) < 2:
         return []
-    varied = np.all([own.std(axis=0) > 0 for own in known.values()], axis=0)
-    rarely_zero = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in known.values()], axis=0)
-    columns = np.flatnonzero(varied & rarely_zero)
-    factors = [factor for column in columns for factor in _of_column(known, int(column))]
+    columns = _comparable(known)
+    errors = float(norm.isf(_CHANCE / (2 * max(1, len(columns)) * len(known))))
+    factors = [factor for column in columns for factor in _of_column(known, column, errors)]
     return factors if means else [factor for factor in factors if _are_apart(known, factor)]
+
+
+def _comparable(known: Mapping[str, Doubles]) -> list[int]:
+    """Columns that vary at every party, and are seldom 0."""
+    parts = list(known.values())
+    varied = np.all([(own != np.median(own, axis=0)).sum(axis=0) > 1 for own in parts], axis=0)
+    seldom = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in parts], axis=0)
+    return [int(column) for column in np.flatnonzero(varied & seldom)]
 
 
 def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:
@@ -82,49 +115,21 @@ def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:
     )
 
 
-def _of_column(known: Mapping[str, Doubles], column: int) -> list[UnitFactor]:
-    columns = {party: _described(own[:, column]) for party, own in known.items()}
-    by_size = sorted(columns, key=lambda p: columns[p].spread + abs(columns[p].middle))
+def _of_column(known: Mapping[str, Doubles], column: int, errors: float) -> list[UnitFactor]:
+    columns = {party: _Column.of(own[:, column], errors) for party, own in known.items()}
+    by_size = sorted(columns, key=lambda party: columns[party].size.mean)
     other = by_size[(len(by_size) - 1) // 2]
-    factors = {party: _factor(own, columns[other]) for party, own in columns.items()}
-    return [UnitFactor(party, other, column, f) for party, f in factors.items() if f is not None]
+    factors = {p: _log_factor(own, columns[other], errors) for p, own in columns.items()}
+    return [UnitFactor(p, other, column, float(np.exp(f))) for p, f in factors.items() if f]
 
 
-def _described(values: Doubles) -> _Column:
-    spread = float(values.std())
-    return _Column(spread, np.quantile(values, _QUANTILES) / spread, len(values))
-
-
-def _factor(own: _Column, other: _Column) -> float | None:
-    """By how much the one is larger than the other, if that looks like other units."""
-    spreads = own.spread / other.spread
-    if own.is_centred and other.is_centred:
-        # A column to one side of 0 would have its median elsewhere, unless most of it is near 0.
-        both_sides = max(own.shape[0], other.shape[0]) < -_CENTRED
-        sure = abs(np.log(spreads)) >= _SURE * _error_of_log(own, other)
-        likely = both_sides and sure and _is_large(spreads)
-        return spreads if likely and _alike(own, other) else None
-    if own.is_centred or other.is_centred or own.middle * other.middle < 0:
-        return None
-    middles = own.middle / other.middle
-    if min(abs(own.shape[1]), abs(other.shape[1])) >= _FAR:
-        return middles if _is_large(middles) else None
-    apart = max(spreads / middles, middles / spreads)
-    same_way = _is_large(spreads) and _is_large(middles) and (spreads > 1) == (middles > 1)
-    return middles if same_way and apart <= _AGREE else None
-
-
-def _error_of_log(own: _Column, other: _Column) -> float:
-    """The standard error of the logarithm of the ratio of two spreads, as of normal points."""
-    return float(np.sqrt(0.5 / (own.n_points - 1) + 0.5 / (other.n_points - 1)))
-
-
-def _is_large(factor: float) -> bool:
-    return max(factor, 1 / factor) >= FACTOR
-
-
-def _alike(own: _Column, other: _Column) -> bool:
-    """Whether two columns differ in scale alone."""
-    base, share = _LEEWAY
-    allowed = base + share * np.maximum(np.abs(own.shape), np.abs(other.shape))
-    return bool((np.abs(own.shape - other.shape) <= allowed).all())
+def _log_factor(own: _Column, other: _Column, errors: float) -> float:
+    """The logarithm of what looks like a factor between units, or 0."""
+    size, spread = own.size.above(other.size), own.spread.above(other.spread)
+    if own.side * other.side > 0:
+        far = min(abs(own.middle), abs(other.middle)) >= _FAR
+        both = size * spread > 0 and abs(spread) >= np.log(FACTOR)
+        agree = both and abs(size - spread) <= np.log(_AGREE)
+        return size if (far or agree) and own.size.is_apart(other.size, errors) else 0.0
+    centred = max(abs(own.middle), abs(other.middle)) <= _CENTRED and own.side == other.side
+    return spread if centred and own.spread.is_apart(other.spread, errors) else 0.0
