@@ -66,6 +66,15 @@ def fit(kpca, parts):
         return kpca.fit(parts)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_agree_on_angles_that_are_all_small(seed):
+    X, _ = drawn(seed, offset=100.0)
+    values, _ = pooled_scores(Kernel("arc-cosine", degree=0), X, X, 2)
+    kpca = em.KernelPCA(2, kernel="arc-cosine", degree=0, topology="ring")
+    found = fit(kpca, em.split(X, 4, by="columns"))
+    np.testing.assert_allclose(found.eigenvalues_, values, rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["cosine", "arc-cosine"])
 def test_angles_with_landmark_samples_stay_below_the_pooled_ones(name):
     X, parties = drawn(11)

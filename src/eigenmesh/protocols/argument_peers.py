@@ -70,6 +70,8 @@ from eigenmesh.protocols.passing_on import PassingParty, PassingSetup, settled_a
 from eigenmesh.protocols.vfed_peers import GramMixture
 
 _AGREES = 1e-8  # residuals by a node's own average, as a share of the variance
+# The same of angles: that of a cosine near 1 has the root of its rounding.
+_ANGLES_AGREE = 1e-5
 
 
 class ArgumentPeerSetup(PassingSetup, reveals=None):
@@ -170,10 +172,11 @@ class DistancePeer(PassingParty):
         # K u − λ u of every component, from scores K u / √λ.
         residuals = np.abs(fusion.scores([own]) - found.scores) * np.sqrt(sizes)
         off = float(residuals.max()) / max(fusion.total, float(sizes[0]))
-        if off > _AGREES:
+        most = _ANGLES_AGREE if self.kernel.of == "cosine" else _AGREES
+        if off > most:
             raise MessageRefused(
                 f"the components that were passed on are not those of this node's average: "
-                f"residuals are {off:.1e} of the variance, at most {_AGREES:.0e} is expected"
+                f"residuals are {off:.1e} of the variance, at most {most:.0e} is expected"
             )
         return CommonAnswer(value=self.passed)
 
