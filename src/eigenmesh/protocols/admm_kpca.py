@@ -66,6 +66,7 @@ from eigenmesh.protocols.consensus import (
     average,
     largest,
     mixes_for,
+    require_agreement,
     rounds_across,
 )
 from eigenmesh.protocols.graph_models import KEPT, require_few
@@ -75,6 +76,7 @@ for kind in (LandmarkModel, Kernel):
     record(kind)
 
 CORRECTIONS = 3  # of a z-step; more change little
+_APART = 1e-3  # of a total, between nodes that have agreed; lost messages leave some difference
 _TINY = 1e-300
 VARIANCE_ACCURACY = 1e-8  # the nodes' components differ by more than that
 
@@ -374,6 +376,8 @@ def admm_kpca(
     average(peers, AdmmPeer, mixes_for(peers, VARIANCE_ACCURACY))
     outcomes = peers.ask(AdmmPeer.finish, NodeCount(n_nodes=len(peers.parties)))
     _require_aligned(outcomes)
+    totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
+    require_agreement(totals, _APART)
     changes = tuple((outcome.change, outcome.least_change) for outcome in outcomes)
     return AdmmResult(outcomes[0], changes, tuple(similarities), outcomes.parties, reason)
 

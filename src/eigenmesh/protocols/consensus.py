@@ -41,7 +41,7 @@ from typing import Annotated, Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import MessageRefused, TopologyError
+from eigenmesh.errors import FederationError, MessageRefused, TopologyError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, NonNegative, Reveals, Shape
 from eigenmesh.federation.party import Party, step
@@ -255,6 +255,23 @@ def rounds_over(graph: nx.Graph) -> int:
     """The same of a graph, for forecasts."""
     rounds = int(nx.diameter(graph))
     return 3 * rounds if is_lossy(graph) else rounds
+
+
+def require_agreement(averages: Mapping[str, float], tolerance: float) -> None:
+    """Name the nodes whose average is another than most nodes': they have not been mixed.
+
+    >>> require_agreement({"a": 1.0, "b": 1.0, "c": 2.0}, 1e-6)
+    Traceback (most recent call last):
+    eigenmesh.errors.FederationError: 'c' (1 of 3 nodes) ended with another average than ...
+    """
+    common = float(np.median(list(averages.values())))
+    apart = [n for n, own in averages.items() if not abs(own - common) <= tolerance * abs(common)]
+    if apart:
+        raise FederationError(
+            f"{', '.join(map(repr, apart[:5]))} ({len(apart)} of {len(averages)} nodes) ended with "
+            f"another average than the rest: too many of their messages were lost; fit again, or "
+            f"choose a graph with more edges"
+        )
 
 
 def require_graph(nodes: Federation) -> nx.Graph:

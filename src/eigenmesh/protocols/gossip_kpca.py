@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import FederationError, InputError, RankError
+from eigenmesh.errors import InputError, RankError
 from eigenmesh.federation.federation import Federation
 from eigenmesh.federation.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.federation.party import Step, step
@@ -68,6 +68,7 @@ from eigenmesh.protocols.consensus import (
     largest,
     mixes_for,
     mixes_on,
+    require_agreement,
     require_graph,
 )
 from eigenmesh.protocols.graph_models import KEPT, require_few
@@ -445,7 +446,8 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, wanted: Wanted) -> Gossip
         if missing is None or _is_enough(missing, wanted) or growth.is_done:
             break
         growth = growth.doubled()
-    _require_agreement(outcomes)
+    totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
+    require_agreement(totals, _APART)
     return GossipResult(
         outcomes[0],
         outcomes.parties,
@@ -584,23 +586,6 @@ def _is_enough(missing: Missing, wanted: Wanted) -> bool:
     assert wanted.accuracy is not None
     worst = int(np.argmax(missing.values))
     return bool(missing.values[worst] + missing.errors[worst] <= wanted.accuracy)
-
-
-def _require_agreement(outcomes: Replies) -> None:
-    """Nodes whose averages are others than the first node's have not been mixed with it."""
-    first = outcomes[0]
-    apart = [
-        name
-        for name, own in zip(outcomes.parties, outcomes, strict=True)
-        if abs(own.total - first.total) > _APART * abs(first.total)
-        or own.n_dimensions != first.n_dimensions
-    ]
-    if apart:
-        raise FederationError(
-            f"{', '.join(map(repr, apart[:5]))} ({len(apart)} of {len(outcomes)} nodes) have other "
-            f"averages than {outcomes.parties[0]!r}: too many of their messages were lost; fit "
-            f"again, or choose a graph with more edges"
-        )
 
 
 def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:
