@@ -236,7 +236,8 @@ class GossipNode(CentroidNode):
         if self.setup.n_components > s:
             raise RankError(
                 f"{self.setup.n_components} components were asked for, the shared features have "
-                f"{s} dimensions; raise n_features or lower n_components"
+                f"{s} dimensions; lower n_components or, unless the kernel has no more, raise "
+                f"n_features (of a front door: n_landmarks)"
             )
         self.start = self.W = self._first_directions(s)
         self.product = self._seen.T @ (self._seen @ self.W)
