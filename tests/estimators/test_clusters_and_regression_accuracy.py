@@ -124,3 +124,18 @@ def test_exact_components_miss_nothing_and_others_do_not_know():
     assert exact.shortfall_ == 0
     features = em.KernelKMeans(3, gamma=gamma, method="random-features").fit(X)
     assert features.shortfalls_ is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("topology", [None, "full"])
+def test_components_that_are_hardly_apart_are_told(seed, topology):
+    """Two directions of nearly one variance: which is the last one hangs on the landmarks."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(300, 10))
+    Q = np.linalg.qr(G - G.mean(axis=0))[0]
+    X = Q * [9.0, 4.0, 3.995, 0.5, *[0.05] * 6]
+    pieces = np.array_split(np.arange(300), 3)
+    options = {"kernel": "linear", "topology": topology, "n_landmarks": 8}
+    for k, close in ((1, False), (2, True)):
+        _, said = fitted("regression", k, X, pieces, None, **options)
+        assert any("differ by" in words for words in said) == close

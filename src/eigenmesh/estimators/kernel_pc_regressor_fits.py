@@ -141,8 +141,26 @@ def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
 def _missing_in_words(found: RidgeResult, estimator: Any) -> tuple[str, ...]:
     if found.coverage is None:
         return ()
-    q = int(found.model.landmarks.shape[0])
-    return caveats_of(found.coverage, estimator.accuracy, q, estimator.landmarks, True)
+    q, accuracy = int(found.model.landmarks.shape[0]), estimator.accuracy
+    missing = caveats_of(found.coverage, accuracy, q, estimator.landmarks, True)
+    if missing or not found.coverage.shortfall.largest:
+        return missing
+    return _hardly_apart(found.model, accuracy)
+
+
+def _hardly_apart(model: Any, accuracy: float) -> tuple[str, ...]:
+    """The caveat that another component could be the last one within what may be missing."""
+    after, k = getattr(model, "next_eigenvalue", None), len(model.eigenvalues)
+    if after is None or not k or not model.eigenvalues[-1] > 0:
+        return ()
+    gap = 1 - float(after) / float(model.eigenvalues[-1])
+    if gap >= accuracy:
+        return ()
+    return (
+        f"eigenvalues {k} and {k + 1} differ by {gap:.1%} of their size, less than "
+        f"accuracy={accuracy:g}: which component is the last regressed on hangs on what is "
+        f"missing; ask for another number of components",
+    )
 
 
 def _rows_instead(
@@ -205,7 +223,8 @@ def fit_graph(fed: Federation, wishes: Wishes, y: Any) -> Regression:
     )
     warned = found.apart > APART_UNSAID
     notes, caveats = ((), told) if warned else (told, ())
-    return _of_door(door, found.fit, is_flat(y), found.stop_reason, notes, caveats)
+    close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
+    return _of_door(door, found.fit, is_flat(y), found.stop_reason, notes, (*caveats, *close))
 
 
 # Columns.
