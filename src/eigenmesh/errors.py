@@ -20,7 +20,7 @@
         └── PartyLost               a party gave no answer in time, or is gone
 
     EigenmeshWarning (UserWarning)  an answer that holds, with a caveat the user should read
-    └── CostWarning                 the caveat is what was sent, and does not touch the answer
+    CostWarning (UserWarning)       more was sent than shipping would take; not about the answer
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ class EigenmeshWarning(UserWarning):
     """The answer holds, with a caveat that the user should read."""
 
 
-class CostWarning(EigenmeshWarning):
+class CostWarning(UserWarning):
     """More was sent than shipping all data to one place would take; the answer is not touched."""

@@ -212,10 +212,10 @@ def test_a_saved_model_keeps_what_it_misses(tmp_path):
 
 
 def test_eigenvalues_below_rounding_are_said_to_be():
-    X = np.random.default_rng(0).normal(size=(2500, 3))
-    X[0] *= 1e6  # beside which the others are all alike
-    with pytest.warns(EigenmeshWarning, match=r"sums over rows resolve no less than 1e-09"):
-        em.KernelPCA(3, kernel="rbf", gamma=2e-10, random_state=0).fit(X)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) * [1e5, 1.0, 1e-6]
+    with pytest.warns(EigenmeshWarning, match=r"eigenvalue 2 is .* may be rounding; ask for 1 "):
+        em.KernelPCA(2, kernel="linear", random_state=0).fit(em.split(X, 3, random_state=0))
 
 
 def test_sparse_rows_beyond_the_exact_limit():
@@ -230,3 +230,11 @@ def test_huge_rows_beside_small_ones_leave_kernel_values_finite():
     X = rng.standard_cauchy((900, 5)) ** 3 + 1e9 * rng.normal(size=5)
     kpca, _ = quietly(em.KernelPCA(2, kernel="rbf", gamma=0.2, random_state=0), em.split(X, 9))
     assert np.isfinite(kpca.eigenvalues_).all()
+
+
+@pytest.mark.parametrize("parties", [1, 2, 7])
+def test_more_components_than_there_are_end_in_words(parties):
+    for seed in range(4):
+        X = np.random.default_rng(seed).normal(size=(110, 2))
+        with pytest.raises(em.EigenmeshError, match="determine 2; set n_components to at most 2"):
+            em.KernelPCA(5, kernel="linear", method="diskpca").fit(em.split(X, parties))

@@ -15,7 +15,7 @@ from eigenmesh.protocols.diskpca import MIN_CLUSTER
 from eigenmesh.protocols.landmark_growth import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
-_RESOLVED = 1e-9  # of the trace
+_RESOLVED = 1.5e-8  # of the variance: sums of squares lose half of the digits
 
 
 class Missing(NamedTuple):
@@ -59,14 +59,13 @@ def checked_accuracy(value: Any) -> float:
 
 def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:
     """The caveat that the last eigenvalues are below what sums over rows resolve, if they are."""
-    trace = model.n_rows * float(np.mean(model.kernel.diagonal(model.landmarks)))
-    lost = np.flatnonzero(model.eigenvalues < _RESOLVED * trace)
+    lost = np.flatnonzero(model.eigenvalues < _RESOLVED * model.total)
     if not len(lost):
         return ()
     return (
-        f"eigenvalue {lost[0] + 1} is {model.eigenvalues[lost[0]] / trace:.0e} of the kernel "
-        f"matrix's trace, and sums over rows resolve no less than {_RESOLVED:.0e}: it and those "
-        f"after it may be rounding; ask for {lost[0] or 'fewer'} components, or rescale the rows",
+        f"eigenvalue {lost[0] + 1} is {model.eigenvalues[lost[0]] / model.total:.0e} of the "
+        f"variance, and sums over rows resolve no less than {_RESOLVED:.1e}: it and those after it "
+        f"may be rounding; ask for {lost[0] or 'fewer'} components, or rescale the rows",
     )
 
 
@@ -78,7 +77,7 @@ def caveats_of(
     `chosen_number` says whether the number of components was: else they are all there are.
     """
     missing = coverage.shortfall
-    if missing.largest <= accuracy:
+    if missing.largest + missing.error <= accuracy:
         return ()
     shown = _how_much(missing, accuracy, n_landmarks)
     if coverage.unheard and landmarks == "centroids":

@@ -209,7 +209,9 @@ def _sums(rows: _OutsideRows, probes: Probes, n: int) -> ProbeSums:
     (total,), (added,) = rows.sums(np.ones((len(W), 1)))
     mean = _shortened(total, float(added)) / np.sqrt(n)
     unexplained = rows.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
-    ratios = np.minimum(unexplained / max(probes.scale, _TINY), _MOST)
+    ratios = np.zeros(len(W))
+    if probes.scale > _MOST * np.finfo(float).tiny:
+        ratios = np.minimum(unexplained / probes.scale, _MOST)
     outside = float(rows.sample.counts @ rows.distances)
     peak = float(np.sum(ratios**_POWER))
     return ProbeSums(F, noise, mean, _direction(rows, mean), peak, outside, n)

@@ -133,14 +133,18 @@ def fit_until_accurate(
         try:
             result = fit(chosen)
         except RankError:  # which more landmarks may have
-            if more <= q:
+            grown = draw_more(chosen, more) if more > q else chosen
+            if grown.Y.shape[0] == q:  # where all rows are in the span, there are no more to draw
                 raise
         else:
             coverage = measure(rows, step, accuracy, center, chosen, result)
             missing = coverage.shortfall
             if missing.largest + missing.error <= accuracy.largest_missing or more <= q:
                 return chosen, result, coverage
-        chosen = draw_more(chosen, more)
+            grown = draw_more(chosen, more)
+            if grown.Y.shape[0] == q:
+                return chosen, result, coverage
+        chosen = grown
 
 
 def measure(
