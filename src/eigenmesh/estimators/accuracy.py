@@ -15,7 +15,9 @@ from eigenmesh.protocols.diskpca import MIN_CLUSTER
 from eigenmesh.protocols.landmark_growth import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
-_RESOLVED = 1.5e-8  # of the variance: sums of squares lose half of the digits
+# Of the variance. A Gram matrix errs by 1e-16 of its size, which in a direction of share s counts
+# 1/s-fold, and s itself is as small: 1e-16/s², a hundredth or so from here on.
+_RESOLVED = 5e-7
 
 
 class Missing(NamedTuple):
@@ -64,7 +66,7 @@ def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:
         return ()
     return (
         f"eigenvalue {lost[0] + 1} is {model.eigenvalues[lost[0]] / model.total:.0e} of the "
-        f"variance, and sums over rows resolve no less than {_RESOLVED:.1e}: it and those after it "
+        f"variance, and sums over rows resolve no less than {_RESOLVED:.0e}: it and those after it "
         f"may be rounding; ask for {lost[0] or 'fewer'} components, or rescale the rows",
     )
 
@@ -77,7 +79,7 @@ def caveats_of(
     `chosen_number` says whether the number of components was: else they are all there are.
     """
     missing = coverage.shortfall
-    if missing.largest + missing.error <= accuracy:
+    if missing.is_within(accuracy):
         return ()
     shown = _how_much(missing, accuracy, n_landmarks)
     if coverage.unheard and landmarks == "centroids":
@@ -94,14 +96,15 @@ def caveats_of(
 
 def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
     worst = int(missing.values.argmax())
+    verdict = "more" if missing.largest > accuracy else "perhaps more"
     return (
         f"the {n_landmarks} landmarks miss about {missing.largest:.1%} (± {missing.error:.1%}) of "
-        f"eigenvalue {worst + 1}, more than accuracy={accuracy:g} lets them"
+        f"eigenvalue {worst + 1}, {verdict} than accuracy={accuracy:g} lets them"
     )
 
 
 def _fewer(missing: Shortfall, accuracy: float) -> str:
-    within = int(np.argmax(np.append(missing.values > accuracy, True)))
+    within = int(np.argmax(np.append(missing.values + missing.errors > accuracy, True)))
     return f"ask for {within}, which are within it" if within else "ask for fewer components"
 
 

@@ -106,7 +106,7 @@ def _rows_instead(
     unasked = wishes.landmarks == "auto" and wishes.n_landmarks is None
     if not (unasked and choice.landmarks == "centroids" and len(fed.parties) == 1):
         return None
-    if found.coverage is None or found.coverage.shortfall.largest <= wishes.accuracy:
+    if found.coverage is None or found.coverage.shortfall.is_within(wishes.accuracy):
         return None
     assert found.model is not None
     q = int(found.model.landmarks.shape[0])

@@ -170,7 +170,7 @@ def _rows_instead(
     unasked = door.landmarks == "auto" and door.n_landmarks is None
     if found.coverage is None or not unasked or len(fed.parties) > 1:
         return None
-    if estimator.landmarks != "centroids" or found.coverage.shortfall.largest <= door.accuracy:
+    if estimator.landmarks != "centroids" or found.coverage.shortfall.is_within(door.accuracy):
         return None
     q = 2 * int(found.model.landmarks.shape[0])
     rows: DisKPCA = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)

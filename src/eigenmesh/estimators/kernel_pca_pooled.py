@@ -130,7 +130,7 @@ class PooledKernelPCA(FittedKernelPCA):
         """Whether landmarks that were not asked for miss too much, of rows that are not many."""
         unasked = self.method == "auto" and self.n_landmarks is None and self.landmarks == "auto"
         few = X.shape[0] <= EXACT_RATHER and self.n_components is not None
-        return unasked and few and float(self.shortfall_ or 0.0) > self.accuracy
+        return unasked and few and bool(self._missing_in_words)
 
     # The whole kernel matrix.
 

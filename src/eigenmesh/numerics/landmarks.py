@@ -152,7 +152,7 @@ def _advice(kernel: Kernel, more_rows: bool) -> str:
     narrow = (
         f"lower gamma, which is {kernel.gamma:.3g}; " if kernel.gamma and kernel.is_level else ""
     )
-    return f"{more if more_rows else ''}{narrow}or check that the samples differ"
+    return f"{more if more_rows else ''}{narrow}or check that the samples differ and no column dwarfs the others"
 
 
 def _uncorrected(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:

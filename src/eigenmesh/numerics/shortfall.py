@@ -82,6 +82,10 @@ class Shortfall(NamedTuple):
         """The largest share."""
         return float(self.values.max(initial=0.0))
 
+    def is_within(self, accuracy: float) -> bool:
+        """Whether no more is missing than may be, with its standard error."""
+        return bool((self.values + self.errors <= accuracy).all())
+
     @property
     def error(self) -> float:
         """That of the largest share."""

@@ -138,8 +138,7 @@ def fit_until_accurate(
                 raise
         else:
             coverage = measure(rows, step, accuracy, center, chosen, result)
-            missing = coverage.shortfall
-            if missing.largest + missing.error <= accuracy.largest_missing or more <= q:
+            if coverage.shortfall.is_within(accuracy.largest_missing) or more <= q:
                 return chosen, result, coverage
             grown = draw_more(chosen, more)
             if grown.Y.shape[0] == q:

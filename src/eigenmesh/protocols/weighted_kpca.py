@@ -123,7 +123,7 @@ def weighted_kpca(
         q, most = chosen.Y.shape[0], sum(chosen.most.values())
         missing = _missing(model, outside, q >= sum(chosen.sizes.values()), accuracy)
         largest = 0 if accuracy is None else min(2 * q, accuracy.most_landmarks, most)
-        if accuracy is None or missing.largest <= accuracy.largest_missing or largest <= q:
+        if accuracy is None or missing.is_within(accuracy.largest_missing) or largest <= q:
             break
         chosen = more(chosen, largest)
     coverage = Coverage(missing, {}, chosen.unheard, q >= most)
