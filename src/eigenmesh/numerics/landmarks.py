@@ -152,7 +152,8 @@ def _advice(kernel: Kernel, more_rows: bool) -> str:
     narrow = (
         f"lower gamma, which is {kernel.gamma:.3g}; " if kernel.gamma and kernel.is_level else ""
     )
-    return f"{more if more_rows else ''}{narrow}or check that the samples differ and no column dwarfs the others"
+    check = "check that the samples differ, and that no column dwarfs the others"
+    return f"{more if more_rows else ''}{narrow}or {check}"
 
 
 def _uncorrected(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:
