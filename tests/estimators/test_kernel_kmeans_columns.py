@@ -93,6 +93,7 @@ def test_the_inertia_is_as_good_as_is_said(kernel, method, chosen, weighted):
         assert found.inertia_slack_ == 0
 
 
+@pytest.mark.filterwarnings("ignore:eigenvalue .* lacks")
 def test_more_landmark_samples_are_nearer():
     slacks = []
     for q in (5, 20, 80):

@@ -60,6 +60,7 @@ def test_parties_have_the_score_of_pooled_rows(seed, tmp_path):
         )
 
 
+@pytest.mark.filterwarnings("ignore:the .* miss about")
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 def test_columns_and_graphs_have_one_too(kernel):
     X = drawn(5, 80)

@@ -50,6 +50,7 @@ def test_exact_methods_equal_scikit_learn(kernel, topology, y):
     assert model.method_.startswith(f"{exact}: 3 parties hold columns")
 
 
+@pytest.mark.filterwarnings("ignore:eigenvalue .* lacks")
 @pytest.mark.parametrize("kernel", ["linear", "poly", "rbf"])
 @pytest.mark.filterwarnings("ignore:.*floats were sent:eigenmesh.EigenmeshWarning")
 def test_one_shot_is_ridge_on_its_own_scores(kernel):
