@@ -90,7 +90,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     >>> bool(model.score(X, y) > 0.5)
     True
     >>> parts = em.Partitioned(rows=[X[:200], X[200:]])
-    >>> split = em.KernelPCRegressor(5, alpha=0.1, random_state=0).fit(parts, [y[:200], y[200:]])
+    >>> split = em.KernelPCRegressor(3, alpha=0.1, random_state=0).fit(parts, [y[:200], y[200:]])
     >>> "moments" in split.report_.reveals["party-0"], "rows" in split.report_.reveals["party-0"]
     (True, False)
     >>> columns = em.Partitioned(columns=[X[:, :4], X[:, 4:]])
