@@ -153,8 +153,14 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         opened = isinstance(source, Federation | Partitioned)
         split = source.split if opened else chunk_split(source)
         columns = columns_of(source)
-        warn_of_ids_of_parties(source, columns)
+        self._taken_in = (source, columns)
         self._keep_names(split, columns)
+
+    def _warn_of_ids(self) -> None:
+        """After a run: a party that refuses has not had its data opened."""
+        taken_in = self.__dict__.pop("_taken_in", None)
+        if taken_in is not None:
+            warn_of_ids_of_parties(*taken_in)
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
@@ -211,11 +217,13 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         if isinstance(source, Federation):
             self._require_topology(source, topology)
             yield source
+            self._warn_of_ids()
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
         with federation(source, engine=engine, split=self._split, topology=topology) as fed:
-            fed.remarks["ids"] = ""  # they were looked for where the source was taken in
+            fed.remarks["ids"] = ""  # they are looked for in the source itself
             yield fed
+            self._warn_of_ids()
 
     def _require_topology(self, fed: Federation, topology: Topology | None) -> None:
         if isinstance(topology, str) and topology == AUTO:
