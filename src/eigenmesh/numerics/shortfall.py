@@ -44,7 +44,11 @@ _STREAM = 0x73686F72  # apart from all other draws by the same seed
 _POWER = 16  # of distances: the mean of so high a power is near the largest
 _MOST = 1e18  # times the mean, that one distance counts for: powers must not overflow
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
+_SURE = 3.0  # standard errors
 _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard error
+_ROUGH = ("laplacian", "arc-cosine")
+_PAIRED_ROWS = 512
+_LENGTHENING = (0.1, 100.0)  # of squares
 _FOURIER = ("rbf", "laplacian")  # a cosine and a sine of each frequency
 _TINY = 1e-300
 
@@ -83,8 +87,14 @@ class Shortfall(NamedTuple):
         return float(self.values.max(initial=0.0))
 
     def is_within(self, accuracy: float) -> bool:
-        """Whether no more is missing than may be, with its standard error."""
-        return bool((self.values + self.errors <= accuracy).all())
+        """Whether no more is missing than may be, with two standard errors."""
+        return bool((self.values + 2 * self.errors <= accuracy).all())
+
+    def is_doubtful(self, accuracy: float) -> bool:
+        """Whether its errors leave open if more is missing than may be."""
+        surely_within = (self.values + _SURE * self.errors <= accuracy).all()
+        surely_not = (self.values - _SURE * self.errors > accuracy).any()
+        return not (surely_within or surely_not)
 
     @property
     def error(self) -> float:
@@ -185,7 +195,9 @@ class _OutsideRows(NamedTuple):
     values: Doubles  # (m, q), k(X, Y)
     features: Doubles  # (m, t)
     distances: Doubles  # (m,), k⊥
+    coordinates: Doubles  # (m, r), of Pφ(X)
     sample: RowSample
+    kernel: Kernel
 
     @classmethod
     def of(cls, view: _View, sample: RowSample) -> _OutsideRows:
@@ -195,7 +207,25 @@ class _OutsideRows(NamedTuple):
         norms = np.asarray(kernel.diagonal(X), dtype=np.float64)
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
-        return cls(K, view.features(X) - K @ view.of_landmarks, distances, sample)
+        outside = view.features(X) - K @ view.of_landmarks
+        return cls(K, outside, distances, P, sample, kernel)
+
+    def lengthening(self, weights: Doubles) -> Doubles:
+        """By what Σ w(x) z'(x) are shorter than Σ w(x) (1 − P)φ(x), from kernel values of rows.
+
+        Of a rough kernel few features carry most, and too few of them are drawn as a rule.
+        """
+        ones = np.ones(weights.shape[1])
+        if self.kernel.name not in _ROUGH:
+            return ones
+        some = slice(None, None, -(-len(weights) // _PAIRED_ROWS))
+        P, X = self.coordinates[some], as_rows(self.sample.rows[some], np.float64)
+        C = (weights * self.sample.counts[:, None])[some]
+        pairs = np.asarray(self.kernel.matrix(X), dtype=np.float64) - P @ P.T
+        true = np.einsum("ip,ip->p", C, pairs @ C)
+        seen = np.square(C.T @ self.features[some]).sum(axis=1)
+        ratios = np.divide(true, seen, out=ones, where=seen > 0)
+        return np.asarray(np.sqrt(np.clip(ratios, *_LENGTHENING)))
 
     def sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Σ w(x) z'(x) for weights (m, p), and what the draw of rows adds to their squares."""
@@ -210,6 +240,7 @@ class _OutsideRows(NamedTuple):
 def _sums(rows: _OutsideRows, probes: Probes, n: int) -> ProbeSums:
     W = rows.values @ probes.coefficients - probes.offset
     F, noise = rows.sums(W)
+    F = F * rows.lengthening(W)[:, None]
     (total,), (added,) = rows.sums(np.ones((len(W), 1)))
     mean = _shortened(total, float(added)) / np.sqrt(n)
     unexplained = rows.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)

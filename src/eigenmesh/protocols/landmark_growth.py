@@ -14,6 +14,7 @@ coordinator learns   these; some components go to all parties
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -40,6 +41,7 @@ from eigenmesh.protocols.landmark_draws import Chosen
 from eigenmesh.protocols.row_messages import by_party
 
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
+_CLOSER_ROWS, _CLOSER_FEATURES = 8, 4  # times as many, in a second look
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 
 
@@ -149,7 +151,10 @@ def fit_until_accurate(
 def measure(
     rows: Federation, step: Step, accuracy: Accuracy, center: bool, chosen: Chosen, fit: SpanFit
 ) -> Coverage:
-    """One round: what the landmarks miss."""
+    """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
+
+    Where more than one party is asked, all are, so that the cost is known beforehand.
+    """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), chosen.Y.shape[0], len(rows.parties) == 1
     z = model.eigenvalues[:k]
@@ -167,14 +172,21 @@ def measure(
         share=share_to_see(q, n),
         n_features=width,
     )
-    replies = by_party(rows.ask(step, asked))
-    sums = [ProbeSums(**{f: getattr(r, f) for f in ProbeSums._fields}) for r in replies.values()]
-    # Where more than one is asked, all are, so that the cost is known beforehand.
-    missing = shortfall(model.kernel.name, z, which, sums, fit.outside, center)
-    if fit.outside <= ROUNDING * model.total:
-        missing = nothing_missing(k)
-    outside = {name: reply.outside for name, reply in replies.items()}
-    return Coverage(missing, outside, chosen.unheard, q >= sum(chosen.most.values()))
+
+    def look(asked: ProbeAsk) -> Coverage:
+        replies = by_party(rows.ask(step, asked))
+        sums = [ProbeSums(*(getattr(r, f) for f in ProbeSums._fields)) for r in replies.values()]
+        missing = shortfall(model.kernel.name, z, which, sums, fit.outside, center)
+        if fit.outside <= ROUNDING * model.total:
+            missing = nothing_missing(k)
+        outside = {name: reply.outside for name, reply in replies.items()}
+        return Coverage(missing, outside, chosen.unheard, q >= sum(chosen.most.values()))
+
+    first = look(asked)
+    if asked.share == 1 or not first.shortfall.is_doubtful(accuracy.largest_missing):
+        return first
+    share, features = min(1.0, _CLOSER_ROWS * asked.share), _CLOSER_FEATURES * width
+    return look(dataclasses.replace(asked, share=share, n_features=features))
 
 
 def probes_of(asked: ProbeAsk) -> Probes:
