@@ -138,3 +138,16 @@ def test_shortfalls_are_kept_in_files(tmp_path):
     kpca, _ = fitted(em.GossipKPCA(1, kernel="rbf", gamma=0.1, accuracy=0.01), parts)
     kpca.save(tmp_path / "m.em")
     np.testing.assert_array_equal(em.load(tmp_path / "m.em").shortfalls_, kpca.shortfalls_)
+
+
+def test_uncentred_components_begin_with_the_mean():
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        centres = rng.normal(size=(4, 6)) + 2
+        X = centres[rng.integers(4, size=160)] + 0.3 * rng.normal(size=(160, 6))
+        X = X[np.argsort(X[:, 0])]  # unlike nodes
+        parts = em.Partitioned(rows=np.split(X, 4))
+        options = {"kernel": "poly", "degree": 3, "gamma": 0.1, "center": False}
+        kpca = em.KernelPCA(1, **options, topology="ring", accuracy=1.0, random_state=0).fit(parts)
+        largest = np.linalg.eigvalsh(pairwise_kernels(X, metric="poly", degree=3, gamma=0.1))[-1]
+        assert kpca.eigenvalues_[0] > 0.9 * largest

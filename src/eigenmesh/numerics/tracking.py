@@ -22,14 +22,14 @@ def orthonormal_like(S: Doubles, like: Doubles) -> Doubles:
     return np.asarray(Q * signs)
 
 
-def leading_directions(E: Doubles, k: int) -> Doubles:
-    """(D, k), orthonormal: the principal directions of centred features E (n, D).
+def leading_directions(E: Doubles, k: int, centre: bool = True) -> Doubles:
+    """(D, k), orthonormal: the principal directions of features E (n, D), centred or not.
 
     >>> abs(leading_directions(np.array([[3.0, 0.0], [-3.0, 0.1]]), 1)).round(1).ravel()
     array([1., 0.])
     """
-    centred = E - E.mean(axis=0)
-    _, vectors = top_eigenpairs(centred.T @ centred, k)
+    seen = E - E.mean(axis=0) if centre else E
+    _, vectors = top_eigenpairs(seen.T @ seen, k)
     return np.asarray(fix_signs(vectors))
 
 

@@ -71,7 +71,7 @@ def _forecast_probes(known: GraphForecast, wanted: Wanted, width: int, k: int) -
     known.asked(2)  # begin_probes, begin_level
     known.to_neighbours(node.offer_mixture, p * t + t + p + 2, mixes)
     known.to_neighbours(node.offer_mixture, t, mixes)
-    known.told(node.tell_missing, [2 * k] + [0] * (len(known.names) - 1))
+    known.told(node.tell_missing, [2 * k] * len(known.names))
 
 
 def _centroids(known: GraphForecast, wanted: Wanted) -> list[int]:

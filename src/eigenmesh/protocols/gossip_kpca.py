@@ -248,7 +248,8 @@ class GossipNode(CentroidNode):
         if self.setup.features == "random":
             return random_directions(len(self.mean), s, self.setup.seed)
         points = self.E if self.setup.features == "rows" else self._embed(self.shared)
-        return leading_directions(points, s)
+        # Uncentred, the first direction is near the mean, which centred ones would leave out.
+        return leading_directions(points, s, bool(self.setup.center))
 
     @step(reusable=False)
     def turn(self) -> None:
@@ -355,7 +356,8 @@ class GossipNode(CentroidNode):
         g = self._direction()
         along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
         along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
-        level = min(max(peak_distance(peak, self.outside, n), along, 0.0), self.outside)
+        bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
+        level = min(max(bounds), self.outside)
         sums = (F, np.maximum(noise, 0.0))
         which = some_of(len(z), len(F))
         lacking = missing_shares(self.kernel.name, z, which, sums, level, self.outside)
@@ -367,6 +369,14 @@ class GossipNode(CentroidNode):
         p = (len(self.probes) - t - 2) // (t + 1)
         F, mean, noise, facts = np.split(self.probes, np.cumsum([p * t, t, p]))
         return F.reshape(p, t), mean, noise, facts
+
+    def _own_level(self, F: Doubles, whole: Doubles, n: float) -> float:
+        """The largest variance outside that the own rows have, of what no r_i explains."""
+        mean, direction = self.own_probes
+        if self.setup.center:
+            mean = mean - np.sqrt(self.site.data.shape[0]) * whole / n
+        scatter = np.outer(mean, mean) + np.outer(direction, direction) - F.T @ F
+        return float(np.linalg.eigvalsh(scatter)[-1])
 
     def _direction(self) -> Doubles:
         """Of the mean outside the span, of unit length."""
@@ -548,8 +558,11 @@ def _missing(
     whole = NodeTotal(n_nodes=len(nodes.parties))
     nodes.ask(GossipNode.begin_level, whole)
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
-    first: Missing = nodes.ask(GossipNode.tell_missing, each={nodes.parties[0]: whole})[0]
-    return first
+    # A direction that one node alone knows of is missing for all.
+    told = nodes.ask(GossipNode.tell_missing, whole)
+    worst = int(np.argmax([float(node.values.max(initial=0.0)) for node in told]))
+    most: Missing = told[worst]
+    return most
 
 
 def probe_budget(graph: nx.Graph, wanted: Wanted, width: int, n_components: int) -> int:
