@@ -42,8 +42,8 @@ def targets() -> None:
     X = StandardScaler().fit_transform(X)
     parts = em.split(X, n_parties=4, random_state=0)
     own_targets = [y[rows] for rows in parts.order]  # each list entry goes to its own clinic
-    # So few patients have few means of five: of the twentieth eigenvalue a tenth may be missing.
-    model = em.KernelPCRegressor(20, alpha=1.0, gamma=0.02, accuracy=0.1, random_state=0)
+    # So few patients have few means of five: some per cent of the tenth eigenvalue may be missing.
+    model = em.KernelPCRegressor(10, alpha=1.0, gamma=0.02, accuracy=0.05, random_state=0)
     model.fit(parts, own_targets)
     n = len(np.concatenate(model.predict(parts)))
     score = model.score(parts, own_targets)

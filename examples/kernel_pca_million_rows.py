@@ -38,9 +38,11 @@ def main() -> None:
         print(f"{Z.shape[0]:,} rows, {Z.shape[1]} components,", end=" ")
         print(f"{kpca.explained_variance_ratio_.sum():.0%} of the variance or more")
 
-        # The same from a stream, each block seen once, with the same landmarks.
+        # The same from a stream, each block seen once, with the same landmarks. What these miss is
+        # not measured again, only guessed, so that it is no matter of hundredths.
         blocks = (X[start : start + BLOCK] for start in range(0, N_ROWS, BLOCK))
         fixed = em.KernelPCA(8, kernel="rbf", gamma=kpca.gamma_, landmarks=kpca.landmarks_)
+        fixed.set_params(accuracy=0.1)
         streamed = fixed.fit(blocks)
         difference = np.abs(streamed.eigenvalues_ / kpca.eigenvalues_ - 1).max()
         print("The stream gives the same components:", difference < 1e-5)

@@ -55,7 +55,8 @@ def test_the_shortfall_is_near_the_true_one_and_more_than_accuracy_is_warned_of(
             assert estimate == model.shortfalls_.max()
             near.append(worst / 2 <= estimate <= 2 * worst or abs(worst - estimate) <= 0.002)
             warned = any("landmarks miss" in words for words in said)
-            assert warned == (estimate > model.accuracy)
+            doubt = 2 * model.shortfall_error_
+            assert warned or estimate + doubt <= model.accuracy
             assert warned or worst <= 2 * model.accuracy
     assert np.mean(near) >= 0.9
 

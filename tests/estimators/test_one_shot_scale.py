@@ -47,7 +47,7 @@ def test_many_narrow_parties_do_not_multiply_the_memory(tall):
     parts = em.split(tall[:, :100], 100, by="columns")
     tracemalloc.start()
     try:
-        with pytest.warns(em.EigenmeshWarning):  # one vector a column is as much as the column
+        with pytest.warns(em.CostWarning):  # one vector a column is as much as the column
             em.OneShotKPCA(2).fit(parts)
         _, peak = tracemalloc.get_traced_memory()
     finally:

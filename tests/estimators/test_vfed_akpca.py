@@ -179,9 +179,9 @@ def test_floats_are_the_shorter_of_pairs_and_coordinates(kernel, n, widths):
 
 def test_more_than_shipping_every_column_is_warned_about():
     parts = em.split(BREAST[:100], 4, by="columns")
-    with pytest.warns(em.EigenmeshWarning, match="19,800 floats were sent where .* 3,000"):
+    with pytest.warns(em.CostWarning, match="19,800 floats were sent where .* 3,000"):
         em.VFedAKPCA(2, kernel="laplacian", gamma=0.01).fit(parts)
-    with pytest.warns(em.EigenmeshWarning, match="floats were sent where"):
+    with pytest.warns(em.CostWarning, match="floats were sent where"):
         em.VFedAKPCA(2, gamma="median").fit(parts)
 
 

@@ -66,7 +66,7 @@ def test_equals_the_form_with_a_coordinator_to_the_float(kernel, center, landmar
 def test_traffic_is_every_pair_in_every_mix():
     n, p = len(TRAIN), 5
     parts = em.split(TRAIN, p, by="columns")
-    with pytest.warns(em.EigenmeshWarning, match=r"take a coordinator \(topology=None\)"):
+    with pytest.warns(em.CostWarning, match=r"take a coordinator \(topology=None\)"):
         report = em.VFedAKPCA(2, gamma=0.05, topology="ring").fit(parts).report_
     ring = nx.cycle_graph(p)
     answer = 4 + 2 * 2 + n * 2 + n + 1

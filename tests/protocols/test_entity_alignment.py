@@ -194,7 +194,7 @@ def test_a_plan_of_parties_that_have_not_matched_yet_is_a_bound_and_says_so(tmp_
     assert report.floats_up < forecast.floats_up
     assert report.floats_up / len(common) == pytest.approx(forecast.floats_up / 53, rel=0.02)
     assert "at most: as if all 53 samples" in str(forecast)
-    assert em.plan(model, matched).notes == ()
+    assert not any("samples" in note for note in em.plan(model, matched).notes)
 
 
 def test_the_secret_comes_from_the_caller_or_the_parties_environment(monkeypatch):

@@ -52,7 +52,7 @@ class Fault:
     Examples
     --------
     >>> import eigenmesh as em
-    >>> parts = em.split([[float(i)] for i in range(20)], n_parties=4, random_state=0)
+    >>> parts = em.split([[i / 7] for i in range(20)], n_parties=4, random_state=0)
     >>> cut = [em.Fault("lose", "party-0", to="party-1", share=0.5)]
     >>> with em.federation(parts, topology="full", on_loss="survivors", faults=cut) as fed:
     ...     em.GossipKPCA(1).fit(fed).report_.parties

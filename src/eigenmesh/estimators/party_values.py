@@ -99,7 +99,7 @@ def weight_array(sample_weight: Any, n_samples: int | None = None) -> Doubles:
             f"sample_weight is {weights[wrong[0]]:g} for sample {wrong[0]}; {expected}"
         )
     if not weights.any():
-        raise InputError(f"sample_weight is 0 everywhere; {expected}")
+        raise InputError(f"sample_weight is zero everywhere; {expected}")
     require_moderate(weights, "sample_weight")
     return weights
 

@@ -88,7 +88,7 @@ class Shortfall(NamedTuple):
 
     def is_within(self, accuracy: float) -> bool:
         """Whether no more is missing than may be, with two standard errors."""
-        return bool((self.values + 2 * self.errors <= accuracy).all())
+        return bool((np.minimum(self.values + 2 * self.errors, 1.0) <= accuracy).all())
 
     def is_doubtful(self, accuracy: float) -> bool:
         """Whether its errors leave open if more is missing than may be."""
@@ -399,7 +399,7 @@ def unprobed_shortfall(eigenvalues: Doubles, outside: float, n_landmarks: int) -
     """An estimate without another look at the rows, within a factor of two in four cases of five.
 
     As if ‖r_i‖² were κ z_i, κ the mean variance outside that a landmark more would take up. The
-    error is the estimate itself.
+    error is half of it.
 
     >>> unprobed_shortfall(np.array([90.0, 9.0]), 100.0, 100).values.round(3)
     array([0.011, 0.092])
@@ -407,4 +407,4 @@ def unprobed_shortfall(eigenvalues: Doubles, outside: float, n_landmarks: int) -
     z, level = np.maximum(eigenvalues, 0.0), outside / max(n_landmarks, 1)
     gains = np.minimum(np.sqrt(np.square(z / 2) + z * level) - z / 2, outside)
     values = np.asarray(gains / np.maximum(z + gains, _TINY))
-    return Shortfall(values, values)
+    return Shortfall(values, values / 2)

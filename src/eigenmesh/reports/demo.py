@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from eigenmesh.data import Partitioned, split
 from eigenmesh.data.synthetic import gene_like
-from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.errors import CostWarning, EigenmeshWarning
 from eigenmesh.estimators import OneShotKPCA
 from eigenmesh.estimators.run_report import RunReport
 from eigenmesh.metrics import aligned_error, sin_theta
@@ -171,6 +171,7 @@ def _trial_row(
     with warnings.catch_warnings():
         # The notes of every report are shown below the tables.
         warnings.simplefilter("ignore", EigenmeshWarning)
+        warnings.simplefilter("ignore", CostWarning)
         kpca.fit(parts)
     report = kpca.report_
     return Row(

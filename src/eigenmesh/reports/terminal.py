@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
-from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.progress_bar import delayed_bar, rows_shown
 from eigenmesh.reports.documents import as_json
 
@@ -54,7 +54,7 @@ def warnings_said_once() -> Iterator[None]:
     before = warnings.showwarning
 
     def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if not issubclass(category, EigenmeshWarning):
+        if not issubclass(category, EigenmeshWarning | CostWarning):
             before(message, category, *rest, **more)
         elif str(message) not in said:
             said.add(str(message))
@@ -62,6 +62,7 @@ def warnings_said_once() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", EigenmeshWarning)
+        warnings.simplefilter("always", CostWarning)
         warnings.showwarning = show
         yield
 
