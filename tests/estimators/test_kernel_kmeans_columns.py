@@ -167,7 +167,7 @@ def test_weights_count_in_the_clusters():
         (["a"] * N, "is list; one number"),
         (np.r_[np.ones(N - 1), np.nan], "is nan for sample 177"),
         (np.r_[-1.0, np.ones(N - 1)], "is -1 for sample 0"),
-        (np.zeros(N), "is 0 everywhere"),
+        (np.zeros(N), "is zero everywhere"),
     ],
 )
 def test_weights_that_do_not_fit(weights, words):

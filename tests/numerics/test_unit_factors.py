@@ -85,3 +85,12 @@ def test_rows_that_were_drawn_for_being_unlike_the_rest_must_not_overlap():
     lab = {name: measurements(rng, 12, 3) for name in "abc"}
     lab["c"][:, 1] *= 88.4
     assert [(f.party, f.column) for f in unit_factors(lab, means=False)] == [("c", 1)]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_constant_column_is_no_matter_of_units_however_its_means_are_rounded(dtype):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(800, 4))
+        X[:, 2] = rng.normal() * 10.0 ** rng.integers(-3, 4)
+        assert unit_factors(means(np.split(X.astype(dtype), 8))) == []

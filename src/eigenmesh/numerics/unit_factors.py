@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -13,6 +13,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, dense
 FACTOR = 3.0  # mmol/L beside mg/dL is 18 or more, and people mostly differ by less
 FEWEST = 4  # means of a party's rows: fewer say nothing
 FEWEST_ROWS = 8  # or rows
+_ROUNDING = 1e-6  # of a mean, float32 ones too
 _MOST_ZEROS = 0.05  # a column that is often 0 differs between groups of rows by how often
 _TAILS = (0.1, 0.9)  # quantiles: a column between them on one side of 0 has a size
 _CENTRED = 0.5  # spreads: a median no farther from 0 tells no size
@@ -100,9 +101,15 @@ def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[Unit
 def _comparable(known: Mapping[str, Doubles]) -> list[int]:
     """Columns that vary at every party, and are seldom 0."""
     parts = list(known.values())
-    varied = np.all([(own != np.median(own, axis=0)).sum(axis=0) > 1 for own in parts], axis=0)
+    varied = np.all([_n_unlike(own) > 1 for own in parts], axis=0)
     seldom = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in parts], axis=0)
     return [int(column) for column in np.flatnonzero(varied & seldom)]
+
+
+def _n_unlike(own: Doubles) -> Any:
+    """How many values of each column differ from its median by more than a mean is rounded by."""
+    middle = np.median(own, axis=0)
+    return (np.abs(own - middle) > _ROUNDING * np.abs(middle)).sum(axis=0)
 
 
 def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:

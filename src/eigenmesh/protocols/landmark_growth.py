@@ -129,23 +129,23 @@ def fit_until_accurate(
 
     `step` is the role's `probe_outside`.
     """
+    is_last = False
     while True:
         q = chosen.Y.shape[0]
         more = min(2 * q, accuracy.most_landmarks, sum(chosen.most.values()))
+        is_last = is_last or more <= q
         try:
             result = fit(chosen)
         except RankError:  # which more landmarks may have
-            grown = draw_more(chosen, more) if more > q else chosen
-            if grown.Y.shape[0] == q:  # where all rows are in the span, there are no more to draw
+            if is_last:
                 raise
         else:
             coverage = measure(rows, step, accuracy, center, chosen, result)
-            if coverage.shortfall.is_within(accuracy.largest_missing) or more <= q:
+            if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return chosen, result, coverage
-            grown = draw_more(chosen, more)
-            if grown.Y.shape[0] == q:
-                return chosen, result, coverage
-        chosen = grown
+        chosen = draw_more(chosen, more)
+        # None where all rows are in the span, or who had some is lost: the parties have new ones.
+        is_last = chosen.Y.shape[0] <= q
 
 
 def measure(
