@@ -238,3 +238,20 @@ def test_more_components_than_there_are_end_in_words(parties):
         X = np.random.default_rng(seed).normal(size=(110, 2))
         with pytest.raises(em.EigenmeshError, match="determine 2; set n_components to at most 2"):
             em.KernelPCA(5, kernel="linear", method="diskpca").fit(em.split(X, parties))
+
+
+def test_a_closer_look_is_said_beforehand_to_the_float():
+    for seed in range(4):
+        X = np.random.default_rng(seed).normal(size=(900, 4))
+        parts = em.split(X, 3, random_state=0)
+        options = {"kernel": "rbf", "gamma": 0.1, "n_landmarks": 60 + 10 * seed, "random_state": 0}
+        surely = em.KernelPCA(3, **options, accuracy=1.0).fit(parts)
+        doubtful = em.KernelPCA(3, **options, accuracy=surely.shortfall_)
+        plan = em.plan(doubtful, parts)
+        fitted, _ = quietly(doubtful, parts)
+        first, both = surely.report_, fitted.report_
+        (floats,) = re.findall(r"if the first leaves doubt, takes ([\d,]+) floats", str(plan))
+        assert (plan.floats_up, plan.floats_down) == (first.floats_up, first.floats_down)
+        more = both.floats_up + both.floats_down - first.floats_up - first.floats_down
+        assert more == int(floats.replace(",", ""))
+        assert both.rounds == first.rounds + 1

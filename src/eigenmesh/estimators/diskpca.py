@@ -41,7 +41,7 @@ from eigenmesh.protocols.diskpca_sketched import (
     diskpca_sketched,
     sketched_steps_for,
 )
-from eigenmesh.protocols.landmark_growth import Accuracy
+from eigenmesh.protocols.landmark_growth import Accuracy, closer_floats
 from eigenmesh.protocols.row_messages import KernelSetup
 from eigenmesh.protocols.weighted_kpca import (
     WeightedRows,
@@ -301,17 +301,27 @@ class DisKPCA(RowEstimator):
         """What it would cost if landmarks doubled as often as they may."""
         q, n = self.n_landmarks, sum(most_landmarks(self.landmarks, rows) for rows, _ in shapes)
         most = min(self.max_landmarks or q, n)
-        if self.accuracy is None or most <= q:
+        if self.accuracy is None:
             return ()
-        floats = 0
+        floats = closer = self._closer_floats(shapes, q)
+        if most <= q:
+            doubt = f"a second look, if the first leaves doubt, takes {closer:,} floats more"
+            return (doubt,) if closer else ()
         while q < most:
             q = min(2 * q, most)
             ledger = self._forecast_landmarks(names, shapes, q)
-            floats += ledger.floats_up + ledger.floats_down
+            floats += ledger.floats_up + ledger.floats_down + self._closer_floats(shapes, q)
         return (
             f"as if {self.n_landmarks} landmarks were enough: they double while they miss more "
             f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
         )
+
+    def _closer_floats(self, shapes: Sequence[tuple[int, int]], n_landmarks: int) -> int:
+        """What a second look at what landmarks miss takes; nothing is sent where one is alone."""
+        n, d = sum(rows for rows, _ in shapes), shapes[0][1]
+        k, center = self._wanted() or n_landmarks, bool(self.center)
+        own = closer_floats(self.kernel, k, n_landmarks, (n, d), center)
+        return own * len(shapes) if len(shapes) > 1 else 0
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model

@@ -92,7 +92,7 @@ class Shortfall(NamedTuple):
 
     def is_doubtful(self, accuracy: float) -> bool:
         """Whether its errors leave open if more is missing than may be."""
-        surely_within = (self.values + _SURE * self.errors <= accuracy).all()
+        surely_within = (np.minimum(self.values + _SURE * self.errors, 1.0) <= accuracy).all()
         surely_not = (self.values - _SURE * self.errors > accuracy).any()
         return not (surely_within or surely_not)
 

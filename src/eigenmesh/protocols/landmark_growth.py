@@ -210,3 +210,12 @@ def probe_cost(kernel: str, k: int, q: int, d: int, center: bool) -> ProbeCost:
     """The floats of `measure` where several parties are asked."""
     which, t = probed(k, q, floats_of_fit(kernel, q, d, center))
     return ProbeCost((q + 1) * len(which), (len(which) + 2) * t + len(which))
+
+
+def closer_floats(kernel: str, k: int, q: int, shape: tuple[int, int], center: bool) -> int:
+    """Floats a party of a second look at `shape` rows and columns; 0 if the first sees all rows."""
+    n, d = shape
+    if share_to_see(q, n) == 1:
+        return 0
+    which, t = probed(k, q, floats_of_fit(kernel, q, d, center))
+    return (q + 2) * len(which) + (len(which) + 2) * _CLOSER_FEATURES * t
