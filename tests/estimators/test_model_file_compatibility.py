@@ -19,7 +19,7 @@ def written_models():
         yield from (pytest.param(archive, name, id=name) for name in models)
 
 
-@pytest.mark.parametrize(("archive", "name"), written_models())
+@pytest.mark.parametrize(("archive", "name"), list(written_models()))
 def test_an_earlier_versions_model_answers_as_it_did(archive, name, tmp_path):
     model, answers, X = unpacked(archive, name, tmp_path)
     for ask, then in answers.items():

@@ -1,12 +1,15 @@
 """Results in wire form: dataclasses of a closed table, by name, with arrays and sparse matrices.
 
 What a run gives must reach the other processes of a job, and files; neither may name a class that
-is not in the table, and nothing is ever unpickled.
+is not in the table, and nothing is ever unpickled. A record's name is that of its class, wherever
+in this library the class may move; one that is renamed keeps its former names as aliases. Records
+of other packages go by their module as well.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,11 +24,34 @@ C = TypeVar("C", bound=type)
 _TABLE: dict[str, Any] = {}
 
 
+_ALIASES: dict[str, str] = {}
+
+
 def record(kind: C) -> C:
     """Enter a dataclass or named tuple into the table; usable as a decorator."""
-    name = f"{kind.__module__}.{kind.__qualname__}"
+    name = _name_of(kind)
+    other = _TABLE.get(name, kind)
+    if name in _ALIASES or other.__module__ != kind.__module__:
+        raise TypeError(f"another record is or was called {name!r}; rename one of them")
     _TABLE[name] = kind
     return kind
+
+
+def _name_of(kind: type) -> str:
+    is_ours = kind.__module__.partition(".")[0] == "eigenmesh"
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def formerly(*names: str) -> Callable[[C], C]:
+    """Former names of a record, under which files may still have it; goes above `record`."""
+
+    def alias(kind: C) -> C:
+        for name in names:
+            if name in _TABLE or _ALIASES.setdefault(name, _name_of(kind)) != _name_of(kind):
+                raise TypeError(f"another record is or was called {name!r}")
+        return kind
+
+    return alias
 
 
 def dumps(value: Any) -> bytes:
@@ -43,7 +69,7 @@ def loads(data: bytes) -> Any:
 
 def to_tree(value: Any) -> Tree:
     """Records and sparse matrices as trees; arrays and scalars stay as they are."""
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    name = _name_of(type(value))
     if name in _TABLE:
         return {"record": name, **{key: to_tree(item) for key, item in _fields(value).items()}}
     if scipy.sparse.issparse(value):
@@ -87,6 +113,13 @@ def _rebuilt(name: Any, fields: dict[str, Any]) -> Any:
             # Indices out of range would make the compiled routines read foreign memory.
             matrix.check_format(full_check=True)
             return matrix
-        return _TABLE[name](**fields)
+        return _class_called(name)(**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise MessageRefused(f"a record {name!r} is malformed: {error}") from None
+
+
+def _class_called(name: Any) -> Any:
+    # Version 0.1 wrote module paths: of "eigenmesh.numerics.kernels.Kernel" the last part is fixed.
+    name = str(name)  # a foreign file may have anything there
+    own = name.rpartition(".")[2] if name.startswith("eigenmesh.") else name
+    return _TABLE[_ALIASES.get(own, own)]

@@ -52,7 +52,7 @@ from eigenmesh.numerics.shortfall import probe
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.protocols.landmark_draws import (
     Chosen,
-    Draw,
+    LandmarkShare,
     NewLandmarks,
     draw_from,
     masses_of,
@@ -125,7 +125,7 @@ class RowHolder(ScoredRows):
         self.landmarks: list[dict[str, Any]] = []
 
     @step(reusable=False)
-    def draw_rows(self, asked: Draw) -> RowBlock:
+    def draw_rows(self, asked: LandmarkShare) -> RowBlock:
         """Distinct rows with probability in proportion to their scores."""
         weights = np.where(self.drawn, 0.0, self.scores)
         rng = self.site.generator(self.setup.seed, diskpca.number, int(self.drawn.sum()))
@@ -136,7 +136,7 @@ class RowHolder(ScoredRows):
         return RowBlock(**self.fresh)
 
     @step(reusable=False)
-    def local_centroids(self, asked: Draw) -> Centroids:
+    def local_centroids(self, asked: LandmarkShare) -> Centroids:
         """Means of clusters of the own rows, none of fewer than MIN_CLUSTER rows."""
         seed = self.site.generator(self.setup.seed, diskpca.number).integers(2**31)
         found: Any = centroids(self.site.data, asked.n_rows, MIN_CLUSTER, int(seed))

@@ -91,13 +91,13 @@ class CoordinateSketch(Message, reveals="sketch"):
     trace: Annotated[float, Reveals("moments")]
 
 
-class Components(Message, reveals="eigenvectors"):
+class ComponentCoefficients(Message, reveals="eigenvectors"):
     """Coefficients of the components in φ(Y)."""
 
     coefficients: Annotated[Floats, Shape("q", "k")]
 
 
-class SampledComponents(Components, reveals="eigenvectors"):
+class SampledCoefficients(ComponentCoefficients, reveals="eigenvectors"):
     """And which share of its rows a party shall look at from outside the landmarks' span."""
 
     share: Annotated[float, Positive]
@@ -135,18 +135,20 @@ class SketchingRowHolder(RowHolder):
         return CoordinateSketch(sketch[:, :-1], sketch[:, -1], sums, A.shape[0], inside[0], trace)
 
     @step
-    def captured(self, components: Components) -> GramSums:
+    def captured(self, components: ComponentCoefficients) -> GramSums:
         """Gram matrix and sum of the rows' scores."""
         return GramSums(*self._score_sums(self.all_landmarks(), components))
 
     @step
-    def captured_centred(self, components: SampledComponents) -> CentredSums:
+    def captured_centred(self, components: SampledCoefficients) -> CentredSums:
         """The same, and what the rows add up to outside the landmarks' span."""
         Y = self.all_landmarks()
         outside = self.outside(Span.of(self.kernel, Y), components.share)
         return CentredSums(*self._score_sums(Y, components), **outside)
 
-    def _score_sums(self, Y: Rows, found: Components) -> tuple[Doubles, Doubles, int, float]:
+    def _score_sums(
+        self, Y: Rows, found: ComponentCoefficients
+    ) -> tuple[Doubles, Doubles, int, float]:
         k = found.coefficients.shape[1]
         gram, sums = np.zeros((k, k)), np.zeros(k)
         for Z in self._scores(Y, found.coefficients):
@@ -209,10 +211,10 @@ def _subspace(
     B = square(pseudo_inverse_root(kernel.matrix(chosen.Y)))
     C = B @ found.directions[:, :k]
 
-    role, asked = SketchingRowHolder, Components(coefficients=C)
+    role, asked = SketchingRowHolder, ComponentCoefficients(coefficients=C)
     estimated = center and chosen.share > 0
     if estimated:
-        asked = SampledComponents(coefficients=C, share=chosen.share)
+        asked = SampledCoefficients(coefficients=C, share=chosen.share)
     step = role.captured_centred if estimated else role.captured
     held = rows.total(step, each=dict.fromkeys(parts, asked))
     left = [parts[name] for name in held.parties]  # the claims are of those who are still there

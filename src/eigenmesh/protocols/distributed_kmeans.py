@@ -41,9 +41,9 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.coresets import settle
 from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.protocols.point_holder import (
+    CandidateShare,
     Centres,
     CoresetAsk,
-    Draw,
     FarAsk,
     FinalCentres,
     KMeansSetup,
@@ -221,7 +221,7 @@ def _too_few(batches: Sequence[Doubles], k: int) -> bool:
 def _draw(fed: Federation, masses: dict[str, float], count: int) -> Doubles:
     """A batch of candidates, shared out by the parties' masses; only those concerned are asked."""
     given = shares(np.array(list(masses.values())), count)
-    asked = {name: Draw(n) for name, n in zip(masses, given, strict=True) if n}
+    asked = {name: CandidateShare(n) for name, n in zip(masses, given, strict=True) if n}
     return np.vstack([reply.points for reply in fed.ask(PointHolder.draw_candidates, each=asked)])
 
 

@@ -16,7 +16,7 @@ from eigenmesh.protocols.row_messages import RowBlock, by_party, pack, stack, un
 from eigenmesh.protocols.unit_check import compare_units
 
 
-class Draw(Message, reveals=None):
+class LandmarkShare(Message, reveals=None):
     """How many rows a party is to draw."""
 
     n_rows: Annotated[int, NonNegative]
@@ -61,7 +61,7 @@ def draw_from(
 ) -> dict[str, Rows]:
     """Rows from the parties in proportion to their masses, at most as many as each has left."""
     counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
-    asked = {name: Draw(n_rows=k) for name, k in zip(masses, counts, strict=True)}
+    asked = {name: LandmarkShare(n_rows=k) for name, k in zip(masses, counts, strict=True)}
     fresh = {name: unpack(r) for name, r in by_party(rows.ask(draw, each=asked)).items()}
     compare_units(rows, fresh, means=draw.name == "local_centroids")
     return fresh

@@ -56,7 +56,7 @@ class ScoreSetup(KernelSetup, reveals=None):
     weights: str  # empty if every row counts the same
 
 
-class Components(Message, reveals="gram"):
+class ScoredComponents(Message, reveals="gram"):
     """Scores are k(x, Y) `coefficients` − `offset`; the receiver holds Y."""
 
     coefficients: Annotated[Floats, Shape("q", "k")]
@@ -70,7 +70,7 @@ class ScoringRows(RowHolder):
     Setup: ClassVar[type[Message]] = ScoreSetup
 
     @step
-    def keep_scores(self, found: Components) -> None:
+    def keep_scores(self, found: ScoredComponents) -> None:
         """Score the own rows; nothing is said of it."""
         model = LandmarkModel(
             self.kernel,
@@ -181,7 +181,7 @@ def find_components(
 
 def keep_scores(rows: Federation, role: type[ScoringRows], model: LandmarkModel) -> None:
     """Every party scores its own rows."""
-    found = Components(
+    found = ScoredComponents(
         coefficients=model.coefficients, offset=model.offset, eigenvalues=model.eigenvalues
     )
     rows.ask(role.keep_scores, found)

@@ -50,7 +50,7 @@ class PointCount(Message, reveals="counts"):
     weight: Annotated[float, Reveals("moments"), NonNegative]
 
 
-class Draw(Message, reveals=None):
+class CandidateShare(Message, reveals=None):
     """How many points a party is to draw."""
 
     n_points: Annotated[int, NonNegative]
@@ -175,7 +175,7 @@ class PointHolder(Party):
     # Seeding: k-means‖.
 
     @step
-    def draw_candidates(self, asked: Draw) -> Points:
+    def draw_candidates(self, asked: CandidateShare) -> Points:
         """Points in proportion to their part in the cost."""
         chances = self.data.weights * self.squared
         self.draws += 1
