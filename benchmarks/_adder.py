@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.message import Floats, Message, Shape
-from eigenmesh.federation.party import Party, step
-from eigenmesh.federation.protocol import protocol
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, Shape
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
 
 
 class AdderSetup(Message, reveals=None):

@@ -15,8 +15,8 @@ import numpy as np
 from _common import show
 
 from eigenmesh.numerics.arrays import Floats
+from eigenmesh.numerics.float32_sums import Span, shifted_sums
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_route import Span, shifted_sums
 from eigenmesh.numerics.landmarks import landmark_sums
 from eigenmesh.threads import one_thread
 

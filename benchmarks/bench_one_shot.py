@@ -13,8 +13,8 @@ from sklearn.decomposition import KernelPCA
 import eigenmesh as em
 from eigenmesh.data.synthetic import gene_like, paper_linear
 from eigenmesh.metrics import sin_theta
-from eigenmesh.numerics.columns import linear_spectrum, rbf_spectrum
-from eigenmesh.numerics.fusion import SumFusion
+from eigenmesh.numerics.column_fusion import SumFusion
+from eigenmesh.numerics.column_pieces import linear_spectrum, rbf_spectrum
 from eigenmesh.numerics.kernels import Kernel
 
 

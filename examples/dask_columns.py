@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 
 import eigenmesh as em
 from eigenmesh.data.synthetic import gene_like
-from eigenmesh.protocols.gossip_average import gossip_average
+from eigenmesh.graphs.gossip_average import gossip_average
 
 
 def main() -> None:

@@ -1,29 +1,26 @@
 """Kernel PCA and kernel k-means over data that cannot be pooled."""
 
-__version__ = "0.1.0"
-
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
-from eigenmesh.estimators import (
-    ADMMKPCA,
-    DPCA,
-    DisKPCA,
-    FedKernelKMeans,
-    GossipKPCA,
-    KernelKMeans,
-    KernelPCA,
-    KernelPCRegressor,
-    OneShotKPCA,
-    SketchingPCA,
-    VFedAKPCA,
-    VFedPCA,
-    leverage_scores,
-    load,
-    plan,
-)
-from eigenmesh.federation.policy import Policy
+from eigenmesh.estimators.base import load
+from eigenmesh.estimators.plan import plan
+from eigenmesh.kernel_kmeans.estimator import KernelKMeans
+from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.methods.admm.estimator import ADMMKPCA
+from eigenmesh.methods.diskpca.estimator import DisKPCA
+from eigenmesh.methods.diskpca.leverage_estimator import leverage_scores
+from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
+from eigenmesh.methods.dpca.estimator import DPCA
+from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
+from eigenmesh.methods.gossip.estimator import GossipKPCA
+from eigenmesh.methods.one_shot.estimator import OneShotKPCA
+from eigenmesh.methods.vfed.estimator import VFedPCA
+from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
+from eigenmesh.regression.estimator import KernelPCRegressor
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.version import __version__ as __version__
 
 __all__ = [
     "ADMMKPCA",

@@ -19,12 +19,12 @@ from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import EigenmeshError, InputError
-from eigenmesh.federation.engine import Engine
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.policy import Policy
-from eigenmesh.federation.site import Site
-from eigenmesh.federation.topology import Topology
-from eigenmesh.protocols.column_agreement import agree_on_columns
+from eigenmesh.runtime.engine import Engine
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.topology import Topology
+from eigenmesh.stages.column_agreement import agree_on_columns
 
 
 def _mpi(sites: Sequence[Site], wrap: Any) -> Engine:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from eigenmesh.data import Partitioned, hash_sample_ids, split
 from eigenmesh.errors import InputError, PartitionError
-from eigenmesh.federation.policy import Policy
+from eigenmesh.runtime.policy import Policy
 
 SNIFFED_BY_SKLEARN = ("index", "shape", "columns", "dtype", "iloc", "__array__")
 

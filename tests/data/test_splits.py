@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eigenmesh.data import Partitioned, split, split_columns
 from eigenmesh.data.splits import sizes_by_law
 from eigenmesh.errors import InputError, PartitionError
-from eigenmesh.federation.policy import Policy
+from eigenmesh.runtime.policy import Policy
 
 
 @pytest.fixture(name="X")

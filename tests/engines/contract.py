@@ -18,9 +18,9 @@ import numpy as np
 from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.ledger import Ledger
-from eigenmesh.federation.message import (
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.message import (
     Descending,
     Floats,
     Message,
@@ -30,9 +30,9 @@ from eigenmesh.federation.message import (
     SameEverywhere,
     Shape,
 )
-from eigenmesh.federation.party import Party, step
-from eigenmesh.federation.protocol import Protocol, protocol
-from eigenmesh.federation.results import Run
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import Protocol, protocol
+from eigenmesh.runtime.results import Run
 
 
 @dataclass(frozen=True)

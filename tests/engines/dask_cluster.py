@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import eigenmesh as em
-from eigenmesh.federation.federation import Federation
+from eigenmesh.runtime.federation import Federation
 
 QUIET = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
 

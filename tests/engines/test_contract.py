@@ -37,9 +37,9 @@ from eigenmesh.errors import (
     StepRefused,
     TopologyError,
 )
-from eigenmesh.federation.message import KINDS
-from eigenmesh.federation.policy import Policy
-from eigenmesh.protocols.gossip_average import AverageSetup, AveragingNode, gossip_average
+from eigenmesh.graphs.gossip_average import AverageSetup, AveragingNode, gossip_average
+from eigenmesh.runtime.message import KINDS
+from eigenmesh.runtime.policy import Policy
 
 HONEST = SurveySetup()
 CULPRIT = "south"  # neither first nor last

@@ -33,13 +33,13 @@ from eigenmesh.errors import (
     PartyLost,
     PolicyRefusal,
 )
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.message import KINDS, Message
-from eigenmesh.federation.party import Party, step
-from eigenmesh.federation.protocol import protocol
-from eigenmesh.protocols.bandwidth import RULES, bandwidth
-from eigenmesh.protocols.gossip_average import gossip_average
-from eigenmesh.protocols.survey import survey
+from eigenmesh.graphs.gossip_average import gossip_average
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import KINDS, Message
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.count import survey
+from eigenmesh.stages.gamma import RULES, bandwidth
 
 distributed = pytest.importorskip("distributed", reason="pip install 'eigenmesh[dask]'")
 da = pytest.importorskip("dask.array")

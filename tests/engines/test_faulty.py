@@ -7,7 +7,7 @@ import pytest
 import eigenmesh as em
 from eigenmesh.engines.faulty import FAULTS, LINK_FAULTS, Fault, FaultyHost, with_faults
 from eigenmesh.errors import InputError
-from eigenmesh.federation import wire
+from eigenmesh.runtime import wire
 
 
 class Echo:

@@ -11,8 +11,8 @@ from tests.engines.contract import Surveyor, SurveySetup, run
 
 import eigenmesh as em
 from eigenmesh.engines.in_process import _LITTLE, _Crew
-from eigenmesh.federation import wire
-from eigenmesh.federation.engine import Lost
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.engine import Lost
 
 MANY = 500
 

@@ -107,7 +107,7 @@ def test_landmark_samples_say_what_they_miss(seed):
 
 
 def test_advice_is_about_parameters_that_there_are(monkeypatch):
-    monkeypatch.setattr("eigenmesh.estimators.vfed_pca.MOST_ROUNDS", 2)
+    monkeypatch.setattr("eigenmesh.methods.vfed.estimator.MOST_ROUNDS", 2)
     X = np.random.default_rng(0).normal(size=(150, 60))
     parts = em.split(X, 3, by="columns")
     assert "raise n_rounds or tolerance" in told(em.VFedPCA(3), parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.estimators.graph_data import central_scores, digits, nodes
-from tests.estimators.graph_faults import federation_over
+from tests.graph_data import central_scores, digits, nodes
+from tests.graph_faults import federation_over
 
 import eigenmesh as em
 from eigenmesh.errors import MessageRefused, PartyLost

@@ -5,14 +5,14 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from tests.estimators.graph_faults import federation_over
+from tests.graph_faults import federation_over
 
 import eigenmesh as em
 from eigenmesh.errors import PartyLost
-from eigenmesh.federation.protocol import protocol
-from eigenmesh.protocols.admm_neighbourhood import NeighbourhoodSetup, RowNeighbour
-from eigenmesh.protocols.consensus import mixing
-from eigenmesh.protocols.shared_centroids import spread
+from eigenmesh.graphs.consensus import mixing
+from eigenmesh.graphs.shared_centroids import spread
+from eigenmesh.methods.admm.neighbourhood import NeighbourhoodSetup, RowNeighbour
+from eigenmesh.runtime.protocol import protocol
 
 
 def drawn(rng, n=5):

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import eigenmesh as em
 from eigenmesh.errors import MissingPartyShare, ModelFileError
-from eigenmesh.federation import wire
+from eigenmesh.runtime import wire
 
 X = StandardScaler().fit_transform(load_wine().data)
 PARTS = em.split(X, 3, by="columns", names=["north", "south", "west"])

@@ -8,7 +8,7 @@ import pytest
 
 import eigenmesh as em
 from eigenmesh.errors import TopologyError
-from eigenmesh.numerics.consensus import lossy_mixes
+from eigenmesh.numerics.mixing import lossy_mixes
 
 N = 7
 NAMED = ["star", "full", "ring", "random-regular", ("lattice", 4), "grid"]

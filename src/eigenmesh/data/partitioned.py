@@ -28,10 +28,10 @@ from eigenmesh.data.table import (
     refuse,
 )
 from eigenmesh.errors import InputError, PartitionError
-from eigenmesh.numerics.matching import common_rows
+from eigenmesh.numerics.common_samples import common_rows
 
 if TYPE_CHECKING:
-    from eigenmesh.federation.policy import Policy
+    from eigenmesh.runtime.policy import Policy
 
 __all__ = ["Partitioned", "hash_sample_ids"]
 

@@ -17,7 +17,7 @@ from eigenmesh.data.table import Table, as_matrix, as_table, is_frame, is_sparse
 from eigenmesh.errors import InputError
 
 if TYPE_CHECKING:
-    from eigenmesh.federation.policy import Policy
+    from eigenmesh.runtime.policy import Policy
 
 _SLACK = 1e-9  # shares are computed in floats: 2.9999999999 means 3
 

@@ -15,10 +15,10 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 
 from eigenmesh.engines.faulty import Fault, FaultyHost, GuardedHost
-from eigenmesh.federation import wire
-from eigenmesh.federation.host import Host
-from eigenmesh.federation.policy import Policy
-from eigenmesh.federation.site import Site
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.host import Host
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.site import Site
 from eigenmesh.threads import one_thread
 
 SiteBuilder = Callable[[str, Any], Site]  # from a party's name and its data, at its worker

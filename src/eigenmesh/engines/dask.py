@@ -30,11 +30,11 @@ from distributed.actor import ProxyRPC
 from eigenmesh.engines._dask_party import LATE, NONE, PartyActor, SiteBuilder, execute, with_actor
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import EigenmeshError, InputError, MissingPartyShare, PartyLost
-from eigenmesh.federation import wire
-from eigenmesh.federation.engine import Engine, Lost, Reply
-from eigenmesh.federation.policy import Policy
-from eigenmesh.federation.protocol import known_roles
-from eigenmesh.federation.site import Site
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.protocol import known_roles
+from eigenmesh.runtime.site import Site
 
 _LATER = {NONE: "it gave no reply", LATE: "it gave no reply within {:g} s"}
 _NO_CLIENT = "the Dask client is closed or does not answer"

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.federation import wire
+from eigenmesh.runtime import wire
 
 FAULTS = ("lose", "delay", "duplicate", "stale", "corrupt", "kill")
 LINK_FAULTS = ("lose", "stale", "corrupt")  # what can befall a message on its way to one neighbour

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from eigenmesh.engines.faulty import GuardedHost
-from eigenmesh.federation.engine import Engine, Lost, Reply
-from eigenmesh.federation.host import Host
-from eigenmesh.federation.site import Site
+from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.runtime.host import Host
+from eigenmesh.runtime.site import Site
 from eigenmesh.threads import at_work, cores, one_blas_thread
 
 _LITTLE = 1 << 20  # bytes of replies that may be held however many they are

@@ -48,9 +48,9 @@ from eigenmesh.engines._mpi_post import (
 )
 from eigenmesh.engines.faulty import GuardedHost
 from eigenmesh.errors import FederationError, InputError
-from eigenmesh.federation.engine import Engine, Lost, Reply
-from eigenmesh.federation.host import Host
-from eigenmesh.federation.site import Site
+from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.runtime.host import Host
+from eigenmesh.runtime.site import Site
 from eigenmesh.threads import one_thread
 
 T = TypeVar("T")

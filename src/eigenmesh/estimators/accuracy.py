@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.preparing import is_number
+from eigenmesh.estimators.preparation_checks import is_number
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall
-from eigenmesh.protocols.diskpca import MIN_CLUSTER
-from eigenmesh.protocols.landmark_growth import Coverage
+from eigenmesh.stages.coverage import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
 # Of the variance. A Gram matrix errs by 1e-16 of its size, which in a direction of share s counts

@@ -29,10 +29,10 @@ from eigenmesh.estimators.naming import (
     warn_nameless,
     whole_names,
 )
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.topology import AUTO, USUAL, Topology
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.topology import AUTO, USUAL, Topology
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
 Shapes = Sequence[tuple[int, int]]

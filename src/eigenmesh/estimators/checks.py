@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.topology import is_lossy
-from eigenmesh.protocols.bandwidth import RULES, BandwidthHolder, bandwidth, needed_steps
-from eigenmesh.protocols.graph_bandwidth import graph_bandwidth, role_for, steps_for
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.topology import is_lossy
+from eigenmesh.stages.gamma import RULES, BandwidthHolder, bandwidth, needed_steps
+from eigenmesh.stages.graph_gamma import graph_bandwidth, role_for, steps_for
 
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 

@@ -12,7 +12,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.id_columns import IdColumn, id_columns
 from eigenmesh.data.table import Matrix
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
-from eigenmesh.federation.federation import Federation
+from eigenmesh.runtime.federation import Federation
 
 _SHOWN = 3  # parties that a warning names
 

@@ -10,13 +10,13 @@ import networkx as nx
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.ledger import Ledger, forecast_entry
-from eigenmesh.numerics.bandwidth import gamma_for_manhattan
+from eigenmesh.numerics.gamma_rules import gamma_for_manhattan
 from eigenmesh.numerics.kernels import KERNELS, Kernel
-from eigenmesh.protocols.bandwidth import forecast, forecast_rounds
-from eigenmesh.protocols.graph_bandwidth import forecast_graph_gamma
-from eigenmesh.protocols.survey import SurveyedSite, survey
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.stages.count import SurveyedSite, survey
+from eigenmesh.stages.gamma import forecast, forecast_rounds
+from eigenmesh.stages.graph_gamma import forecast_graph_gamma
 
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
 

@@ -1,6 +1,6 @@
 """Saved models: one safe, versioned file, and one a party for what only the party keeps.
 
-The form is that of the wire (`federation.wire`): JSON and raw buffers under a checksum. Nothing
+The form is that of the wire (`runtime.wire`): JSON and raw buffers under a checksum. Nothing
 is unpickled; a class is looked up in the table of this library's own records, never imported.
 """
 
@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-import eigenmesh
 from eigenmesh.errors import EigenmeshError, ModelFileError
-from eigenmesh.federation import wire
-from eigenmesh.federation.records import from_tree, to_tree
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.records import from_tree, to_tree
+from eigenmesh.version import __version__
 
 MODEL = "eigenmesh model"
 SHARE = "eigenmesh share of a party"
-VERSION = 1
+FORMAT = 1
 
 
 def write(path: str | Path, form: str, tree: dict[str, Any]) -> None:
     """Write a file whole or not at all."""
-    header = {"form": form, "version": VERSION, "library": eigenmesh.__version__}
+    header = {"form": form, "version": FORMAT, "library": __version__}
     body = {key: to_tree(value) for key, value in tree.items()}
     if wrong := _not_finite(body):
         raise ModelFileError(f"the model has {wrong}, and is not saved; fit it again")
@@ -78,9 +78,9 @@ def _check_header(tree: Any, form: str, name: str) -> None:
     if not isinstance(tree, dict) or tree.get("form") != form:
         found = tree.get("form", "something else") if isinstance(tree, dict) else "something else"
         raise ModelFileError(f"{name} holds {found!r}; {form!r} is expected")
-    if tree.get("version") != VERSION:
+    if tree.get("version") != FORMAT:
         raise ModelFileError(
-            f"{name} has format version {tree.get('version')}, this library reads {VERSION}; "
+            f"{name} has format version {tree.get('version')}, this library reads {FORMAT}; "
             f"it was written by eigenmesh {tree.get('library')}"
         )
 

@@ -12,7 +12,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import columns_in_order, parties_by_columns
 from eigenmesh.data.partitioned import checked_names
 from eigenmesh.data.table import frame_names, is_frame
-from eigenmesh.federation.federation import Federation
+from eigenmesh.runtime.federation import Federation
 
 Names = tuple[str, ...]
 FIT = "the fit"  # whose names new data are held against, in errors

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError, MissingPartyShare
 from eigenmesh.estimators.party_values import is_plain, of_sites
-from eigenmesh.estimators.row_estimator import RowEstimator
-from eigenmesh.federation.federation import Federation
+from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.kmeans import nearest
+from eigenmesh.runtime.federation import Federation
 
 
 class PartyLabels(ClusterMixin, RowEstimator):

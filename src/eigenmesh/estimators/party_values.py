@@ -11,8 +11,8 @@ import numpy as np
 
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
-from eigenmesh.federation.federation import Federation
 from eigenmesh.numerics.arrays import Doubles, largest_value, require_moderate
+from eigenmesh.runtime.federation import Federation
 
 NONE = ""  # the key of values that there are not
 _FITS = itertools.count()

@@ -12,11 +12,11 @@ import numpy as np
 from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
-from eigenmesh.federation.federation import Federation
-from eigenmesh.federation.ledger import Ledger
-from eigenmesh.federation.policy import Policy
-from eigenmesh.protocols.entity_alignment import forecast as alignment_forecast
-from eigenmesh.protocols.survey import survey
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.stages.align import forecast as alignment_forecast
+from eigenmesh.stages.count import survey
 
 Shapes = Sequence[tuple[int, int]]
 

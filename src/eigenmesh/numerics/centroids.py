@@ -26,6 +26,8 @@ _WIDE = 2 * _SKETCH  # columns from which a sketch pays
 
 Labels = NDArray[np.intp]
 
+MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
+
 
 def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
     """Means of `count` disjoint clusters of rows, of at least `least` rows each.

@@ -38,6 +38,10 @@ _GRAM_SIZE = 2000
 _GRAM_RANGE = 1e-4
 _MAX_RESTARTS = 300
 
+# Share of λ₁ below which an eigenvalue may be rounding: of columns 10⁶ times as far from the origin
+# as they spread, centring leaves 10⁻²⁰.
+SPECTRUM_ROUNDING = 1e-18
+
 
 def top_eigenpairs(K: Floats, k: int, *, seed: int = 0) -> tuple[Doubles, Doubles]:
     """The k largest eigenvalues of a symmetric K, and their vectors (n, k); K is left alone.

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.arguments import unit_rows
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, dense, is_sparse
+from eigenmesh.numerics.kernel_arguments import unit_rows
 from eigenmesh.numerics.kernels import Kernel
 
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)

@@ -13,14 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.arguments import (
-    FILL,
-    Argument,
-    make_cosines,
-    make_symmetric,
-    matched,
-    norms_of,
-)
 from eigenmesh.numerics.arrays import (
     BLOCK_ROWS,
     Floats,
@@ -30,6 +22,14 @@ from eigenmesh.numerics.arrays import (
     require_out,
     squared_norms,
     working_dtype,
+)
+from eigenmesh.numerics.kernel_arguments import (
+    FILL,
+    Argument,
+    make_cosines,
+    make_symmetric,
+    matched,
+    norms_of,
 )
 
 _MAX_MULTIPLIED_DEGREE = 16

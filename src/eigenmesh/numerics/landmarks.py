@@ -21,10 +21,10 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
+from eigenmesh.numerics.float32_sums import Span, shifted_sums
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_blocks import ShiftedKernel, block_dtype
-from eigenmesh.numerics.landmark_pass import project
-from eigenmesh.numerics.landmark_route import Span, shifted_sums
+from eigenmesh.numerics.row_passes import project
 from eigenmesh.threads import one_blas_thread
 
 __all__ = ["LandmarkModel", "LandmarkSums", "centroids", "landmark_sums", "residuals"]

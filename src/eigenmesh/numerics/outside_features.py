@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from eigenmesh.numerics.arguments import unit_rows
 from eigenmesh.numerics.arrays import Doubles, as_rows
 from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.kernel_arguments import unit_rows
 from eigenmesh.numerics.kernels import Kernel
 
 _FLOATS = 1536  # features and their energies

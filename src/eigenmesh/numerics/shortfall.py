@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eigenmesh.numerics.arguments import unit_rows
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse, raw_rows
 from eigenmesh.numerics.eigen import top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.float32_sums import Span
+from eigenmesh.numerics.kernel_arguments import unit_rows
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_route import Span
 from eigenmesh.numerics.mean_outside import Inside
 from eigenmesh.numerics.row_samples import RowSample, RowSampler
 from eigenmesh.threads import one_blas_thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigenmesh.numerics.landmark_route import Span
+from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkSums
 
 

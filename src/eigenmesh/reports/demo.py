@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 from eigenmesh.data import Partitioned, split
 from eigenmesh.data.synthetic import gene_like
 from eigenmesh.errors import CostWarning, EigenmeshWarning
-from eigenmesh.estimators import OneShotKPCA
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.metrics import aligned_error, sin_theta
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.plan import Plan
-from eigenmesh.estimators.run_report import RunReport
+from eigenmesh.estimators.report import RunReport
 
 SCORE_SUFFIXES = (".npy", ".csv")
 

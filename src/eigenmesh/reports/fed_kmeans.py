@@ -16,11 +16,11 @@ from rich.table import Table
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from eigenmesh.data import Partitioned
-from eigenmesh.metrics.recovery import recovery_error
+from eigenmesh.metrics import recovery_error
 from eigenmesh.numerics.eigen import top_eigenpairs
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.protocols.row_messages import stack
 from eigenmesh.reports.tables import LOOK
+from eigenmesh.stages.row_messages import stack
 
 EXACT_ROWS = 6000  # up to here the kernel matrix of all rows is affordable
 

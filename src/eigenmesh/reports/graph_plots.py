@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from eigenmesh.errors import InputError
-from eigenmesh.federation.topology import Topology, build_graph
 from eigenmesh.reports.plots import PALETTE
+from eigenmesh.runtime.topology import Topology, build_graph
 
 _ROUND = ("ring", "full", "lattice")  # graphs that are drawn on a circle
 _NAMED = 30  # more nodes than this are numbered

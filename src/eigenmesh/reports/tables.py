@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eigenmesh.estimators.plan import AT_MOST, Plan
-from eigenmesh.estimators.run_report import BOUNDS_IN_WORDS, RunReport
+from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport
 from eigenmesh.reports.documents import cluster_sizes
 
 Account: TypeAlias = RunReport | Plan

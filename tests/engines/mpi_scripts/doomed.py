@@ -16,9 +16,9 @@ import numpy as np
 
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
-from eigenmesh.federation.message import Floats, Message, Shape
-from eigenmesh.federation.party import Party, step
-from eigenmesh.federation.protocol import protocol
+from eigenmesh.runtime.message import Floats, Message, Shape
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
 
 SIGNALS = {"kill": signal.SIGKILL, "behead": signal.SIGKILL, "freeze": signal.SIGSTOP}
 NAMES = ["north", "east", "south"]

@@ -18,12 +18,12 @@ from threadpoolctl import threadpool_info
 import eigenmesh as em
 from eigenmesh.engines import _mpi_post, mpi
 from eigenmesh.errors import FederationError, InputError, PartitionError, PartyLost
-from eigenmesh.federation.message import Floats, Message, Shape
-from eigenmesh.federation.party import Party, step
-from eigenmesh.federation.protocol import protocol
-from eigenmesh.protocols.bandwidth import RULES, bandwidth
-from eigenmesh.protocols.gossip_average import gossip_average
-from eigenmesh.protocols.survey import survey as survey_sites
+from eigenmesh.graphs.gossip_average import gossip_average
+from eigenmesh.runtime.message import Floats, Message, Shape
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.count import survey as survey_sites
+from eigenmesh.stages.gamma import RULES, bandwidth
 
 COMM = MPI.COMM_WORLD
 RANK = COMM.rank

@@ -8,8 +8,8 @@ import numpy as np
 
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
-from eigenmesh.protocols.gossip_average import gossip_average
-from eigenmesh.protocols.survey import survey
+from eigenmesh.graphs.gossip_average import gossip_average
+from eigenmesh.stages.count import survey
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ def open_on_mpi(*args: Any, **options: Any) -> Any:
 def list_mpi_among_the_engines() -> None:
     from tests.engines import contract
 
-    from eigenmesh.federation import records
+    from eigenmesh.runtime import records
 
     for result in (Told, contract.SurveyResult):
         records.record(result)

@@ -1,0 +1,5 @@
+"""`python -m eigenmesh`: the command line."""
+
+from eigenmesh.cli import main
+
+main()

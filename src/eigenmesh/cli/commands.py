@@ -1,0 +1,446 @@
+"""The command line: `eigenmesh demo | fit | transform | cluster | plan`; a DATA file is a party."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+import eigenmesh
+from eigenmesh.cli import options
+from eigenmesh.data import Partitioned
+from eigenmesh.data.column_names import parties_by_columns
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.base import load
+from eigenmesh.estimators.model_file import share_path
+from eigenmesh.estimators.plan import plan as forecast
+from eigenmesh.kernel_kmeans.estimator import KernelKMeans
+from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.reports.documents import (
+    SCORE_SUFFIXES,
+    account_tree,
+    as_json,
+    check_output,
+    cluster_tree,
+    ids_path,
+    model_tree,
+    write_scores,
+)
+from eigenmesh.reports.tables import (
+    clusters_table,
+    components_table,
+    plan_table,
+    report_table,
+    reveals_table,
+)
+from eigenmesh.reports.terminal import answering, progress, say
+
+app = typer.Typer(
+    help="Kernel PCA and kernel k-means over data that cannot be pooled: each DATA file is one "
+    "party.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # they print local variables, and those may be data
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eigenmesh {eigenmesh.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and demo.json.")] = Path(
+        "eigenmesh-demo"
+    ),
+    parties: Annotated[int, typer.Option(help="Parties over which the columns are split.")] = 4,
+    json: options.AsJson = False,
+) -> None:
+    """Show what federated kernel PCA gives and costs, on digits and on wide data.
+
+    Example: [bold]eigenmesh demo --parties 16[/bold]
+    """
+    with answering(json):
+        # scikit-learn's data sets and matplotlib are slow to import; only the demo needs them.
+        from eigenmesh.reports import demo as study
+        from eigenmesh.reports import demo_view as view
+
+        out.mkdir(parents=True, exist_ok=True)
+        studies = (study.digits_study(), study.wide_study())
+        with progress("demo", total=sum(len(s.trials) + 1 for s in studies)) as advance:
+            outcomes = study.run_studies(studies, parties, advance)
+            tree = view.save(outcomes, out)
+        if json:
+            typer.echo(as_json(tree))
+            return
+        digits, wide = outcomes
+        _print(*view.outcome_view(digits), view.reading(), *view.disclosure_view(digits))
+        _print(*view.outcome_view(wide))
+        _print_files(*tree["files"].values())
+
+
+@app.command()
+def fit(
+    data: options.Data,
+    model: Annotated[Path, typer.Option(help="Where to save the model.", show_default=False)],
+    split: options.Split = "columns",
+    method: options.Method = "auto",
+    components: options.Components = "2",
+    kernel: options.Kernel = "linear",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
+    topology: options.Topology = None,
+    local_rank: options.LocalRank = None,
+    fusion: options.Fusion = "product",
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    id_column: options.IdColumn = None,
+    align: options.Align = "strict",
+    allow: options.Allow = None,
+    shares: Annotated[
+        bool,
+        typer.Option(
+            help="For columns: save the parties' shares beside the model; transform needs them. A "
+            "share is private to its party and may hold its training columns."
+        ),
+    ] = True,
+    scores: Annotated[
+        Path | None,
+        typer.Option(help="Save the samples' scores, as .npy or .csv; for rows, a file a party."),
+    ] = None,
+    json: options.AsJson = False,
+) -> None:
+    """Fit a model to the parties' files and save it; print what it cost and what left each party.
+
+    Example: [bold]eigenmesh fit a.npy b.csv --model model.em --kernel rbf --gamma 0.1[/bold]
+    """
+    with answering(json):
+        check_output(model, data)
+        if scores:
+            check_output(scores, [*data, model], SCORE_SUFFIXES)
+        parts = options.parties(data, split, names, allow, align, id_column)
+        kpca = KernelPCA(
+            options.components(components),
+            **options.kernel_words(kernel, gamma, degree, coef0),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            local_rank=local_rank,
+            fusion=fusion,
+            topology=options.graph(topology),
+        )
+        with progress("fitting"):
+            Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
+        own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
+        own = own if split == "columns" else []
+        kpca.save(model, parties=bool(own))
+        written = _write_scores(scores, Z, kpca, parts) if scores else []
+        if json:
+            files = {"model": model, "shares": own, "scores": written}
+            files["ids"] = _id_files(written, parts)
+            typer.echo(as_json({**files, **model_tree(kpca)}))
+            return
+        _print(components_table(kpca), report_table(kpca.report_, notes=False))
+        _say(f"method {kpca.method_}")
+        if hasattr(kpca, "transform_report_"):
+            _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
+        keeps = _kept(data, parts)
+        _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
+        _print_files(model, *written, *_id_files(written, parts))
+        if own:
+            _print_files(*own, what="Private to its party, for transform:")
+
+
+@app.command()
+def transform(
+    model: Annotated[Path, typer.Argument(help="A model that fit saved.", metavar="MODEL")],
+    data: options.Data,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Where to save the scores: .npy or .csv; for rows, a file a party.",
+            show_default=False,
+        ),
+    ],
+    names: options.Names = None,
+    id_column: options.IdColumn = None,
+    align: options.Align = "strict",
+    json: options.AsJson = False,
+) -> None:
+    """Scores of new samples, one file a party.
+
+    Where parties hold columns, the files are matched to the model's parties by --names, else by
+    the names of their columns, else by their own (a.npy and a-new.npy are party a's), and only
+    where neither tells by their order. Rows are scored file by file: nothing is sent. Columns are
+    matched by name, and refused where a name is missing or new.
+
+    Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
+    """
+    with answering(json):
+        check_output(out, [*data, model], SCORE_SUFFIXES)
+        kpca = load(model)
+        holders = _column_holders(kpca)
+        if holders is None:
+            parts = options.parties(data, "rows", names, None, align, id_column)
+        else:
+            parts = _columns_for(kpca, data, names, align, id_column)
+        with progress("transforming"):
+            Z = kpca.transform(parts)
+        written = _write_scores(out, Z, kpca, parts)
+        report = kpca.transform_report_ if holders is not None else None
+        n = sum(map(len, Z)) if isinstance(Z, list) else len(Z)
+        k = len(kpca.eigenvalues_)
+        if json:
+            account = None if report is None else account_tree(report)
+            found = {"scores": written, "ids": _id_files(written, parts)}
+            typer.echo(as_json({**found, "n_samples": n, "n_components": k, "report": account}))
+            return
+        if report is not None:
+            _print(report_table(report), reveals_table(report, keeps=_kept(data, parts)))
+        _print_files(*written, what=f"Scores of {n:,} samples, {k} components:")
+        _print_files(*_id_files(written, parts), what="Ids of these samples:")
+
+
+@app.command()
+def cluster(
+    data: options.Data,
+    clusters: Annotated[int, typer.Option(help="Clusters wanted.", show_default=False)],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Save the clusters, as .npy or .csv; for rows, a file a party."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to save the model; for columns, with the parties' private shares beside it."
+        ),
+    ] = None,
+    split: options.Split = "rows",
+    method: options.Method = "auto",
+    kernel: options.Kernel = "rbf",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
+    topology: options.Topology = None,
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    id_column: options.IdColumn = None,
+    align: options.Align = "strict",
+    allow: options.Allow = None,
+    json: options.AsJson = False,
+) -> None:
+    """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
+
+    Example: [bold]eigenmesh cluster a.npy b.npy --clusters 3 --labels labels.csv[/bold]
+    """
+    with answering(json):
+        for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
+            if file:
+                check_output(file, data, suffixes)
+        parts = options.parties(data, split, names, allow, align, id_column)
+        kmeans = KernelKMeans(
+            clusters,
+            **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            topology=options.graph(topology),
+        )
+        with progress("clustering"):
+            kmeans.fit(parts)
+        if model:
+            kmeans.save(model, parties=split == "columns")
+        written = _write_labels(labels, kmeans.labels_, parts) if labels else []
+        if json:
+            files = {"model": model, "labels": written, "ids": _id_files(written, parts)}
+            typer.echo(as_json({**files, **cluster_tree(kmeans)}))
+            return
+        _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
+        _say(f"method {kmeans.method_}")
+        _print(reveals_table(kmeans.report_, keeps=_kept(data, parts)))
+        _print_files(*([model] if model else []), *written, *_id_files(written, parts))
+
+
+@app.command()
+def plan(
+    data: options.Data,
+    split: options.SplitIfTold = None,
+    method: options.Method = "auto",
+    components: options.Components = "2",
+    clusters: Annotated[
+        int | None, typer.Option(help="Forecast a clustering instead of a fit.")
+    ] = None,
+    kernel: options.Kernel = "linear",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
+    topology: options.Topology = None,
+    local_rank: options.LocalRank = None,
+    fusion: options.Fusion = "product",
+    names: options.Names = None,
+    id_column: options.IdColumn = None,
+    align: options.Align = "strict",
+    allow: options.Allow = None,
+    json: options.AsJson = False,
+) -> None:
+    """Forecast what a fit would cost, what would leave each party and who would refuse.
+
+    Nothing is computed and nothing leaves a party.
+
+    Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
+    """
+    with answering(json):
+        usual = "rows" if clusters else "columns"
+        parts = options.parties(data, split or usual, names, allow, align, id_column)
+        told = {
+            **options.kernel_words(kernel, gamma, degree, coef0),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
+            "topology": options.graph(topology),
+        }
+        wanted: Any
+        if clusters:
+            wanted = KernelKMeans(clusters, **_for_clusters(told))
+        else:
+            k = options.components(components)
+            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion)
+        expected = forecast(wanted, parts)
+        if json:
+            typer.echo(as_json(account_tree(expected)))
+            return
+        keeps = _kept(data, parts)
+        title = "What would leave each party"
+        _print(plan_table(expected), reveals_table(expected, keeps=keeps, title=title))
+
+
+# From the command line to the library.
+
+
+def _for_clusters(told: dict[str, Any]) -> dict[str, Any]:
+    """Without a gamma, the rule that KernelKMeans takes by default."""
+    return {**told, "gamma": told["gamma"] or "mean-distance"}
+
+
+def _column_holders(model: Any) -> tuple[str, ...] | None:
+    """The parties whose columns a model needs; None if it scores rows on its own."""
+    inner = getattr(model, "estimator_", None)
+    holder = model if inner is None else inner
+    return getattr(getattr(holder, "model_", None), "parties", None)
+
+
+def _columns_for(
+    model: Any, data: list[Path], names: str | None, align: str, id_column: str | None
+) -> Partitioned:
+    """Files of columns, each under the name of the party of the model that it belongs to."""
+    known: dict[str, Any] = {"align": align, "id_column": id_column}
+    if names is not None:
+        return Partitioned(columns=data, names=options.listed(names), **known)
+    parties = _column_holders(model) or ()
+    if len(data) != len(parties):
+        raise InputError(
+            f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
+            f"{', '.join(parties)}; or say with --names whose they are"
+        )
+    parts = Partitioned(columns=data, **known)
+    own = dict(zip(parts.names, parts.feature_names, strict=True))
+    owners = parties_by_columns(own, model.party_feature_names_)
+    if owners is not None:
+        return parts.rename(owners)
+    return Partitioned(columns=data, names=options.owners(data, parties), **known)
+
+
+def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:
+    """One file for all samples; where parties hold rows, one for each party's own."""
+    return _write_columns(path, Z, kpca.get_feature_names_out(), parts)
+
+
+def _write_labels(path: Path, labels: Any, parts: Partitioned) -> list[Path]:
+    held = labels if isinstance(labels, list) else [labels]
+    columns = [np.asarray(own)[:, None] for own in held]
+    return _write_columns(path, columns if held is labels else columns[0], ["cluster"], parts)
+
+
+def _write_columns(path: Path, values: Any, names: Any, parts: Partitioned) -> list[Path]:
+    if not isinstance(values, list):
+        write_scores(path, values, names, _ids(parts, 0))
+        return [path]
+    files = _party_files(path, parts)
+    for i, (file, own) in enumerate(zip(files, values, strict=True)):
+        write_scores(file, own, names, _ids(parts, i))
+    return files
+
+
+def _party_files(path: Path, parts: Partitioned) -> list[Path]:
+    """scores.csv of party a becomes scores.a.csv; a single party's keeps its name."""
+    if parts.n_parties == 1:
+        return [path]
+    return [path.with_name(f"{path.stem}.{name}{path.suffix}") for name in parts.names]
+
+
+def _ids(parts: Partitioned, party: int) -> Any:
+    return parts.matched().part_ids(party)
+
+
+def _id_files(written: list[Path], parts: Partitioned) -> list[Path]:
+    """The files that have the ids of those of scores or labels that have no room for them."""
+    binary = [(i, file) for i, file in enumerate(written) if file.suffix.lower() == ".npy"]
+    return [ids_path(file) for i, file in binary if _ids(parts, i) is not None]
+
+
+# From the library to the reader.
+
+
+def _print(*items: RenderableType) -> None:
+    console = Console()
+    for item in items:
+        if isinstance(item, Table):
+            console.print()
+        console.print(item)
+
+
+def _say(words: str) -> None:
+    Console().print(words, style="dim", markup=False, highlight=False)
+
+
+def _print_files(*paths: Path, what: str = "Saved:") -> None:
+    console = Console()
+    for path in paths:
+        say(console, f"{what} {path}", "cyan")
+
+
+def _kept(data: list[Path], parts: Partitioned) -> dict[str, str]:
+    """What stays with each party: its file."""
+    trios = zip(parts.names, data, parts.shapes, strict=True)
+    return {name: f"{path.name}, {n:,} × {d:,}" for name, path, (n, d) in trios}
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A terminal that cannot show Θ must not end the run.
+            stream.reconfigure(errors="replace")
+    app()

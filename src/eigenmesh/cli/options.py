@@ -1,0 +1,229 @@
+"""What the command line's options say, and the estimators they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError
+from eigenmesh.runtime.policy import Policy
+
+Data: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA"),
+]
+Split: TypeAlias = Annotated[
+    Literal["columns", "rows"],
+    typer.Option(help="What the parties hold: other columns of the same samples, or other rows."),
+]
+SplitIfTold: TypeAlias = Annotated[
+    Literal["columns", "rows"] | None,
+    typer.Option(help="As for fit and cluster: columns if left out, rows with --clusters."),
+]
+Method: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How the parties compute; auto chooses by split, kernel and what may leave a party, "
+        "and says why."
+    ),
+]
+Components: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Components wanted, or a share of the variance to explain, such as 0.9."),
+]
+Kernel: TypeAlias = Annotated[
+    Literal["linear", "rbf", "poly", "laplacian", "cosine", "arc-cosine", "sigmoid"],
+    typer.Option(help="The kernel."),
+]
+Gamma: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the kernel: a number, scale, median or mean-distance; 1/(number of columns) if "
+        "left out. All but a number are found across the parties without pooling."
+    ),
+]
+Degree: TypeAlias = Annotated[float, typer.Option(help="For poly: the degree.")]
+Coef0: TypeAlias = Annotated[float, typer.Option(help="For poly: what is added before the power.")]
+Landmarks: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="For rows: auto, centroids (no row leaves), diskpca, uniform, leverage or rpcholesky."
+    ),
+]
+LandmarkCount: TypeAlias = Annotated[
+    int | None, typer.Option(help="For rows: landmarks in all; more cost more and err less.")
+]
+Accuracy: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        help="The largest share of an eigenvalue that landmarks may miss: unless --n-landmarks is "
+        "given they double while it is more, and a warning says what is missing in the end."
+    ),
+]
+Topology: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Parties without a coordinator: star, full, ring, grid, random-regular, or lattice:4 "
+        "for four neighbours each. With a coordinator if left out."
+    ),
+]
+LocalRank: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        help="For columns and one-shot: eigenpairs that each party sends. "
+        "Components + max(5, components) if left out."
+    ),
+]
+Fusion: TypeAlias = Annotated[
+    Literal["product", "distance"],
+    typer.Option(help="For one-shot and rbf: multiply the parties' kernels, or add distances."),
+]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all draws.")]
+Names: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="The parties' names, in the order of the files: a,b,c; by default the files'."
+    ),
+]
+Align: TypeAlias = Annotated[
+    Literal["strict", "inner"],
+    typer.Option(
+        help="For columns: inner matches samples by the files' id columns, whatever their order, "
+        "and uses those that all parties have; strict expects the same samples in the same order."
+    ),
+]
+IdColumn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="The files' column that has the samples' ids: it is no feature, and stands beside "
+        "scores and clusters. A column id or sample_id if left out.",
+        show_default=False,
+    ),
+]
+Allow: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def parties(
+    data: list[Path],
+    split: str,
+    names: str | None,
+    allow: list[str] | None,
+    align: str = "strict",
+    id_column: str | None = None,
+) -> Partitioned:
+    """The files as parties, under one policy."""
+    kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
+    policy = Policy(allow=kinds) if allow else None
+    named = listed(names) or _stems(data)
+    known: dict[str, Any] = {"policies": policy, "align": align, "id_column": id_column}
+    rows, columns = (data, None) if split == "rows" else (None, data)
+    return Partitioned(rows=rows, columns=columns, names=named, **known)
+
+
+def _stems(data: list[Path]) -> list[str] | None:
+    """Files name their parties, unless two of them have the same name."""
+    stems = [path.stem for path in data]
+    return stems if len(set(stems)) == len(stems) else None
+
+
+def owners(data: list[Path], parties: Sequence[str]) -> list[str]:
+    """Whose a file is, by its name: a.npy and a-new.npy are party a's; if none tells, in order.
+
+    >>> owners([Path("b-new.npy"), Path("a.npy")], ["a", "b"])
+    ['b', 'a']
+    """
+    own = [_owner(path.stem, parties) for path in data]
+    if set(own) == set(parties):
+        return [name for name in own if name is not None]
+    if any(name is not None for name in own):
+        files = ", ".join(path.name for path in data)
+        raise InputError(
+            f"the files {files} are not all named after a party of the model, one each: "
+            f"{', '.join(parties)}; say with --names whose they are"
+        )
+    return list(parties)
+
+
+def _owner(stem: str, parties: Sequence[str]) -> str | None:
+    """The party that a file is named after, with or without more words behind."""
+    fits = [p for p in parties if stem.startswith(p) and not stem[len(p) :][:1].isalnum()]
+    return max(fits, key=len, default=None)
+
+
+def listed(names: str | None) -> list[str] | None:
+    """The names in a,b,c."""
+    return None if names is None else [name.strip() for name in names.split(",")]
+
+
+def components(wanted: str) -> int | float:
+    """A number of components, or a share of the variance.
+
+    >>> components("3"), components("0.9")
+    (3, 0.9)
+    """
+    try:
+        return int(wanted)
+    except ValueError:
+        pass
+    try:
+        return float(wanted)
+    except ValueError:
+        raise InputError(
+            f"--components {wanted}: a whole number, or a share such as 0.9, is expected"
+        ) from None
+
+
+def graph(topology: str | None) -> Any:
+    """The topology that an option names.
+
+    >>> graph("ring"), graph("lattice:4")
+    ('ring', ('lattice', 4))
+    """
+    name, colon, neighbours = (topology or "").partition(":")
+    if not colon:
+        return topology
+    if name == "lattice" and neighbours.isdecimal():
+        return (name, int(neighbours))
+    raise InputError(
+        f"--topology {topology}: star, full, ring, grid, random-regular or lattice:4 is expected"
+    )
+
+
+def bandwidth(kernel: str, gamma: str | None) -> float | str | None:
+    """Gamma as a number, or the rule that finds it."""
+    if gamma is not None and kernel in ("linear", "cosine", "arc-cosine"):
+        raise InputError(
+            f"--gamma {gamma} is for --kernel rbf, poly, laplacian and sigmoid; the {kernel} "
+            f"kernel has no gamma"
+        )
+    try:
+        return None if gamma is None else float(gamma)
+    except ValueError:
+        return gamma  # the estimator knows the rules
+
+
+def kernel_words(kernel: str, gamma: str | None, degree: float, coef0: float) -> dict[str, Any]:
+    """What an estimator is told of the kernel."""
+    bend = int(degree) if degree == int(degree) else degree
+    return {"kernel": kernel, "gamma": bandwidth(kernel, gamma), "degree": bend, "coef0": coef0}
+
+
+def landmark_words(
+    method: str, landmarks: str, n_landmarks: int | None, accuracy: float, seed: int
+) -> dict[str, Any]:
+    """What a front door is told of the way to go."""
+    return {
+        "method": method,
+        "landmarks": landmarks,
+        "n_landmarks": n_landmarks,
+        "accuracy": accuracy,
+        "random_state": seed,
+    }

@@ -1,0 +1,132 @@
+"""What the estimators of vertical federated PCA share: checks of arguments, account of a fit."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import missing_gap
+from eigenmesh.estimators.columns import shipping
+from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Recording
+from eigenmesh.runtime.topology import build_graph
+from eigenmesh.stages.column_scores import ColumnModel
+
+
+def positive(value: Any, name: str) -> float:
+    """A positive number, or `InputError`."""
+    if is_number(value) and 0 < float(value) < np.inf:
+        return float(value)
+    raise InputError(f"{name} is {value!r}; a positive number is expected")
+
+
+def graph_of(topology: Any, names: Sequence[str]) -> nx.Graph | None:
+    """The graph that a fit will run on; None with a coordinator."""
+    return None if topology is None else build_graph(topology, names)
+
+
+def new_name() -> str:
+    """A name under which the parties of one model keep their shares."""
+    return f"vfed-{secrets.token_hex(8)}"
+
+
+def prepared_as(estimator: Any) -> dict[str, Any]:
+    """The fields that every setup has: what owners do to their columns, a name, a seed."""
+    return {
+        **preparation_fields(estimator),
+        "model": new_name(),
+        "seed": seed_of(estimator.random_state),
+    }
+
+
+def concluded(
+    model: ColumnModel,
+    notes: tuple[str, ...],
+    caveats: tuple[str, ...],
+    reason: str,
+    recording: Recording,
+    fed: Federation,
+    cheaper: str,
+) -> RunReport:
+    """The account of a fit; every caveat, unlike a note, is also a warning."""
+    components = model.fusion.components
+    gap = missing_gap(np.abs(components.eigenvalues), abs(components.next_eigenvalue))
+    left = tuple(
+        f"{party!r} has left: these are the components of the others' columns" for party in fed.lost
+    )
+    said, warned_of = sampling_caveats(model)
+    warned = (*left, *model.notes, *warned_of, *caveats, *gap)
+    for caveat in warned:
+        warnings.warn(caveat, EigenmeshWarning, stacklevel=3)
+    return RunReport.of(
+        recording,
+        fed,
+        stop_reason=reason,
+        baseline_floats=shipping(model, model.n_samples),
+        notes=(*notes, *said, *warned),
+        cheaper=cheaper,
+    )
+
+
+# Below this median kernel value of two samples the kernel matrix is nearly the identity.
+NEARLY_IDENTITY = 0.05
+# Share of an eigenvalue that samples which stand for all may miss before there is a warning.
+_ENOUGH = 0.01
+# How many times as much columns of one party vary as those of the others, before it is said.
+_OTHER_UNITS = 100.0
+
+
+def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
+    """What suggests that the columns are in units of their own, or gamma in none of theirs."""
+    raw = estimator.gamma is None and not estimator.standardize
+    typical, loudest = model.fusion.typical_value, _loudest(model) if raw else None
+    if loudest is not None:
+        return (
+            f"a column of {loudest[0]!r} varies {loudest[1]:,.0f} times as much as one of the "
+            f"others, on average, so that it alone decides how far apart samples are; gamma=None, "
+            f"1 / n_features, is for columns of one scale: pass standardize=True",
+        )
+    if typical is None or typical >= NEARLY_IDENTITY:
+        return ()
+    remedy = "pass standardize=True if columns have units of their own, or lower gamma"
+    return (
+        f"the median kernel value of two samples is {typical:.2g}: the kernel matrix is close to "
+        f"the identity, and its components explain little; {remedy if raw else 'lower gamma'}",
+    )
+
+
+def sampling_caveats(model: ColumnModel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is said of samples that stand for all, and what is warned of: where they miss much."""
+    missing = model.fusion.shortfalls
+    enough = missing is not None and float(missing.max()) <= _ENOUGH
+    return (model.sampled, ()) if enough else ((), model.sampled)
+
+
+def sampling_note(n_samples: int, agreed: Any) -> tuple[str, ...]:
+    """That some samples will stand for all, and why, where they will."""
+    if n_samples <= agreed.most_samples or n_samples <= agreed.n_landmarks:
+        return ()
+    room = f"all pairs of {agreed.most_samples:,} samples, or of what memory holds, are the most"
+    if not agreed.most_samples:
+        room = "n_landmarks was asked for"
+    return (f"{agreed.n_landmarks} landmark samples will stand for {n_samples:,}: {room}",)
+
+
+def _loudest(model: ColumnModel) -> tuple[str, float] | None:
+    """The party whose columns vary most, and how many times as much as the others', if many."""
+    if len(model.spreads) < 2:
+        return None
+    each = np.asarray(model.spreads) / model.widths
+    i = int(np.argmax(each))
+    others = np.delete(np.asarray(model.spreads), i).sum() / np.delete(model.widths, i).sum()
+    times = float(each[i] / max(others, np.finfo(float).tiny))
+    return (model.parties[i], times) if times >= _OTHER_UNITS else None

@@ -1,0 +1,169 @@
+"""What estimators over graphs share: opening the graph, and one model a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import InputError
+from eigenmesh.estimators import model_file
+from eigenmesh.estimators.base import Shapes
+from eigenmesh.estimators.rows import RowEstimator
+from eigenmesh.graphs.node_models import KEPT, first_model
+from eigenmesh.numerics.arrays import Floats, Rows
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.topology import AUTO, USUAL, build_graph
+
+NO_GRAPH = {"mix_centre": 0.0, "mix_radius": 0.0, "widest_degree": 0, "lossy": False}
+"""The fields of a `MixingSetup` that a forecast does not look at."""
+
+
+@record
+@dataclass(frozen=True)
+class NodeModel:
+    """What one node ends with.
+
+    `local` is w_j, inside the span of its own rows; `consensus` is z_j, in that of its neighbours'
+    too, and nearer to the components of all rows.
+    """
+
+    local: LandmarkModel
+    consensus: LandmarkModel
+
+    def transform(self, X: Rows) -> Floats:
+        """Scores of any rows on the common components."""
+        return self.consensus.transform(X)
+
+
+class GraphEstimator(RowEstimator):
+    """Base of estimators over graphs. A plain array is a graph of one node."""
+
+    topology: Any
+    node_models_: dict[str, Any]
+    nodes_: tuple[str, ...]
+
+    @contextmanager
+    def _on_graph(self, X: Any) -> Iterator[Federation]:
+        source = self._source(X)
+        alone = isinstance(source, Partitioned) and (source is not X or len(source.names) == 1)
+        topology = "full" if alone else graph_topology(self.topology, source)
+        with self._opened(source, topology) as fed:
+            self._require_rows(fed)
+            yield fed
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        early = getattr(self, "tolerance", None) is not None
+        return ("at most: a fit that ends by its tolerance sends less",) if early else ()
+
+    def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
+        return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
+
+    def _take_models(self, fed: Federation, parties: Sequence[str], how: Step, known: Any) -> None:
+        """The models of the nodes that are here; if none is, the first node is asked."""
+        here = {name: site for name, site in fed.local_sites().items() if name in parties}
+        kept = {name: site.store[KEPT] for name, site in here.items()}
+        both = {name: NodeModel(**own) for name, own in kept.items() if "local" in own}
+        self.nodes_ = tuple(parties)
+        self.node_models_ = both or {name: own["consensus"] for name, own in kept.items()}
+        if here:
+            self.model_ = next(iter(kept.values()))["consensus"]
+        else:
+            self.model_ = fed.run(first_model, how, known).value
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
+
+    # Files.
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree()
+        kept = {"topology": plain_topology(self.topology)}
+        if "reference" in tree["params"]:
+            kept["reference"] = None  # pooled rows have no place in a model
+        return {**tree, "params": {**tree["params"], **kept}}
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        return super()._from_tree(with_graph(tree))
+
+    def _save_shares(self, path: str | Path) -> None:
+        for i, name in enumerate(self.nodes_):
+            if name in self.node_models_:
+                tree = {"node": name, "model": self.node_models_[name]}
+                model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
+
+    def _load_shares(self, path: str | Path) -> None:
+        self.node_models_ = {}
+        for i in range(len(self.nodes_)):
+            share = model_file.share_path(path, i)
+            if share.exists():
+                tree = model_file.read(share, model_file.SHARE)
+                self.node_models_[tree["node"]] = tree["model"]
+
+
+def graph_topology(topology: Any, source: Any = None) -> Any:
+    """Of estimators that have no coordinator; "auto" is an open federation's, else a ring.
+
+    >>> graph_topology("auto"), graph_topology("star")
+    ('ring', 'star')
+    """
+    if topology is None:
+        raise InputError(
+            "topology is None; a graph is expected, such as 'ring' or ('lattice', 4): without a "
+            "centre nodes need neighbours"
+        )
+    if isinstance(source, Federation) or not isinstance(topology, str) or topology != AUTO:
+        return topology
+    return USUAL
+
+
+def plain_topology(topology: Any) -> Any:
+    """A topology as it goes into a file: a networkx graph by its nodes and edges."""
+    if not isinstance(topology, nx.Graph):
+        return topology
+    return {"nodes": list(topology.nodes), "edges": [list(edge) for edge in topology.edges]}
+
+
+def with_graph(tree: dict[str, Any]) -> dict[str, Any]:
+    """A saved estimator's tree, with the graph that `plain_topology` took apart."""
+    topology = tree["params"]["topology"]
+    if not isinstance(topology, dict):
+        return tree
+    graph = nx.Graph()
+    graph.add_nodes_from(topology["nodes"])
+    graph.add_edges_from(topology["edges"])
+    return {**tree, "params": {**tree["params"], "topology": graph}}
+
+
+def unplaced_model(kernel: Kernel, facts: Any) -> LandmarkModel:
+    """A model that lacks only what a node keeps: landmarks, coefficients and offset."""
+    nothing = np.zeros((0, 0))
+    known = {n: getattr(facts, n) for n in ("eigenvalues", "next_eigenvalue", "total", "n_rows")}
+    return LandmarkModel(kernel, nothing, nothing, np.zeros(0), **known)
+
+
+def count_from_zero(value: Any, name: str) -> int:
+    """A whole number from 0, or `InputError`."""
+    if isinstance(value, Integral) and value is not True and int(value) >= 0:
+        return int(value)
+    raise InputError(f"{name} is {value!r}; a whole number from 0 is expected")
+
+
+def number_from_zero(value: Any, name: str) -> float:
+    """A number from 0, or `InputError`."""
+    if isinstance(value, Real) and 0 <= float(value) < np.inf:
+        return float(value)
+    raise InputError(f"{name} is {value!r}; a number from 0 is expected")

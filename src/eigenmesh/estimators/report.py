@@ -1,0 +1,153 @@
+"""What a run cost, what left each party, and what the answer is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from eigenmesh.errors import CostWarning
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Recording
+
+BOUNDS_IN_WORDS = {
+    "kernel_error": "error of the kernel matrix at most",
+    "eigengap": "eigengap at least",
+    "sin_theta": "sin Θ at most",
+}
+
+
+LESS_ON_A_GRAPH = "take a coordinator (topology=None) if there can be one"
+
+
+def less_of_columns(door: Any, count: str, on_graph: bool) -> str:
+    """How a front door's fit to columns can send less; `count` is its number of components."""
+    if on_graph:
+        return LESS_ON_A_GRAPH
+    if door.method != "one-shot" and door.kernel in ("linear", "poly", "rbf"):
+        return f"take method='one-shot', or lower {count}"
+    return f"lower {count}"
+
+
+def _dear(floats: int, whole: int, split: str, cheaper: str) -> str:
+    unit = "column" if split == "columns" else "row"
+    return (
+        f"{floats:,} floats were sent where shipping every {unit} takes {whole:,}; {cheaper}, or "
+        f"pool the data if you may"
+    )
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The account of a fit or a transform.
+
+    Attributes
+    ----------
+    floats_up, floats_down : elements of the arrays that parties and coordinator sent.
+    bytes : of all messages, scalars and headers included.
+    rounds : times that parties were asked, or exchanged with their neighbours.
+    by_step, by_party : floats sent, by step and by sender.
+    reveals : for each party, the kinds that left it and the floats of each.
+    parties : whom the answer covers; `lost` says who is missing, and why.
+    reused, dropped : how often an older message of a party stood in for a missing one, and how
+        often its neighbours went on without.
+    baseline_floats : what shipping every row or column to one place would have cost.
+    bounds : proven limits by name: "kernel_error" ‖K − K̂‖_F at most, "eigengap" at least,
+        "sin_theta" ‖sin Θ‖_F of the components at most (√n_components is the largest there is).
+    notes : caveats, in words.
+    """
+
+    floats_up: int
+    floats_down: int
+    bytes: int
+    rounds: int
+    seconds: float
+    by_step: Mapping[str, int]
+    by_party: Mapping[str, int]
+    reveals: Mapping[str, Mapping[str, int]]
+    parties: tuple[str, ...]
+    lost: Mapping[str, str]
+    reused: Mapping[str, int]
+    dropped: Mapping[str, int]
+    stop_reason: str
+    baseline_floats: int
+    bounds: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        recording: Recording,
+        fed: Federation,
+        *,
+        stop_reason: str,
+        baseline_floats: int,
+        bounds: Mapping[str, float] | None = None,
+        notes: tuple[str, ...] = (),
+        cheaper: str = "",
+    ) -> Self:
+        """The report of what a federation recorded.
+
+        `cheaper` says how a fit can send less, and is told to one that sends more than shipping
+        all data would.
+        """
+        ledger = recording.ledger
+        floats = ledger.floats_up + ledger.floats_down
+        if cheaper and len(fed.parties) > 1 and floats > baseline_floats:
+            dear = _dear(floats, baseline_floats, fed.split, cheaper)
+            notes = (*notes, dear)
+            if not fed.is_recording:  # then an outer fit has the whole account to tell
+                warnings.warn(dear, CostWarning, stacklevel=3)
+        return cls(
+            floats_up=ledger.floats_up,
+            floats_down=ledger.floats_down,
+            bytes=ledger.bytes,
+            rounds=ledger.rounds,
+            seconds=recording.seconds,
+            by_step=ledger.by_step(),
+            by_party=ledger.by_party(fed.parties),
+            reveals=ledger.revealed(),
+            parties=fed.parties,
+            lost=dict(fed.lost),
+            reused=dict(fed.reused),
+            dropped=dict(fed.dropped),
+            stop_reason=stop_reason,
+            baseline_floats=baseline_floats,
+            bounds=dict(bounds or {}),
+            notes=notes,
+        )
+
+    @property
+    def share_of_baseline(self) -> float:
+        """Floats sent, up and down, as a share of shipping everything."""
+        return (self.floats_up + self.floats_down) / self.baseline_floats
+
+    def to_tree(self) -> dict[str, Any]:
+        """Plain numbers and words, for files and for machines."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """The report that `to_tree` gave."""
+        tuples = {name: tuple(tree[name]) for name in ("parties", "notes")}
+        return cls(**{**tree, **tuples})
+
+    def __str__(self) -> str:
+        kinds = sorted({kind for own in self.reveals.values() for kind in own})
+        lines = [
+            f"{self.floats_up:,} floats up, {self.floats_down:,} down, {self.bytes:,} bytes, "
+            f"{self.rounds} rounds, {self.seconds:.2f} s",
+            f"{self.share_of_baseline:.1%} of the {self.baseline_floats:,} floats that shipping "
+            f"everything would cost",
+            f"left the parties: {', '.join(kinds) or 'nothing'}",
+            f"covers {len(self.parties)} parties; stopped because {self.stop_reason}",
+        ]
+        lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
+        lines += [f"{party}: {n} older messages reused" for party, n in self.reused.items()]
+        lines += [f"{party}: {n} messages did not arrive" for party, n in self.dropped.items()]
+        lines += [
+            f"proven: {BOUNDS_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()
+        ]
+        return "\n".join([*lines, *self.notes])

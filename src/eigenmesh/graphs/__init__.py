@@ -1,0 +1,1 @@
+"""Sums, averages and models without a coordinator."""

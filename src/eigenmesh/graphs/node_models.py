@@ -1,0 +1,113 @@
+"""Models of the nodes of a graph, where they lie: in the stores of their sites.
+
+=============  ============================================================================
+node keeps     its model, made by `admm_kpca` or `gossip_kpca`
+node reveals   if asked: the model, with the rows or centroids that are in it (rows, centroids)
+=============  ============================================================================
+
+In one process, and at the ranks of an MPI job, whoever fits has the sites at hand and nothing needs
+to be sent. Where sites are elsewhere (Dask), the first node is asked for its model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import MissingPartyShare, TooManySamples
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
+from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.row_messages import RowBlock, pack, unpack
+
+KEPT = "the model of this node of a graph"
+MOST_ROWS = 20_000  # whose kernel matrix, over 3 GB, a node may form
+
+
+def require_few(n_rows: int, node: str) -> None:
+    """Refuse rows whose kernel matrix does not fit a node."""
+    if n_rows > MOST_ROWS:
+        raise TooManySamples(
+            f"node {node!r} knows {n_rows} rows; at most {MOST_ROWS} are expected, since their "
+            f"kernel matrix takes {8e-9 * n_rows**2:.0f} GB: use GossipKPCA over more nodes, or "
+            f"DisKPCA",
+            party=node,
+        )
+
+
+class ModelSetup(Message, reveals=None):
+    """Nothing to agree on."""
+
+
+class Question(Message, reveals=None):
+    """Nothing but the question."""
+
+
+class RowModel(RowBlock, reveals="rows"):
+    """A model over rows: score(x) = k(x, rows) coefficients − offset."""
+
+    coefficients: Annotated[Floats, Shape("q", "k"), Reveals("eigenvectors")]
+    offset: Annotated[Floats, Shape("k"), Reveals("moments")]
+
+
+class CentroidModel(RowModel, reveals="centroids"):
+    """The same over centroids."""
+
+
+class EmbeddedModel(Message, reveals="eigenvectors"):
+    """Components of embedded rows."""
+
+    components: Annotated[Floats, Shape("t", "k")]
+    offset: Annotated[Floats, Shape("k"), Reveals("moments")]
+
+
+class ModelHolder(Party):
+    """Has a fitted model in its store."""
+
+    Setup = ModelSetup
+
+    def _model(self) -> Any:
+        kept = self.site.kept(KEPT)
+        if kept is None:
+            raise MissingPartyShare("this node has no model", party=self.site.name)
+        return kept["consensus"]
+
+    def _over_points(self) -> dict[str, Any]:
+        model = self._model()
+        return {
+            **pack(model.landmarks),
+            "coefficients": model.coefficients,
+            "offset": model.offset,
+        }
+
+    @step
+    def tell_row_model(self, question: Question) -> RowModel:
+        """A model whose landmarks are rows."""
+        return RowModel(**self._over_points())
+
+    @step
+    def tell_centroid_model(self, question: Question) -> CentroidModel:
+        """A model whose landmarks are centroids."""
+        return CentroidModel(**self._over_points())
+
+    @step
+    def tell_embedded_model(self, question: Question) -> EmbeddedModel:
+        """A model of embedded rows."""
+        model = self._model()
+        return EmbeddedModel(components=model.components, offset=model.offset)
+
+
+@protocol("graph-models", roles=(ModelHolder,))
+def first_model(nodes: Federation, how: Step, known: Any) -> Any:
+    """The first node's model; `known` is a model with all that is no secret already in place."""
+    nodes.enlist(ModelHolder, ModelSetup(), [how])
+    told = nodes.ask(how, each={nodes.parties[0]: Question()})[0]
+    arrays: dict[str, Any] = {"offset": np.asarray(told.offset)}
+    if isinstance(told, EmbeddedModel):
+        arrays["components"] = np.asarray(told.components)
+    else:
+        arrays |= {"landmarks": unpack(told), "coefficients": np.asarray(told.coefficients)}
+    return dataclasses.replace(known, **arrays)

@@ -1,0 +1,193 @@
+"""Centroids that every node of a graph ends up with: landmarks without a centre and without rows.
+
+=============  =======================================================================
+node keeps     its rows
+node reveals   to all nodes, passed on from neighbour to neighbour: means of at least
+               MIN_CLUSTER of its rows each (centroids); a node with fewer gives none
+=============  =======================================================================
+
+A node says whose centroids it has, asks one neighbour for each that it lacks, and gets them: three
+exchanges a hop, and every centroid reaches every node once. A question that is not answered,
+because a message was lost, is asked again; and where messages may be lost nodes say at the end
+whose centroids they have, until all have the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from eigenmesh.errors import MessageRefused, PartyLost
+from eigenmesh.graphs.consensus import MixingParty, rounds_across
+from eigenmesh.numerics.arrays import Doubles, Rows
+from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Integers, Message, NonNegative, Reveals, Shape
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.row_messages import by_party
+from eigenmesh.stages.unit_check import compare_units_at
+
+ROUNDS_A_HOP = 3  # to say, to ask, to get
+_ATTEMPTS = 20  # to spread them, where messages may be lost
+_PATIENCE = 2  # exchanges from a question to its answer
+
+
+class SharedCentroids(Message, reveals="centroids"):
+    """Whose centroids the sender has, whose it wants, and those that the receiver wanted."""
+
+    has: Annotated[Integers, Reveals("counts"), Shape("h"), NonNegative]
+    wants: Annotated[Integers, Reveals("counts"), Shape("w"), NonNegative]
+    owners: Annotated[Integers, Reveals("counts"), Shape("m"), NonNegative]
+    points: Annotated[Floats, Shape("m", "d")]
+
+
+class CentroidsHere(Message, reveals="counts"):
+    """Whose centroids a node has, and a digest of them."""
+
+    owners: Annotated[Integers, Shape("h"), NonNegative]
+    digest: Annotated[str, Reveals("centroids")]
+
+
+class CentroidNode(MixingParty):
+    """Base of nodes that share centroids, or other points. State: (*CentroidNode.state, ...)."""
+
+    Shared: ClassVar[type[SharedCentroids]] = SharedCentroids
+
+    state = (*MixingParty.state, "known", "offered", "asked", "tries", "wanted", "shared")
+
+    def __init__(self, site: SiteView, setup: Any) -> None:
+        super().__init__(site, setup)
+        self.known: dict[str, Doubles] = {}  # by owner
+        self.offered: dict[str, list[int]] = {}  # by owner, the neighbours that have them
+        self.asked: dict[str, int] = {}  # by owner, exchanges in which the answer may still come
+        self.tries: dict[str, int] = {}  # by owner, questions so far
+        self.wanted: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
+        self.shared = np.zeros((0, site.data.shape[1]))
+
+    def start_sharing(self, rows: Rows, count: int, seed: int) -> None:
+        """Begin with the centroids of the own rows."""
+        own = centroids(rows, count, MIN_CLUSTER, seed) if count else ()
+        if len(own):
+            self.known = {str(self.site.index): np.asarray(own, dtype=np.float64)}
+
+    def end_sharing(self) -> None:
+        """Everybody's centroids, if any came, join `shared`, in the order of their owners."""
+        if not self.known:
+            return
+        owners = sorted(self.known, key=int)
+        self.shared = np.vstack([self.shared, *(self.known[owner] for owner in owners)])
+        compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
+        # One array is quickly copied in every later round, hundreds of small ones are not.
+        self.known, self.offered, self.asked, self.tries, self.wanted = {}, {}, {}, {}, {}
+
+    @step(cumulative=True)
+    def offer_centroids(self) -> dict[int, SharedCentroids]:
+        """Answers to the neighbours' questions, and the own questions."""
+        return self.offers()
+
+    def offers(self) -> dict[int, Any]:
+        """The messages, of the type `Shared`."""
+        questions = self._questions()
+        answers = {n: self.wanted.get(str(n), []) for n in self.site.neighbours}
+        self.wanted = {}
+        self.asked = {
+            **self.asked,
+            **{str(o): _PATIENCE for own in questions.values() for o in own},
+        }
+        return {n: self._message(questions[n], answers[n]) for n in self.site.neighbours}
+
+    def _questions(self) -> dict[int, list[int]]:
+        """Of each neighbour, what it has and this node lacks; nothing is asked of two."""
+        questions: dict[int, list[int]] = {n: [] for n in self.site.neighbours}
+        for owner, holders in self.offered.items():
+            there = [n for n in holders if n in questions]
+            if there and owner not in self.known and owner not in self.asked:
+                # Another each time: a link may be dead.
+                tried = self.tries.get(owner, 0)
+                questions[there[tried % len(there)]].append(int(owner))
+                self.tries = {**self.tries, owner: tried + 1}
+        return questions
+
+    def _message(self, wants: list[int], answers: list[int]) -> Any:
+        owners = [owner for owner in answers for _ in self.known[str(owner)]]
+        nothing = np.zeros((0, self.shared.shape[1]))
+        return self.Shared(
+            has=np.array(sorted(map(int, self.known)), dtype=np.int64),
+            wants=np.array(wants, dtype=np.int64),
+            owners=np.array(owners, dtype=np.int64),
+            points=np.vstack([nothing, *(self.known[str(owner)] for owner in answers)]),
+        )
+
+    @step
+    def take_centroids(self, received: dict[int, SharedCentroids]) -> None:
+        """Keep what came; note who has what, and who wants what."""
+        self.take(received)
+
+    def take(self, received: Mapping[int, Any]) -> None:
+        """The same of messages of the type `Shared`."""
+        known, offered = dict(self.known), dict(self.offered)
+        for sender, message in sorted(received.items()):
+            for owner in np.unique(message.owners).tolist():
+                known.setdefault(str(owner), message.points[message.owners == owner])
+            for owner in message.has.tolist():
+                offered[str(owner)] = sorted({*offered.get(str(owner), []), sender})
+            wanted = [o for o in message.wants.tolist() if str(o) in self.known]
+            self.wanted = {**self.wanted, str(sender): wanted}
+        waiting = {owner: left - 1 for owner, left in self.asked.items() if left > 1}
+        self.asked = {owner: left for owner, left in waiting.items() if owner not in known}
+        self.known, self.offered = known, offered
+
+    @step(reusable=False)
+    def tell_centroids(self) -> CentroidsHere:
+        """What has come."""
+        owners = sorted(map(int, self.known))
+        data = b"".join(np.ascontiguousarray(self.known[str(o)]).tobytes() for o in owners)
+        digest = hashlib.sha256(data).hexdigest()
+        return CentroidsHere(owners=np.array(owners, dtype=np.int64), digest=digest)
+
+
+def sharing_steps(role: type[CentroidNode], lossy: bool) -> list[Step]:
+    """The steps of `spread`."""
+    steps: list[Any] = [role.offer_centroids, role.take_centroids]
+    return [*steps, role.tell_centroids] if lossy else steps
+
+
+def spread(
+    nodes: Federation, role: type[CentroidNode], send: Step | None = None, take: Step | None = None
+) -> None:
+    """Until everybody has everybody's centroids; or other points, by steps of their own."""
+    sends: Any = send or role.offer_centroids
+    takes: Any = take or role.take_centroids
+    for _ in range(_ATTEMPTS):
+        times = ROUNDS_A_HOP * rounds_across(nodes)
+        nodes.exchange(sends, takes, times=times)
+        if nodes.on_loss == "raise":
+            return
+        here = by_party(nodes.ask(role.tell_centroids))
+        owners = set().union(*(own.owners.tolist() for own in here.values()))
+        missing = {name: len(owners - set(own.owners.tolist())) for name, own in here.items()}
+        if not any(missing.values()):
+            _require_same({name: own.digest for name, own in here.items()})
+            return
+    most = sorted((name for name in missing if missing[name]), key=lambda name: -missing[name])
+    raise PartyLost(
+        f"centroids of {missing[most[0]]} nodes have not come to {most[0]!r}, and of some to "
+        f"{len(most) - 1} more, in {_ATTEMPTS} attempts; too many messages are lost: choose a "
+        f"graph with more edges"
+    )
+
+
+def _require_same(digests: Mapping[str, str]) -> None:
+    """A centroid that was damaged on its way would be another landmark at those who got it."""
+    common, _ = Counter(digests.values()).most_common(1)[0]
+    apart = [name for name, digest in digests.items() if digest != common]
+    if apart:
+        raise MessageRefused(
+            f"the centroids that came to {', '.join(map(repr, apart[:5]))} are not those of the "
+            f"other nodes: messages were damaged on their way; fit again"
+        )

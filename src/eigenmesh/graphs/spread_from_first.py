@@ -1,0 +1,119 @@
+"""Passing on what the first node of a graph has found, so that all nodes have the very same.
+
+Averages over a graph agree to rounding only. Where rounding is then magnified (by eigenvectors of
+close eigenvalues, by what is left after nearly all has been subtracted), nodes that each went on
+from their own average would part. So the first node's result is passed on whole: whoever has it
+gives it to its neighbours, and after as many exchanges as the graph is wide all have it::
+
+    nodes.ask(MyNode.propose)     # calls self.pass_on(any array), of one size at all nodes
+    largest(nodes, MyNode)        # self.passed is now the first node's array, at every node
+
+Such protocols need averages that are right to rounding, whatever was lost on the way:
+`settled_average` looks at the nodes' weights, which are all 1 when nothing is under way any more.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from eigenmesh.errors import MessageRefused, PartyLost
+from eigenmesh.graphs.consensus import MixingParty, MixingSetup, average
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.mixing import ACCURACY
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, Shape
+from eigenmesh.runtime.party import step
+from eigenmesh.runtime.site import SiteView
+
+_NOTHING = -float(np.finfo(np.float64).max)  # below whatever is passed on: nothing is here yet
+
+
+class PassingSetup(MixingSetup, reveals=None):
+    """Whose results are passed on."""
+
+    first: int
+
+
+class PassedOn(Message, reveals="eigenvectors"):
+    """What the first node has found; or nothing yet."""
+
+    value: Annotated[Floats, Shape("n")]
+    number: int  # counts what is passed on: an old message must not mix with a new one
+
+
+class MixWeight(Message, reveals="counts"):
+    """The weight of a node's running sums."""
+
+    weight: float
+
+
+class PassingParty(MixingParty):
+    """Base of parties that go on from the first node's results. State: (*PassingParty.state, …)."""
+
+    Setup: ClassVar[type[Message]] = PassingSetup
+    state: ClassVar[tuple[str, ...]] = (*MixingParty.state, "passes")
+
+    def __init__(self, site: SiteView, setup: Any) -> None:
+        super().__init__(site, setup)
+        self.passes = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this node's results are those that count."""
+        return bool(self.site.index == self.setup.first)
+
+    def pass_on(self, found: Floats) -> None:
+        """Begin to pass on the first node's array; of the others only its size is taken."""
+        flat = np.asarray(found, np.float64).ravel()
+        self.passes += 1
+        self.peak = flat if self.is_first else np.full(flat.size, _NOTHING)
+
+    @property
+    def passed(self) -> Doubles:
+        """The first node's array, flat."""
+        if self.peak.size and self.peak.min() <= _NOTHING:
+            raise MessageRefused("what the first node has found has not arrived")
+        return self.peak
+
+    @step(reusable=False)
+    def tell_weight(self) -> MixWeight:
+        """How far this node's average has settled, where messages may be lost."""
+        return MixWeight(weight=float(self.mixing["weight"]))
+
+    @step(cumulative=True)
+    def offer_peak(self) -> PassedOn:
+        """The first node's array, once it is known here."""
+        return PassedOn(value=self.peak, number=self.passes)
+
+    @step
+    def take_peaks(self, received: dict[int, PassedOn]) -> None:
+        """Whoever has it not yet takes it over."""
+        for other in received.values():
+            if other.number == self.passes and other.value.shape == self.peak.shape:
+                self.peak = np.maximum(self.peak, other.value)
+
+
+_MOST_AVERAGES = 20
+
+
+def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
+    """`average`, and anew as long as lost messages have left the nodes with unequal weights.
+
+    A lost message comes with the next one, but has then to be mixed from there.
+    """
+    covered = nodes.parties
+    average(nodes, role)
+    if nodes.on_loss == "raise":
+        return
+    for _ in range(_MOST_AVERAGES):
+        off = max(abs(reply.weight - 1.0) for reply in nodes.ask(role.tell_weight))
+        # Without a node that has left weights are others; its protocol begins anew.
+        if off <= 10 * ACCURACY or nodes.parties != covered:
+            return
+        average(nodes, role)
+    raise PartyLost(
+        f"averages of the nodes have not settled in {_MOST_AVERAGES} attempts; too many messages "
+        f"are lost"
+    )

@@ -1,0 +1,1 @@
+"""`KernelKMeans`, the front door."""

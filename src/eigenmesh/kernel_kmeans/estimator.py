@@ -1,0 +1,361 @@
+"""`KernelKMeans`, the front door: kernel k-means of one array, or of what parties hold."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from eigenmesh.connect import chunk_split
+from eigenmesh.data import Partitioned
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import adopt_missing, checked_accuracy
+from eigenmesh.estimators.base import Shapes, seed_of
+from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
+from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
+from eigenmesh.estimators.party_labels import whole_labels
+from eigenmesh.estimators.party_values import at_sites, is_plain
+from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
+from eigenmesh.kernel_kmeans.choose_clustering import (
+    COMPONENT_METHODS,
+    METHODS,
+    Wishes,
+    require_row_method,
+)
+from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
+from eigenmesh.kernel_kmeans.fit_rows import Outcome, fit_at_parties, fit_exact
+from eigenmesh.kernel_kmeans.kmeans_forecast import (
+    PlannedComponents,
+    forecast,
+    method_of_rows,
+    plan_notes,
+)
+from eigenmesh.kernel_kmeans.predict import FittedKernelKMeans
+from eigenmesh.kernel_kmeans.protocol import LABELS
+from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.methods.diskpca.protocol import LANDMARKS
+from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.topology import Topology
+from eigenmesh.stages.kmeans import METHODS as KMEANS
+
+RESTARTS = 4  # by default
+
+
+class KernelKMeans(FittedKernelKMeans):
+    """Kernel k-means of an array of any length, or of rows or columns that stay with their parties.
+
+    The rows' scores in the leading components of the uncentred kernel, found from landmarks, are
+    clustered where the rows are; a million rows stream. Components of columns, and of rows on a
+    graph, are those of `KernelPCA`. `method_` says what was done, and why.
+
+    Parameters
+    ----------
+    n_clusters : clusters wanted; where fewer rows differ there are fewer, and a warning says so.
+    kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine".
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    method : "auto" is "landmarks": components from landmarks, then distributed k-means. "exact":
+        Lloyd's iteration on the whole kernel matrix, for one array, from k-means++ seeds and from
+        spectral clusters, then moves of single rows. "fed": `FedKernelKMeans`, the
+        paper's own method. And what it compares with: "nystrom" (uniform landmarks),
+        "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset). For columns "vfed-pca",
+        "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
+    n_eigenvectors : components that are clustered; n_clusters if None, and for one array as many
+        more as pay.
+    n_landmarks : landmarks in all; None for ten a cluster, 100 at least, more if `accuracy` takes
+        more, and for every row of an array of 500 rows or fewer.
+    landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
+    kmeans : "lloyd", exact; "coreset", three rounds and a little worse; "auto" is "lloyd" where
+        rounds cost little.
+    n_features : of "random-features" and "fed".
+    n_init : restarts of k-means, the best of which counts; "auto" is 4.
+    max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
+        at most `tol` of a row's mean squared distance to its centre (of columns: as in
+        scikit-learn's KMeans).
+    topology : of parties without a coordinator; None for one.
+    random_state : seed of all draws.
+    accuracy : the largest share that landmarks may miss of the eigenvalues asked for (the
+        n_clusters largest, if n_eigenvectors is None), those of the uncentred kernel matrix. It is
+        measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
+        centroids that the parties can give. A warning says if more is missing in the end.
+
+    Attributes
+    ----------
+    labels_ : the rows' clusters; for split data a list, with None for parties whose labels are not
+        in this process: they are at the parties' sites. For columns one array, of all samples.
+    inertia_ : Σ w ‖φ(x) − μ‖² in feature space, μ the mean of the row's cluster. An upper bound,
+        since means are known inside the landmarks' span: at most `inertia_slack_` too large, which
+        is 0 where every row is a landmark. With "random-features" and "fed", that of the features.
+        Of columns, and on a graph, `report_.notes` says what it is.
+    inertia_slack_ : see there; None where it is not known (weights, "random-features", "fed").
+    cluster_centers_ : in the coordinates that `transform` gives.
+    eigenvalues_ : of the uncentred kernel matrix, the n_eigenvectors largest; none with
+        "random-features".
+    spectrum_ : all of them that the landmarks determine (with "exact" a few more than clusters);
+        `reports.cluster_plots.eigengap_figure` shows where they fall.
+    shortfalls_ : the share of each of these eigenvalues that is missing, estimated, (k,), 0 where
+        nothing is; `shortfall_` is the largest, `shortfall_error_` its standard error. None with
+        "random-features" and "fed", which do not measure it.
+    estimator_ : of columns and on a graph, the fitted `KernelPCA`; else None.
+    n_iter_, gamma_, method_, report_ : as everywhere.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import make_circles
+    >>> from sklearn.metrics import adjusted_rand_score
+    >>> X, y = make_circles(600, factor=0.3, noise=0.05, random_state=0)
+    >>> rings = em.KernelKMeans(2, gamma=5.0, random_state=0).fit(X)
+    >>> adjusted_rand_score(y, rings.labels_)
+    1.0
+    >>> parts = em.split(X, n_parties=3, random_state=0)
+    >>> [len(labels) for labels in em.KernelKMeans(2, gamma=5.0, random_state=0).fit_predict(parts)]
+    [200, 200, 200]
+    >>> nodes = em.KernelKMeans(2, gamma=5.0, topology="ring", random_state=0).fit(parts)
+    >>> [adjusted_rand_score(y[rows], own) for rows, own in zip(parts.order, nodes.labels_)]
+    [1.0, 1.0, 1.0]
+    """
+
+    _cheaper = "lower n_landmarks, n_eigenvectors or n_init"
+    _fitted = (
+        "cluster_centers_",
+        "eigenvalues_",
+        "spectrum_",
+        "inertia_",
+        "inertia_slack_",
+        "n_iter_",
+        "gamma_",
+        "method_",
+        "model_",
+        "estimator_",
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        kernel: str = "rbf",
+        gamma: float | str | None = "mean-distance",
+        degree: int = 3,
+        coef0: float = 1.0,
+        method: str = "auto",
+        n_eigenvectors: int | None = None,
+        n_landmarks: int | None = None,
+        landmarks: str = "auto",
+        kmeans: str = "auto",
+        n_features: int = 100,
+        n_init: int | str = RESTARTS,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        topology: Topology | None = None,
+        random_state: Any = None,
+        accuracy: float = 0.01,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.method = method
+        self.n_eigenvectors = n_eigenvectors
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.kmeans = kmeans
+        self.n_features = n_features
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.topology = topology
+        self.random_state = random_state
+        self.accuracy = accuracy
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to an array, a Partitioned, a Federation or a Dask collection.
+
+        `sample_weight` is an array for an array and for columns, and for split rows a list with one
+        a party, or a dictionary by party. It counts in the clusters, not in the choice of landmarks
+        and components.
+        """
+        wishes = self._wishes()
+        split, on_graph = self._place(X)
+        if wishes.method == "fed" and (split, on_graph) == ("rows", False):
+            return self._fit_fed(X, sample_weight)
+        topology = None if is_plain(X) else self.topology
+        with self._opened(self._source(X), topology) as fed, fed.recording() as recording:
+            outcome = self._found(fed, wishes, sample_weight)
+            if outcome.labels is None:
+                self._labels = self._own_labels(fed, LABELS, X)
+            else:
+                self._labels = whole_labels(outcome.labels)
+        self._adopt(outcome)
+        self.report_ = RunReport.of(
+            recording,
+            fed,
+            stop_reason=outcome.stop_reason,
+            baseline_floats=outcome.baseline_floats,
+            bounds=None if outcome.estimator is None else outcome.estimator.report_.bounds,
+            notes=(*outcome.caveats, *outcome.facts),
+            cheaper=self._less(fed.split, fed.graph is not None),
+        )
+        for caveat in outcome.caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        if split == "columns":
+            return less_of_columns(self, "n_eigenvectors", on_graph)
+        if on_graph:
+            return f"lower n_features, n_eigenvectors or n_init, or {LESS_ON_A_GRAPH}"
+        return self._cheaper
+
+    def _place(self, X: Any) -> tuple[str, bool]:
+        """What the parties hold, and whether they are on a graph."""
+        if isinstance(X, Federation):
+            self._require_topology(X, self.topology)
+            return X.split, X.graph is not None
+        if is_plain(X):
+            return "rows", False
+        split = X.split if isinstance(X, Partitioned) else chunk_split(X)
+        return split, self.topology is not None
+
+    def _found(self, fed: Federation, wishes: Wishes, sample_weight: Any) -> Outcome:
+        on_graph = fed.graph is not None
+        if fed.split == "columns":
+            require_suits(wishes, fed.split, on_graph)
+            return fit_columns(fed, wishes, self._components, sample_weight)
+        with at_sites(fed, sample_weight, "sample_weight") as weights:
+            if on_graph:
+                require_suits(wishes, fed.split, on_graph)
+                return fit_graph(fed, wishes, self._components, weights)
+            require_row_method(wishes)
+            fit = fit_exact if wishes.method == "exact" else fit_at_parties
+            return fit(fed, wishes, self._kernel, weights)
+
+    def _components(self, n_components: int, topology: Any = None) -> KernelPCA:
+        """What finds the components of columns, or of rows on a graph."""
+        own = self.get_params(deep=False)
+        same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy")
+        return KernelPCA(
+            n_components,
+            center=False,
+            topology=self.topology if topology is None else topology,
+            random_state=seed_of(self.random_state),
+            **{name: own[name] for name in same},
+        )
+
+    def _wishes(self) -> Wishes:
+        k = whole_number(self.n_clusters, "n_clusters")
+        s = k if self.n_eigenvectors is None else self.n_eigenvectors
+        q = self.n_landmarks
+        tol: Any = self.tol
+        if not (isinstance(tol, Real) and 0 <= float(tol) < np.inf):
+            raise InputError(f"tol is {self.tol!r}; a number from 0 is expected")
+        psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
+        checked_gamma(self.gamma)
+        return Wishes(
+            one_of(self.method, "method", ("auto", *METHODS, *COMPONENT_METHODS)),
+            self.kernel,
+            k,
+            whole_number(s, "n_eigenvectors"),
+            one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS)),
+            None if q is None else whole_number(q, "n_landmarks"),
+            one_of(self.kmeans, "kmeans", ("auto", *KMEANS)),
+            whole_number(self.n_features, "n_features"),
+            restarts(self.n_init, RESTARTS),
+            whole_number(self.max_iter, "max_iter"),
+            float(self.tol),
+            seed_of(self.random_state),
+            checked_accuracy(self.accuracy),
+            self.n_eigenvectors is None,
+        )
+
+    def _kernel(self, fed: Federation, seed: int) -> Kernel:
+        """The kernel, with gamma found across the parties."""
+        gamma = kernel_gamma(fed, self.kernel, self.gamma, seed)
+        return psd_kernel(self.kernel, gamma, self.degree, self.coef0)
+
+    def _adopt(self, outcome: Outcome) -> None:
+        self.model_ = outcome.model
+        self._means = outcome.means
+        self.estimator_ = outcome.estimator
+        self.cluster_centers_ = outcome.centres
+        self.eigenvalues_ = outcome.spectrum[: outcome.n_eigenvectors]
+        self.spectrum_ = outcome.spectrum
+        self.inertia_ = outcome.inertia
+        self.inertia_slack_ = outcome.slack
+        self.n_iter_ = outcome.n_iter
+        self.gamma_ = outcome.gamma
+        self.method_ = outcome.method
+        self.n_features_in_ = outcome.n_columns
+        adopt_missing(self, outcome.missing)
+        inner = self.estimator_
+        if inner is not None:
+            self._keep_names_of(inner)
+        self._last_transform: list[RunReport] = [] if inner is None else inner._last_transform
+
+    def _fit_fed(self, X: Any, sample_weight: Any) -> Self:
+        """The federated method, by its own estimator."""
+        if sample_weight is not None:
+            raise InputError(
+                "sample_weight is given, and method 'fed' has none; None is expected, or "
+                "method='landmarks'"
+            )
+        own = self.get_params(deep=False)
+        names = FedKernelKMeans._get_param_names()
+        fed = FedKernelKMeans(**{name: own[name] for name in names if name in own}).fit(X)
+        self._keep_names_of(fed)
+        words = "fed: random features improved in rounds, then distributed k-means"
+        self._adopt(
+            Outcome(
+                fed.model_,
+                fed.cluster_centers_,
+                len(fed.eigenvalues_),
+                fed.eigenvalues_,
+                fed.inertia_,
+                None,
+                fed.n_iter_,
+                fed.gamma_,
+                words,
+                fed.n_features_in_,
+                fed.report_.stop_reason,
+                fed.report_.baseline_floats,
+            )
+        )
+        self._labels, self.report_ = fed.labels_, fed.report_
+        return self
+
+    # Before anything runs.
+
+    def _planned(self, source: Any) -> Any:
+        """What forecasts a fit to `source`: itself, unless components are `KernelPCA`'s."""
+        wishes, (split, on_graph) = self._wishes(), self._place(source)
+        if (split, on_graph) == ("rows", False):
+            return self
+        require_suits(wishes, split, on_graph)
+        graph = source.graph if isinstance(source, Federation) else None
+        return PlannedComponents(
+            wishes, split, lambda k: self._components(k, graph)._planned(source)
+        )
+
+    def _plan_method(self, shapes: Shapes) -> str:
+        return method_of_rows(self._wishes(), shapes)
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        return plan_notes(self._wishes(), names, shapes)
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit in process to dense rows will have."""
+        wishes = self._wishes()
+        require_row_method(wishes)
+        if wishes.method == "fed":
+            own = self.get_params(deep=False)
+            params = {n: own[n] for n in FedKernelKMeans._get_param_names() if n in own}
+            return FedKernelKMeans(**params)._forecast(names, shapes)
+        return forecast(wishes, self.gamma, names, shapes)

@@ -1,0 +1,305 @@
+"""A node of a graph whose rows are to be clustered: what travels, and the node's side.
+
+The schedule, with who learns what, is in `graph_kmeans.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError, MissingPartyShare
+from eigenmesh.graphs.node_models import KEPT, Question
+from eigenmesh.graphs.spread_from_first import PassedOn, PassingParty, PassingSetup
+from eigenmesh.kernel_kmeans.protocol import LABELS
+from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
+from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.kmeans import (
+    WeightedPoints,
+    cluster_sums,
+    membership,
+    nearest,
+    weight_of_each,
+    weighted_kmeans,
+)
+from eigenmesh.numerics.score_kmeans import clearly_different
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.party import step
+from eigenmesh.runtime.site import SiteView
+
+SPANS = ("landmarks", "features", "scores")  # in which the clusters' means are compared with rows
+DRAWN = 50  # candidates drawn where there are no landmarks, times the number of clusters
+MOST_CANDIDATES = 1000
+EMPTY = 1e-9  # share of the weight below which averages are rounding, and a cluster is empty
+_STILL = 1e-20  # of the scores' mean square: a squared move that is rounding
+
+
+class ClusterSetup(PassingSetup, reveals=None):
+    """What is to be found, and under which key of its own a site has weights of its rows."""
+
+    n_nodes: Annotated[int, Positive]
+    n_clusters: Annotated[int, Positive]
+    n_init: Annotated[int, Positive]
+    tol: Annotated[float, NonNegative]
+    span: str  # one of SPANS
+    weights: str
+    seed: int
+
+
+class PassedCentres(PassedOn, reveals="moments"):
+    """Centres, or numbers of which the largest counts."""
+
+
+class StillMoving(Message, reveals="counts"):
+    """How many restarts go on."""
+
+    n_moving: Annotated[int, NonNegative]
+
+
+class ClusterOutcome(Message, reveals="moments"):
+    """What every node knows in the end."""
+
+    centres: Annotated[Floats, Shape("k", "dim")]
+    weights: Annotated[Floats, Reveals("counts"), Shape("k"), NonNegative]
+    cost: Annotated[float, NonNegative]  # Σ w ‖z − nearest centre‖²
+    inertia: Annotated[float, NonNegative]
+    outside: Annotated[float, NonNegative]  # Σ w ‖φ(x) − Pφ(x)‖², P on the landmarks' span
+    apart: Annotated[float, NonNegative]  # between nodes, the largest difference of a centre
+
+
+class ClusterNode(PassingParty):
+    """Holds rows and a model of all rows; ends with the rows' labels and the common centres."""
+
+    Setup = ClusterSetup
+    state = (*PassingParty.state, "candidates", "centres", "stayed", "costs")
+
+    def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
+        super().__init__(site, setup)
+        kept = site.kept(KEPT)
+        if kept is None:
+            raise MissingPartyShare("this node has no model", party=site.name)
+        self.model: Any = kept["consensus"]
+        self.data = WeightedPoints(
+            np.asarray(self.model.transform(site.data), dtype=np.float64), self._weights()
+        )
+        self.candidates, self.costs = np.zeros((0, 0)), np.zeros(0)
+        self.centres, self.stayed = np.zeros((0, 0, 0)), np.zeros(0, dtype=bool)
+
+    def _weights(self) -> Doubles:
+        n, key = self.site.data.shape[0], self.setup.weights
+        weights = np.asarray((self.site.kept(key) or {}).get("weights", ())) if key else np.ones(n)
+        if len(weights) == n:
+            return weights
+        raise InputError(
+            f"party {self.site.name!r} has {n} rows and {len(weights)} weights; one a row is "
+            f"expected",
+            party=self.site.name,
+        )
+
+    # 1. Candidates.
+
+    @step(reusable=False)
+    def begin_spread(self) -> None:
+        """Average what the scores' mean and variances follow from."""
+        Z, w = self.data
+        self.start_mixing(np.concatenate([[w.sum()], w @ Z, w @ np.square(Z)]))
+
+    @step(reusable=False)
+    def draw_candidates(self) -> None:
+        """The same everywhere, to rounding."""
+        dim = self.data.points.shape[1]
+        mean, square = (self.mixture[1:] / self.mixture[0]).reshape(2, dim)
+        rng = np.random.default_rng(np.random.SeedSequence(self.setup.seed, spawn_key=(dim,)))
+        draws = rng.standard_normal((n_drawn(self.setup.n_clusters), dim))
+        self.candidates = mean + draws * np.sqrt(np.maximum(square - mean**2, 0.0))
+
+    @step(reusable=False)
+    def score_landmarks(self) -> None:
+        """Of a node that is alone, and whose rows are all landmarks, not more than some."""
+        Y = self.model.landmarks
+        chosen = Y[:: -(-Y.shape[0] // MOST_CANDIDATES)]
+        self.candidates = np.asarray(self.model.transform(chosen), dtype=np.float64)
+
+    @step(reusable=False)
+    def begin_weights(self) -> None:
+        """Average the weight of the scores nearest to each candidate."""
+        labels, _ = nearest(self.data.points, self.candidates)
+        self.start_mixing(weight_of_each(labels, self.data.weights, len(self.candidates)))
+
+    # 2. The start.
+
+    @step(reusable=False)
+    def propose_starts(self) -> None:
+        """The first node's choice, to be passed on; fewer where fewer candidates count."""
+        _require_weight(self.mixture)
+        agreed, dim = self.setup, self.candidates.shape[1]
+        packed = np.zeros((agreed.n_init, agreed.n_clusters, dim))
+        found = 0
+        if self.is_first:
+            rng = np.random.default_rng(np.random.SeedSequence(agreed.seed))
+            masses = np.where(_filled(self.mixture), self.mixture, 0.0)
+            cells = clearly_different(WeightedPoints(self.candidates, masses))
+            starts = weighted_kmeans(cells, agreed.n_clusters, rng, agreed.n_init)
+            found = starts.shape[1]
+            packed[:, :found] = starts
+        self.pass_on(np.append(packed, found))
+
+    @step(reusable=False)
+    def take_starts(self) -> None:
+        """Begin where the first node says."""
+        agreed, found = self.setup, int(self.passed[-1])
+        shape = (agreed.n_init, agreed.n_clusters, self.candidates.shape[1])
+        self.centres = self.passed[:-1].reshape(shape)[:, :found].copy()
+        self.stayed = np.zeros(agreed.n_init, dtype=bool)
+        self.costs = np.zeros(agreed.n_init)
+
+    # 3. Lloyd.
+
+    @property
+    def _moving(self) -> Any:
+        """The restarts that are averaged: all, where nodes might not agree on who has stayed."""
+        return np.flatnonzero(~self.stayed | self.setup.lossy)
+
+    @step(reusable=False)
+    def begin_sums(self) -> None:
+        """Average what the scores nearest to each centre add up to, restart by restart."""
+        self.start_mixing(np.stack([_summed(self.data, self.centres[i]) for i in self._moving]))
+
+    @step(reusable=False)
+    def move(self) -> None:
+        """Centres become means; of their moves and the costs, the largest of all nodes count."""
+        k, dim = self.centres.shape[1:]
+        centres, news = self.centres.copy(), np.full((2, len(self.centres)), -1.0)
+        for i, found in zip(self._moving, self.mixture, strict=True):
+            sums, weights, cost = found[: k * dim].reshape(k, dim), found[k * dim : -1], found[-1]
+            if not self.stayed[i]:
+                centres[i] = _moved(self.centres[i], sums, weights)
+            shift = float(np.square(centres[i] - self.centres[i]).sum())
+            spread = max(cost, 0.0) / weights.sum()
+            news[:, i] = shift - self.setup.tol * spread - _STILL * self._mean_square, spread
+        self.centres = centres
+        self._compare(news)
+
+    @property
+    def _mean_square(self) -> float:
+        return float(self.model.eigenvalues.sum() / self.model.n_rows)
+
+    def _compare(self, values: Doubles) -> None:
+        """Begin to look for the largest of all nodes' values."""
+        self.passes += 1
+        self.peak = np.asarray(values, dtype=np.float64).ravel()
+
+    @step(reusable=False)
+    def tell_moving(self) -> StillMoving:
+        """Whose centres stay is done; all nodes see the same numbers."""
+        excess, spreads = self.peak.reshape(2, -1)
+        self.costs = np.where(self.stayed, self.costs, spreads)
+        self.stayed = self.stayed | (excess <= 0)
+        return StillMoving(n_moving=int(np.count_nonzero(~self.stayed)))
+
+    # 4. The end.
+
+    @property
+    def _best(self) -> Doubles:
+        centres: Doubles = self.centres[int(np.argmin(self.costs))]
+        return centres
+
+    @step(reusable=False)
+    def begin_clusters(self) -> None:
+        """Label the own rows; average what the inertia follows from; compare the centres."""
+        centres = self._best
+        labels, squared = nearest(self.data.points, centres)
+        self.site.keep(LABELS, {"labels": labels})
+        sums, trace, inside = self._span_sums(labels, len(centres))
+        weights = weight_of_each(labels, self.data.weights, len(centres))
+        cost = float(self.data.weights @ squared)
+        self.start_mixing(np.concatenate([[cost, trace, inside], weights, sums.ravel()]))
+        self._compare(np.stack([centres, -centres]))
+
+    def _span_sums(self, labels: Any, k: int) -> tuple[Doubles, float, float]:
+        """Of each cluster the sum (k, width), and Σ w ‖·‖² of all rows, whole and inside."""
+        w = self.data.weights
+        if self.setup.span == "landmarks":
+            kernel, Y = self.model.kernel, as_rows(self.model.landmarks, np.float64)
+            found = cluster_moments(kernel, self.site.data, Y, (labels, w, k), self._basis)
+            return found.sums, found.trace, found.inside
+        if self.setup.span == "scores":
+            return _point_sums(self.data, labels, k)
+        return _point_sums(WeightedPoints(self._features(), w), labels, k)
+
+    @property
+    def _basis(self) -> Doubles:
+        Y = as_rows(self.model.landmarks, np.float64)
+        return pseudo_inverse_root(self.model.kernel.matrix(Y))
+
+    def _features(self) -> Doubles:
+        model, X = self.model, self.site.data
+        embed = embedding(model.kernel, model.n_columns, model.width, model.seed)
+        return np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
+
+    @step(reusable=False)
+    def tell_clusters(self, question: Question) -> ClusterOutcome:
+        """What all nodes know by now."""
+        centres, whole = self._best, self.setup.n_nodes * self.mixture
+        k = len(centres)
+        (cost, trace, inside), weights = whole[:3], whole[3 : 3 + k]
+        weights = np.where(_filled(weights), weights, 0.0)
+        sums = whole[3 + k :].reshape(k, -1)
+        if self.setup.span == "landmarks":
+            sums = sums @ self._basis
+        highest, lowest = self.peak.reshape(2, *centres.shape)
+        return ClusterOutcome(
+            centres=centres,
+            weights=weights,
+            cost=max(float(cost), 0.0),
+            inertia=inertia_of(float(trace), sums, weights),
+            outside=max(float(trace - inside), 0.0),
+            apart=float(np.max(highest + lowest)),
+        )
+
+    # Messages of their own kind.
+
+    @step(cumulative=True)
+    def offer_peak(self) -> PassedCentres:
+        """What is passed on, or the largest values so far."""
+        return PassedCentres(value=self.peak, number=self.passes)
+
+    @step
+    def take_peaks(self, received: dict[int, PassedCentres]) -> None:
+        """Keep the largest of each."""
+        super().take_peaks(received)
+
+
+def n_drawn(n_clusters: int) -> int:
+    """Candidates where there are no landmarks."""
+    return min(DRAWN * n_clusters, MOST_CANDIDATES)
+
+
+def _summed(data: WeightedPoints, centres: Doubles) -> Doubles:
+    """Sums and weights of the points nearest to each centre, and the cost, as one array."""
+    found = cluster_sums(data, centres)
+    return np.concatenate([found.sums.ravel(), found.weights, [found.cost]])
+
+
+def _point_sums(data: WeightedPoints, labels: Any, k: int) -> tuple[Doubles, float, float]:
+    squared = float(data.weights @ np.einsum("ij,ij->i", data.points, data.points))
+    return membership(labels, data.weights, k) @ data.points, squared, squared
+
+
+def _filled(weights: Doubles) -> Any:
+    return weights > EMPTY * weights.sum()
+
+
+def _moved(centres: Doubles, sums: Doubles, weights: Doubles) -> Doubles:
+    """The means; a centre that is nobody's nearest stays."""
+    filled, moved = _filled(weights), centres.copy()
+    moved[filled] = sums[filled] / weights[filled, None]
+    return moved
+
+
+def _require_weight(weights: Doubles) -> None:
+    if not weights.sum() > 0:
+        raise InputError("the rows weigh 0 in all; a positive weight is expected of some")

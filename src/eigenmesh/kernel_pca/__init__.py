@@ -1,0 +1,1 @@
+"""`KernelPCA`, the front door."""

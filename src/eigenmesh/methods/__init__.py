@@ -1,0 +1,1 @@
+"""Methods: a folder each, with its messages, parties, coordinator, maths and estimator."""

@@ -1,0 +1,1 @@
+"""Kernel PCA on a graph by consensus of projections (paper 003)."""

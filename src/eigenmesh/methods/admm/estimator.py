@@ -1,0 +1,351 @@
+"""Kernel PCA on a graph without a centre, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.graphs import (
+    NO_GRAPH,
+    GraphEstimator,
+    count_from_zero,
+    number_from_zero,
+    unplaced_model,
+)
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma, psd_kernel
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.graphs.consensus import mixing, root_of
+from eigenmesh.graphs.graph_forecast import GraphForecast
+from eigenmesh.graphs.node_models import ModelHolder
+from eigenmesh.methods.admm.admm_forecast import forecast_admm, forecast_neighbourhood
+from eigenmesh.methods.admm.messages import AUTO, PAPER, AdmmResult, AdmmSetup
+from eigenmesh.methods.admm.neighbourhood import (
+    NeighbourhoodSetup,
+    RowNeighbour,
+    admm_neighbourhood,
+    origin_for,
+)
+from eigenmesh.methods.admm.neighbourhood import steps_for as neighbourhood_steps
+from eigenmesh.methods.admm.protocol import CORRECTIONS, AdmmPeer, admm_kpca, steps_for
+from eigenmesh.methods.admm.reference import CentralReference, central_reference
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+
+VARIANTS = ("corrected", "paper")
+_AT_REST = 5e-3  # sine of the angle by which z may move in the last iteration
+_OFF_CENTRE = 0.01  # share of a component's variance that may come from where it was measured
+_CHANCE = 2.0  # standard errors of an eigenvalue within which two count as one
+
+
+class ADMMKPCA(GraphEstimator):
+    """Kernel PCA of rows held by the nodes of a graph: no centre, rows go to neighbours only.
+
+    Every node ends with two models: w, the projection of the common components on its own rows, and
+    z, the common components as its own and its neighbours' rows express them. `transform` uses z of
+    the first node that is at hand: in one process that of node 0, at an MPI rank its own.
+
+    Parameters
+    ----------
+    n_components : components wanted; several are found together, as a block.
+    topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
+        ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
+        "ring". A plain array is a single node.
+    kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    penalty : "auto", the largest that any node needs for convergence; "paper", the schedule of the
+        paper's experiments; or a number.
+    n_iterations : of the ADMM; 0 leaves the start. Ten are enough where nodes hold alike data,
+        thirty where each holds a class of its own.
+    tolerance : stop once no node's components move by more than this (sine of the angle).
+    variant : "corrected" starts from the neighbours' pooled components and undoes the relaxation of
+        the z-step; "paper" starts from a node's own components and leaves the relaxation.
+    row_noise : standard deviation of the Gaussian noise on rows before they go to a neighbour. All
+        that leaves a node is then of noisy rows, and so is the answer: it is theirs.
+    center : centre in feature space, with respect to all rows.
+    n_centroids : means of at least 5 rows that each node gives to all, to find the centre.
+    reference : pooled rows, for research: their components are computed at one place and every
+        iteration is compared with them. They are sent to all nodes, and counted as sent; a saved
+        model is without them.
+    random_state : seed of all draws.
+
+    Attributes
+    ----------
+    node_models_ : by node, a `NodeModel` with `local` (w), `consensus` (z) and `transform`.
+    eigenvalues_ : of the (centred) kernel matrix of all rows, along z: each node's own z, of unit
+        norm in the span of the rows that it knows, so that they exceed the pooled ones by the
+        inverse squared cosine between the two, 2 % at .99.
+    total_variance_, residual_, explained_variance_ratio_ : the variance in feature space, about
+        the nearest point to the mean that the centroids span: upper bounds, exact for "linear".
+    penalty_ : the number that was used; None for "paper".
+    similarity_, consensus_similarity_, ceiling_ : of every node with the reference, |cos| for one
+        component and the mean cos² of several: of w, of z, and the most that w can reach. None
+        without a reference, or where the reference's own components are not determined.
+    trace_ : means of the first two over the nodes, at the start and after every iteration.
+    report_ : what it cost, and what left each node.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits(n_class=2).data / 16
+    >>> parts = em.split(X, n_parties=6, random_state=0)
+    >>> kpca = em.ADMMKPCA(1, topology="ring", kernel="rbf", gamma=0.05, reference=X).fit(parts)
+    >>> bool(kpca.consensus_similarity_.min() > 0.99)
+    True
+    >>> kpca.node_models_["party-3"].transform(X).shape
+    (360, 1)
+    """
+
+    _cheaper = "lower n_iterations, or take GossipKPCA (method='gossip') with fewer features"
+    _fitted = (
+        "eigenvalues_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "gamma_",
+        "penalty_",
+        "similarity_",
+        "consensus_similarity_",
+        "ceiling_",
+        "trace_",
+        "nodes_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        topology: Any = "auto",
+        kernel: str = "linear",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        penalty: float | str = "auto",
+        n_iterations: int = 20,
+        tolerance: float | None = None,
+        variant: str = "corrected",
+        row_noise: float = 0.0,
+        center: bool = True,
+        n_centroids: int = 2,
+        reference: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.topology = topology
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.penalty = penalty
+        self.n_iterations = n_iterations
+        self.tolerance = tolerance
+        self.variant = variant
+        self.row_noise = row_noise
+        self.center = center
+        self.n_centroids = n_centroids
+        self.reference = reference
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows at the nodes: a Partitioned, a Federation on a graph, or a plain array."""
+        self._check()
+        with self._on_graph(X) as fed, fed.recording() as recording:
+            prepare, setup = self._setups(
+                fed, psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
+            )
+            compared, watched = self.reference is not None, self.tolerance is not None
+            fed.require(RowNeighbour, neighbourhood_steps(prepare))
+            fed.require(AdmmPeer, steps_for(setup, compared, watched))
+            if not fed.local_sites():
+                fed.require(ModelHolder, [ModelHolder.tell_row_model])
+            seed, noise = seed_of(self.random_state), float(self.row_noise)
+            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed, row_noise=noise)
+            kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
+            prepare, setup = self._setups(fed, kernel)
+            central = self._central(kernel)
+            baseline = fed.run(admm_neighbourhood, prepare).value
+            message = None if central is None else central.message
+            run = (setup, self.n_iterations, self.tolerance, message)
+            outcome = fed.run(admm_kpca, *run).value
+            known = unplaced_model(kernel, outcome.outcome)
+            self._take_models(fed, outcome.parties, ModelHolder.tell_row_model, known)
+        self._adopt(outcome, gamma)
+        caveats = self._caveats(outcome, central)
+        self.report_ = RunReport.of(
+            recording,
+            fed,
+            stop_reason=outcome.stop_reason,
+            baseline_floats=baseline,
+            notes=(*caveats, *self._facts(outcome)),
+            cheaper=self._less(fed.split, fed.graph is not None),
+        )
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        return self
+
+    # What the nodes are told.
+
+    def _check(self) -> None:
+        whole_number(self.n_components, "n_components")
+        whole_number(self.n_centroids, "n_centroids")
+        one_of(self.variant, "variant", VARIANTS)
+        count_from_zero(self.n_iterations, "n_iterations")
+        number_from_zero(self.row_noise, "row_noise")
+        if self.tolerance is not None:
+            number_from_zero(self.tolerance, "tolerance")
+        self._penalty_code()
+
+    def _penalty_code(self) -> float:
+        penalty: Any = self.penalty
+        codes = {"auto": AUTO, "paper": PAPER}
+        if isinstance(penalty, str) and penalty in codes:
+            return codes[penalty]
+        if isinstance(penalty, Real) and 0 < float(penalty) < np.inf:
+            return float(penalty)
+        raise InputError(
+            f"penalty is {penalty!r}; 'auto', 'paper' or a positive number is expected"
+        )
+
+    def _setups(self, fed: Federation, kernel: Kernel) -> tuple[NeighbourhoodSetup, AdmmSetup]:
+        graph = mixing(fed)
+        origin = origin_for(fed.graph, bool(self.center))
+        return self._prepare(graph, kernel, origin), self._iterate(graph, root_of(fed))
+
+    def _prepare(self, graph: dict[str, Any], kernel: Kernel, origin: str) -> NeighbourhoodSetup:
+        return NeighbourhoodSetup(
+            **graph,
+            kernel=kernel.name,
+            gamma=kernel.gamma,
+            degree=float(kernel.degree),
+            coef0=float(kernel.coef0),
+            row_noise=float(self.row_noise),
+            origin=origin,
+            n_centroids=int(self.n_centroids),
+            seed=seed_of(self.random_state),
+        )
+
+    def _iterate(self, graph: dict[str, Any], root: int) -> AdmmSetup:
+        corrected = self.variant == "corrected"
+        return AdmmSetup(
+            **graph,
+            n_components=int(self.n_components),
+            penalty=self._penalty_code(),
+            corrections=CORRECTIONS if corrected else 0,
+            pooled_start=corrected,
+            center=bool(self.center),
+            root=root,
+        )
+
+    def _central(self, kernel: Kernel) -> CentralReference | None:
+        if self.reference is None:
+            return None
+        return central_reference(kernel, self.reference, int(self.n_components), bool(self.center))
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit to dense rows will have, if it loses and skips nothing."""
+        self._check()
+        graph = self._planned_graph(names)
+        kernel = psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
+        origin = origin_for(graph, bool(self.center))
+        known = GraphForecast(names, [n for n, _ in shapes], shapes[0][1], graph)
+        forecast_gamma(known.ledger, self.kernel, self.gamma, names, shapes, graph=graph)
+        forecast_neighbourhood(known, self._prepare(NO_GRAPH, kernel, origin))
+        watched = self.tolerance is not None
+        compared = None if self.reference is None else int(np.shape(self.reference)[0])
+        setup = self._iterate(NO_GRAPH, 0)
+        forecast_admm(known, setup, int(self.n_iterations), watched, compared)
+        return known.ledger
+
+    # What they found.
+
+    def _adopt(self, result: AdmmResult, gamma: float | None) -> None:
+        whole = result.outcome
+        self.gamma_ = gamma
+        self.eigenvalues_ = whole.eigenvalues
+        self.total_variance_ = whole.total
+        self.residual_ = max(whole.total - float(whole.eigenvalues.sum()), 0.0)
+        self.explained_variance_ratio_ = whole.eigenvalues / whole.total
+        self.penalty_ = None if self.penalty == "paper" else whole.penalty
+        self.n_features_in_ = int(self.model_.landmarks.shape[1])
+        self._last_transform: list[RunReport] = []
+        found = result.similarities
+        self.similarity_: Any = None
+        self.consensus_similarity_: Any = None
+        self.ceiling_: Any = None
+        self.trace_: Any = None
+        if found:
+            self.similarity_ = np.array([s.local for s in found[-1]])
+            self.consensus_similarity_ = np.array([s.consensus for s in found[-1]])
+            self.ceiling_ = np.array([s.ceiling for s in found[-1]])
+            means = [[(s.local, s.consensus) for s in now] for now in found]
+            self.trace_ = np.array([np.mean(now, axis=0) for now in means])
+
+    def _caveats(self, result: AdmmResult, central: CentralReference | None) -> tuple[str, ...]:
+        whole = result.outcome
+        gap = missing_gap(whole.eigenvalues, whole.next_eigenvalue)
+        gap = gap if central is None else central.caveats
+        return (*gap, *self._still_moving(result), *_missed_centre(whole.off_centre))
+
+    def _still_moving(self, result: AdmmResult) -> tuple[str, ...]:
+        """Nodes whose z has not come to rest: it is then not the one of all rows."""
+        most = max(_AT_REST, 0.0 if self.tolerance is None else float(self.tolerance))
+        moves = {n: c for n, c in zip(result.parties, result.changes, strict=True) if c[0] > most}
+        if not moves:
+            return ()
+        last, least = max(moves.values())
+        worse = f"; it had moved by {least:.2g} only, and has got worse" if least < last / 2 else ""
+        return (
+            f"z of {len(moves)} of {len(result.parties)} nodes still moves, by up to {last:.2g} in "
+            f"the last iteration where {most:g} is rest{worse}: {_listed(moves)}. Their components "
+            f"may not be those of all rows; raise n_iterations, choose a graph with more edges, or "
+            f"use GossipKPCA",
+        )
+
+    def _facts(self, result: AdmmResult) -> tuple[str, ...]:
+        """What the answer is worth, in words."""
+        notes = []
+        if self.similarity_ is not None:
+            w, z, most = (
+                float(np.mean(values))
+                for values in (self.similarity_, self.consensus_similarity_, self.ceiling_)
+            )
+            measure = "|cos|" if self.n_components == 1 else "mean cos²"
+            notes.append(
+                f"similarity with the reference, {measure}: w {w:.4f} of at most {most:.4f}, "
+                f"z {z:.4f}, on average over {len(self.similarity_)} nodes"
+            )
+        whole, k = result.outcome, int(self.n_components)
+        chance = _CHANCE * np.sqrt(2 / whole.pooled_rows)
+        if self.reference is None and len(self.nodes_) > 1 and whole.gap < chance:
+            notes.append(
+                f"among the {whole.pooled_rows:.0f} rows that a node knows, eigenvalues {k} and "
+                f"{k + 1} differ by {whole.gap:.1%} on average, no more than by chance: the last "
+                f"component may not be determined"
+            )
+        return tuple(notes)
+
+
+def _missed_centre(shares: Any) -> tuple[str, ...]:
+    if float(np.max(shares)) <= _OFF_CENTRE:
+        return ()
+    i = int(np.argmax(shares))
+    return (
+        f"the centroids that nodes share do not reach the mean of all rows: {shares[i]:.0%} of the "
+        f"variance along component {i + 1} was its distance from there, {_OFF_CENTRE:.0%} is "
+        f"expected. It is taken off eigenvalues and scores, but the component is turned towards "
+        f"it; raise n_centroids, or use GossipKPCA",
+    )
+
+
+def _listed(nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" * (len(names) > 5))

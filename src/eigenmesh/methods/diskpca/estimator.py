@@ -1,0 +1,385 @@
+"""Kernel PCA over row partitions from a few landmarks, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy, lost_in_rounding
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.kernel_gamma import (
+    agreed_fields,
+    forecast_gamma,
+    kernel_gamma,
+    psd_kernel,
+)
+from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.estimators.rows import RowEstimator
+from eigenmesh.methods.diskpca.diskpca_forecast import forecast
+from eigenmesh.methods.diskpca.landmark_growth import Accuracy, closer_floats
+from eigenmesh.methods.diskpca.paper import (
+    SketchingRowHolder,
+    SketchSetup,
+    diskpca_sketched,
+    sketched_steps_for,
+)
+from eigenmesh.methods.diskpca.protocol import (
+    LANDMARKS,
+    DisKPCAResult,
+    RowHolder,
+    diskpca,
+    most_landmarks,
+    steps_for,
+)
+from eigenmesh.methods.diskpca.weighted import (
+    WeightedRows,
+    WeightSetup,
+    weighted_kpca,
+    weighted_steps,
+)
+from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.numerics.mean_outside import MARGIN
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.protocol import Protocol
+from eigenmesh.stages.row_messages import KernelSetup
+
+_RANK_UNASKED = 10  # of the leverage, where all components are wanted
+
+
+class Form(NamedTuple):
+    """Who is asked for what, by which protocol."""
+
+    role: type[RowHolder]
+    steps: list[Step]
+    protocol: Protocol[DisKPCAResult]
+
+
+class DisKPCA(RowEstimator):
+    """Kernel PCA of rows held by several parties, from a few well-chosen landmarks.
+
+    The parties agree on landmarks, rows or means of rows, and send what their rows add up to in the
+    landmarks' span; the traffic does not grow with the number of rows. With `n_landmarks` at the
+    number of rows the answer is that of scikit-learn's KernelPCA on the pooled rows.
+
+    Parameters
+    ----------
+    n_components : components wanted; None for all that the landmarks determine.
+    kernel : "linear"; "poly", (gamma x·y + coef0)^degree; "rbf", exp(−gamma ‖x−y‖²); "laplacian",
+        exp(−gamma ‖x−y‖₁); "cosine"; or "arc-cosine", whose order is `degree`: 0, 1 (that of ReLU
+        features) or 2.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    n_landmarks : distinct landmarks in all; the number of rows or more means every row.
+    landmarks : "diskpca" draws half by leverage score and half by distance to the span of these,
+        right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 8 blocks, each by distance
+        to the span of those before, at twice 8 rounds; "centroids" takes means of clusters of at
+        least 5 rows of a party, best for "rbf" on real data, and no row leaves.
+    embedding_dim : dimensions in which leverage is measured; 2·n_components if None, or 20.
+    center : centre in feature space, exactly.
+    exact : True sums Gram matrices over the parties; False is the paper's own form, with sketches
+        in their place: it sends more and errs more, and is there for comparison.
+    sketch_size : of exact=False, columns of a sketch for each of what it sketches.
+    random_state : seed of all draws.
+    accuracy : None, or the largest share of a wanted eigenvalue that the landmarks may miss: one
+        more round measures it, and a warning says if it is more.
+    max_landmarks : with an accuracy, landmarks double up to so many while they miss more; None for
+        `n_landmarks`, which then stay.
+
+    Attributes
+    ----------
+    eigenvalues_ : of the (centred) kernel matrix of all rows, inside the landmarks' span.
+    total_variance_, residual_, explained_variance_ratio_ : the variance in feature space. If
+        centred, what of the mean lies outside the landmarks' span is estimated, and total and
+        residual are 1.5 standard errors above: upper bounds, but for one case in fifteen. Exact
+        otherwise, and if every row is a landmark.
+    residual_error_ : that standard error; 0 if exact. With sample_weight, the most by which total
+        and residual may be too large.
+    landmark_residual_ : squared distance of all rows to the landmarks' span, the trace that they
+        leave of the uncentred kernel matrix.
+    landmarks_ : the landmarks, (q, n_features).
+    leverage_skew_ : largest leverage score with respect to rank n_components / mean, as measured in
+        the embedding; None where it was not measured. Above about 20 "diskpca" beats "uniform" by
+        far.
+    shortfalls_ : with an accuracy, the share of each wanted eigenvalue that the landmarks miss,
+        estimated, (k,); `shortfall_` is the largest and `shortfall_error_` its standard error.
+    report_ : what it cost, and what left each party; its notes say what is exact and what is not.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_digits
+    >>> parts = em.split(load_digits().data / 16, n_parties=5, law="power", random_state=0)
+    >>> kpca = em.DisKPCA(3, kernel="rbf", gamma="mean-distance", landmarks="centroids").fit(parts)
+    >>> [Z.shape[1] for Z in kpca.transform(parts)]
+    [3, 3, 3, 3, 3]
+    >>> "rows" in kpca.report_.reveals["party-0"]
+    False
+    """
+
+    _cheaper = "lower n_landmarks, or ask for less accuracy"
+    _fitted = (
+        "eigenvalues_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "residual_error_",
+        "landmark_residual_",
+        "gamma_",
+        "leverage_skew_",
+        "model_",
+    )
+    _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
+
+    def __init__(
+        self,
+        n_components: int | None = 2,
+        *,
+        kernel: str = "linear",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_landmarks: int = 100,
+        landmarks: str = "diskpca",
+        embedding_dim: int | None = None,
+        center: bool = True,
+        exact: bool = True,
+        sketch_size: int = 4,
+        random_state: Any = None,
+        accuracy: float | None = None,
+        max_landmarks: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
+        self.embedding_dim = embedding_dim
+        self.center = center
+        self.exact = exact
+        self.sketch_size = sketch_size
+        self.random_state = random_state
+        self.accuracy = accuracy
+        self.max_landmarks = max_landmarks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to rows split over parties: a Partitioned, a Federation, or a plain array.
+
+        `sample_weight` says as how many copies a row counts: an array for an array, for parties a
+        list with one each, which goes into its own party's site and no further. It counts in the
+        components, not in the choice of landmarks; `total_variance_` is then an upper bound, and
+        what landmarks miss a coarse estimate.
+
+        Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
+        """
+        k, q = self._wanted(), whole_number(self.n_landmarks, "n_landmarks")
+        form = self._form(sample_weight is not None)
+        self._agreed(1.0)  # wrong parameters are told before anybody is asked
+        accuracy = self._accuracy(q)
+        with self._opened(self._source(X)) as fed, fed.recording() as recording:
+            self._require_rows(fed)
+            fed.require(form.role, form.steps)
+            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+            agreed, center = self._agreed(gamma), bool(self.center)
+            grown = () if accuracy is None else (accuracy,)
+            with at_sites(fed, sample_weight, "sample_weight") as weights:
+                if weights != NONE:
+                    agreed = WeightSetup(**vars(agreed), weights=weights)
+                wanted = (k, q, self.landmarks, center, *grown)
+                outcome = fed.run(form.protocol, agreed, *wanted).value
+        self._adopt(outcome, gamma)
+        self._weighted = sample_weight is not None
+        caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
+        if accuracy is not None:
+            self._missing_in_words = self._missing(outcome)
+            caveats += self._missing_in_words
+        self.report_ = RunReport.of(
+            recording,
+            fed,
+            stop_reason=outcome.stop_reason,
+            baseline_floats=outcome.baseline_floats,
+            notes=(*caveats, *self._facts()),
+            cheaper=self._less(fed.split, fed.graph is not None),
+        )
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        if self.kernel not in ("linear", "cosine"):
+            return self._cheaper
+        return "take SketchingPCA (method='sketching-pca'), which is exact for few columns"
+
+    def _wanted(self) -> int | None:
+        return (
+            None if self.n_components is None else whole_number(self.n_components, "n_components")
+        )
+
+    def _form(self, weighted: bool = False) -> Form:
+        choice = one_of(self.landmarks, "landmarks", LANDMARKS)
+        if weighted:
+            if not self.exact:
+                raise InputError(
+                    "sample_weight is given and exact is False; sketches have no weights: None is "
+                    "expected, or exact=True"
+                )
+            return Form(WeightedRows, weighted_steps(choice), weighted_kpca)
+        if self.exact:
+            steps = steps_for(choice, bool(self.center), self.accuracy is not None)
+            return Form(RowHolder, steps, diskpca)
+        steps = sketched_steps_for(choice, bool(self.center))
+        return Form(SketchingRowHolder, steps, diskpca_sketched)
+
+    def _accuracy(self, n_landmarks: int) -> Accuracy | None:
+        if self.accuracy is None:
+            return None
+        if not self.exact:
+            raise InputError(
+                "accuracy is given and exact is False; what sketches miss is not measured: "
+                "accuracy=None is expected, or exact=True"
+            )
+        most = self.max_landmarks
+        most = n_landmarks if most is None else whole_number(most, "max_landmarks")
+        return Accuracy(checked_accuracy(self.accuracy), most, self._variance_share)
+
+    _weighted = False  # whether the last fit had weights
+    _variance_share: float | None = None  # of a front door: so much is all that is wanted
+
+    def _missing(self, outcome: DisKPCAResult) -> tuple[str, ...]:
+        coverage = outcome.coverage
+        assert coverage is not None
+        self.shortfalls_ = coverage.shortfall.values
+        self.shortfall_ = coverage.shortfall.largest
+        self.shortfall_error_ = coverage.shortfall.error
+        self._shortfall_errors = coverage.shortfall.errors
+        n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
+        wanted = known or self._variance_share is not None
+        assert self.accuracy is not None
+        rounded = lost_in_rounding(outcome.model) if known else ()
+        words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
+        return (*words, *rounded)
+
+    def _agreed(self, gamma: float | None) -> KernelSetup:
+        kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
+        rank = self._wanted() or _RANK_UNASKED
+        width = 2 * rank if self.embedding_dim is None else self.embedding_dim
+        agreed = agreed_fields(kernel, rank, width, self.random_state)
+        if self.exact:
+            return KernelSetup(**agreed)
+        return SketchSetup(**agreed, sketch_size=whole_number(self.sketch_size, "sketch_size"))
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit to dense rows will have."""
+        ledger = self._forecast_landmarks(names, shapes, self.n_landmarks)
+        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
+        return ledger
+
+    def _forecast_landmarks(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]], n_landmarks: int
+    ) -> Ledger:
+        return forecast(
+            names,
+            shapes,
+            self._agreed(1.0),
+            self._wanted(),
+            whole_number(n_landmarks, "n_landmarks"),
+            one_of(self.landmarks, "landmarks", LANDMARKS),
+            center=bool(self.center),
+            measured=self.accuracy is not None,
+        )
+
+    def _plan_notes(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+    ) -> tuple[str, ...]:
+        """What it would cost if landmarks doubled as often as they may."""
+        q, n = self.n_landmarks, sum(most_landmarks(self.landmarks, rows) for rows, _ in shapes)
+        most = min(self.max_landmarks or q, n)
+        if self.accuracy is None:
+            return ()
+        floats = closer = self._closer_floats(shapes, q)
+        if most <= q:
+            doubt = f"a second look, if the first leaves doubt, takes {closer:,} floats more"
+            return (doubt,) if closer else ()
+        while q < most:
+            q = min(2 * q, most)
+            ledger = self._forecast_landmarks(names, shapes, q)
+            floats += ledger.floats_up + ledger.floats_down + self._closer_floats(shapes, q)
+        return (
+            f"as if {self.n_landmarks} landmarks were enough: they double while they miss more "
+            f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
+        )
+
+    def _closer_floats(self, shapes: Sequence[tuple[int, int]], n_landmarks: int) -> int:
+        """What a second look at what landmarks miss takes; nothing is sent where one is alone."""
+        n, d = sum(rows for rows, _ in shapes), shapes[0][1]
+        k, center = self._wanted() or n_landmarks, bool(self.center)
+        own = closer_floats(self.kernel, k, n_landmarks, (n, d), center)
+        return own * len(shapes) if len(shapes) > 1 else 0
+
+    def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
+        model = outcome.model
+        self.model_ = model
+        self.gamma_ = gamma
+        self.eigenvalues_ = model.eigenvalues
+        self.total_variance_ = model.total
+        self.residual_ = model.residual
+        self.explained_variance_ratio_ = model.eigenvalues / model.total
+        self.landmark_residual_ = outcome.outside
+        self.residual_error_ = outcome.residual_error
+        self.leverage_skew_ = outcome.leverage_skew
+        self.n_features_in_ = int(model.landmarks.shape[1])
+        for name in self._optional:
+            self.__dict__.pop(name, None)
+        self._last_transform: list[RunReport] = []
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]
+
+    def _facts(self) -> tuple[str, ...]:
+        """What the answer is worth, in words."""
+        shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
+        claim = residual_claim(self.residual_, self.residual_error_, self._weighted)
+        if self.leverage_skew_ is None:
+            return (claim, shown)
+        agreed = self._agreed(self.gamma_)
+        t = agreed.embedding_dim
+        how = (
+            "exact"
+            if self.exact and is_exact(agreed.kernel, self.n_features_in_, t)
+            else f"estimated in {t} dimensions"
+        )
+        skew = f"the largest leverage of rank {agreed.leverage_rank} is {self.leverage_skew_:.1f}"
+        return (claim, shown, f"{skew} times the mean, {how}")
+
+    @property
+    def landmarks_(self) -> Any:
+        """The landmarks."""
+        check_is_fitted(self)
+        return self.model_.landmarks
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
+
+
+def residual_claim(residual: float, error: float, weighted: bool = False) -> str:
+    """What a residual is worth, in words; that of weighted rows is a bound.
+
+    >>> residual_claim(12.5, 0.0)
+    'residual 12.5, exact for these components'
+    """
+    if not error:
+        return f"residual {residual:.4g}, exact for these components"
+    if weighted:
+        return f"residual {residual:.4g}, at most {error:.2g} too large"
+    return (
+        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
+        f"the landmarks' span does not hold the mean of the rows"
+    )

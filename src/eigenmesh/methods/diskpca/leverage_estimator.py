@@ -1,0 +1,113 @@
+"""Leverage scores of rows that stay with their owners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import whole_number
+from eigenmesh.estimators.kernel_gamma import agreed_fields, kernel_gamma, psd_kernel
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.estimators.rows import RowEstimator
+from eigenmesh.methods.diskpca.leverage import STORE, ScoreKeeper, needed_steps
+from eigenmesh.methods.diskpca.leverage import leverage_scores as leverage_protocol
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.stages.row_messages import KernelSetup
+
+_EXACT_WIDTH = 1000  # up to so many columns a linear or cosine kernel is taken as it is
+_WIDTH_A_COMPONENT = 20
+
+
+@dataclass(frozen=True)
+class LeverageScores:
+    """Scores of rows with respect to a rank, and what is known of them.
+
+    Attributes
+    ----------
+    scores : an array for a plain array; for split rows a list of arrays in party order, None for a
+        party in another process, which keeps its scores.
+    skew : largest score / mean; above about 20 a few rows carry the variance.
+    exact : whether they are the kernel's own, or those of an embedding.
+    gamma : the kernel's.
+    report : what it cost, and what left each party.
+    """
+
+    scores: Any
+    skew: float
+    exact: bool
+    gamma: float | None
+    report: RunReport
+
+
+class _Rows(RowEstimator):
+    """Takes rows in any form."""
+
+
+def leverage_scores(
+    source: Any,
+    n_components: int = 10,
+    *,
+    kernel: str = "linear",
+    gamma: float | str | None = None,
+    degree: int = 3,
+    coef0: float = 1.0,
+    embedding_dim: int | None = None,
+    random_state: Any = None,
+) -> LeverageScores:
+    """Leverage scores of rows in feature space with respect to rank `n_components`.
+
+    A row's score is its share in the `n_components` largest directions of the uncentred kernel
+    matrix: the squared length of its row in the matrix of their eigenvectors. Scores sum to
+    `n_components`. They stay with the rows' owners; what leaves a party is the Gram matrix of its
+    rows, embedded in `embedding_dim` dimensions by a shared seed, and the sum and largest of its
+    scores.
+
+    They are exact for "linear" and "cosine" kernels of no more columns than `embedding_dim` (1000
+    if None), and for one array of up to 2000 rows; else those of the embedded rows, by default in
+    20·n_components dimensions. Kernel parameters are those of `DisKPCA`.
+
+    >>> import numpy as np, eigenmesh as em
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> X[7] *= 1000
+    >>> found = em.leverage_scores(X, 1)
+    >>> int(found.scores.argmax()), round(found.skew), found.exact
+    (7, 200, True)
+    """
+    k = whole_number(n_components, "n_components")
+    width = _width(kernel, k) if embedding_dim is None else embedding_dim
+
+    def agreed(number: float | None) -> KernelSetup:
+        found = psd_kernel(kernel, number, degree, coef0)
+        return KernelSetup(**agreed_fields(found, k, width, random_state))
+
+    agreed(1.0)  # wrong parameters are told before anybody is asked
+    rows = _Rows()
+    opened = rows._source(source)
+    with rows._opened(opened) as fed, fed.recording() as recording:
+        rows._require_rows(fed)
+        fed.require(ScoreKeeper, needed_steps(len(fed.parties)))
+        number = kernel_gamma(fed, kernel, gamma, seed_of(random_state))
+        outcome = fed.run(leverage_protocol, agreed(number)).value
+        scores = _kept(fed)
+        report = RunReport.of(
+            recording,
+            fed,
+            stop_reason=outcome.stop_reason,
+            baseline_floats=outcome.baseline_floats,
+            notes=() if outcome.exact else (f"estimated in {width} dimensions",),
+        )
+    plain = opened is not source
+    return LeverageScores(
+        scores[0] if plain else scores, outcome.skew, outcome.exact, number, report
+    )
+
+
+def _width(kernel: str, k: int) -> int:
+    return _EXACT_WIDTH if kernel in ("linear", "cosine") else _WIDTH_A_COMPONENT * k
+
+
+def _kept(fed: Federation) -> list[Doubles | None]:
+    sites = fed.local_sites()
+    return [sites[name].store[STORE]["scores"] if name in sites else None for name in fed.parties]

@@ -1,0 +1,265 @@
+"""disKPCA as the paper has it: sketches from the right where `diskpca` sends Gram matrices.
+
+Balcan, Liang, Song, Woodruff and Xie, "Communication Efficient Distributed Kernel Principal
+Component Analysis", KDD 2016, Algorithms 1 to 3. For comparison with the paper: the exact form
+sends less (q/2 floats a landmark and party against `sketch_size`·q here), errs less, and its
+messages add up.
+
+===================  ============================================================================
+party keeps          what it keeps in `diskpca`
+party reveals        sketches of its embedded rows and of its rows' coordinates in the landmarks'
+                     span (a party of no more rows than a sketch has: these, turned), the rows that
+                     are drawn from it, and what the components capture of its rows
+coordinator learns   these; landmarks, a factor and the components go to all parties
+===================  ============================================================================
+
+Letters: E embedded rows (n, t), Π = K(A, Y) B coordinates (n, q) in the basis φ(Y) B of the span;
+T^i the party's own sketch, p = `sketch_size`·t and w = `sketch_size`·q columns.
+
+Readings: rows of B beyond the rank of K(Y, Y) are zero, so that the traffic is known beforehand.
+Beyond the paper: 1ᵀT^i and the sum of Π make the centring exact; and a last round measures what the
+components capture, so that eigenvalues are facts, the residual is as good as in `diskpca`, and only
+the subspace is sketched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from eigenmesh.methods.diskpca.landmark_draws import Chosen, NewLandmarks
+from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening
+from eigenmesh.methods.diskpca.protocol import (
+    DisKPCAResult,
+    RowHolder,
+    choose_landmarks,
+    drawing_steps,
+    outside_of,
+    square,
+)
+from eigenmesh.methods.diskpca.right_sketch import right_sketch
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks
+from eigenmesh.numerics.eigen import (
+    clip_spectrum,
+    fix_signs,
+    numerical_rank,
+    pseudo_inverse_root,
+    require_rank,
+    top_eigenpairs,
+)
+from eigenmesh.numerics.float32_sums import Span
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import corrected
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.row_messages import (
+    CentredSums,
+    GramSums,
+    KernelSetup,
+    by_party,
+    full,
+    kernel_of,
+    upper,
+)
+
+
+class SketchSetup(KernelSetup, reveals=None):
+    """What is agreed on; a sketch has `sketch_size` times the columns of what it sketches."""
+
+    sketch_size: Annotated[int, Positive]
+
+
+class EmbeddingSketch(Message, reveals="sketch"):
+    """(E^i)ᵀT^i, transposed."""
+
+    columns: Annotated[Floats, Shape("p", "t")]
+
+
+class CoordinateSketch(Message, reveals="sketch"):
+    """(Π^i)ᵀT^i and 1ᵀT^i, transposed; and exactly the sum and the squares of Π^i."""
+
+    columns: Annotated[Floats, Shape("w", "q")]
+    ones: Annotated[Floats, Shape("w")]
+    sums: Annotated[Floats, Shape("q")]
+    n_rows: Annotated[int, Reveals("counts")]
+    inside: Annotated[float, Reveals("moments"), NonNegative]
+    trace: Annotated[float, Reveals("moments")]
+
+
+class ComponentCoefficients(Message, reveals="eigenvectors"):
+    """Coefficients of the components in φ(Y)."""
+
+    coefficients: Annotated[Floats, Shape("q", "k")]
+
+
+class SampledCoefficients(ComponentCoefficients, reveals="eigenvectors"):
+    """And which share of its rows a party shall look at from outside the landmarks' span."""
+
+    share: Annotated[float, Positive]
+
+
+class SketchingRowHolder(RowHolder):
+    """Holds some rows of all columns, and sketches what it says of them."""
+
+    Setup = SketchSetup
+
+    @step
+    def sketched_embedding(self) -> EmbeddingSketch:
+        """The embedded rows, sketched with the party's own T^i."""
+        first, *rest = self.embedded()
+        p = self.setup.sketch_size * first.shape[1]
+        return EmbeddingSketch(columns=self._sketch(iter([first, *rest]), p, 0))
+
+    @step(reusable=False)
+    def sketched_coordinates(self, others: NewLandmarks) -> CoordinateSketch:
+        """Where the rows lie in the landmarks' span, sketched."""
+        Y = self.take_up(others)
+        B = square(pseudo_inverse_root(self.kernel.matrix(Y)))
+        w = self.setup.sketch_size * len(B)
+        sums, inside = np.zeros(len(B)), [0.0]
+
+        def counted() -> Iterator[Doubles]:
+            for P in self._scores(Y, B):
+                sums[:] += P.sum(axis=0)
+                inside[0] += float(np.vdot(P, P))
+                yield np.hstack([P, np.ones((len(P), 1))])
+
+        sketch = self._sketch(counted(), w, 1)
+        A = self.site.data
+        trace = float(self.kernel.diagonal(A).sum(dtype=np.float64))
+        return CoordinateSketch(sketch[:, :-1], sketch[:, -1], sums, A.shape[0], inside[0], trace)
+
+    @step
+    def captured(self, components: ComponentCoefficients) -> GramSums:
+        """Gram matrix and sum of the rows' scores."""
+        return GramSums(*self._score_sums(self.all_landmarks(), components))
+
+    @step
+    def captured_centred(self, components: SampledCoefficients) -> CentredSums:
+        """The same, and what the rows add up to outside the landmarks' span."""
+        Y = self.all_landmarks()
+        outside = self.outside(Span.of(self.kernel, Y), components.share)
+        return CentredSums(*self._score_sums(Y, components), **outside)
+
+    def _score_sums(
+        self, Y: Rows, found: ComponentCoefficients
+    ) -> tuple[Doubles, Doubles, int, float]:
+        k = found.coefficients.shape[1]
+        gram, sums = np.zeros((k, k)), np.zeros(k)
+        for Z in self._scores(Y, found.coefficients):
+            gram += Z.T @ Z
+            sums += Z.sum(axis=0)
+        return upper(gram), sums, int(self.site.data.shape[0]), 0.0
+
+    def _scores(self, Y: Rows, coefficients: Floats) -> Iterator[Doubles]:
+        A = self.site.data
+        for rows in blocks(A.shape[0]):
+            yield self.kernel.block(A[rows], Y).astype(np.float64, copy=False) @ coefficients
+
+    def _sketch(self, parts: Iterator[Doubles], width: int, round_: int) -> Doubles:
+        rng = self.site.generator(self.setup.seed, diskpca_sketched.number, round_)
+        return right_sketch(parts, self.site.data.shape[0], width, rng)
+
+
+def sketched_steps_for(landmarks: str, center: bool) -> list[Step]:
+    """The steps that a choice of landmarks asks for."""
+    role = SketchingRowHolder
+    asked = [s for s in drawing_steps(landmarks, role) if s.name != "embedded_gram"]
+    sketch = [role.sketched_embedding] if landmarks in ("diskpca", "leverage") else []
+    centred = [role.captured_centred] if center else []
+    return [*asked, *sketch, role.sketched_coordinates, role.captured, *centred]
+
+
+@protocol("diskpca-sketched", roles=(SketchingRowHolder,), skips=True)
+def diskpca_sketched(
+    rows: Federation,
+    setup: SketchSetup,
+    n_components: int | None,
+    n_landmarks: int,
+    landmarks: str,
+    center: bool,
+) -> DisKPCAResult:
+    """Algorithm 1 with sketches."""
+    role = SketchingRowHolder
+    rows.enlist(role, setup, sketched_steps_for(landmarks, center))
+    chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage_by_sketch)
+    return _subspace(rows, kernel_of(setup), n_components, chosen, center)
+
+
+def leverage_by_sketch(rows: Federation) -> dict[str, LeverageMass]:
+    """Algorithm 2, disLS: QR of the stacked sketches, whose triangle whitens the embedded rows."""
+    sketches = rows.ask(SketchingRowHolder.sketched_embedding)
+    _, Z = np.linalg.qr(np.vstack([sketch.columns for sketch in sketches]))
+    whitening = Whitening(matrix=square(pseudo_inverse_root(Z.T @ Z)))
+    return by_party(rows.ask(SketchingRowHolder.leverage_mass, whitening))
+
+
+def _subspace(
+    rows: Federation, kernel: Kernel, n_components: int | None, chosen: Chosen, center: bool
+) -> DisKPCAResult:
+    """Algorithm 3, disLR; then what the components hold."""
+    parts = by_party(rows.ask(SketchingRowHolder.sketched_coordinates, each=chosen.unseen))
+    found = _stacked(list(parts.values()), center)
+    n = sum(part.n_rows for part in parts.values())
+    k = max(numerical_rank(found.spectrum, n), 1) if n_components is None else n_components
+    require_rank(found.spectrum, k, n, f"{len(found.mean)} landmarks")
+    B = square(pseudo_inverse_root(kernel.matrix(chosen.Y)))
+    C = B @ found.directions[:, :k]
+
+    role, asked = SketchingRowHolder, ComponentCoefficients(coefficients=C)
+    estimated = center and chosen.share > 0
+    if estimated:
+        asked = SampledCoefficients(coefficients=C, share=chosen.share)
+    step = role.captured_centred if estimated else role.captured
+    held = rows.total(step, each=dict.fromkeys(parts, asked))
+    left = [parts[name] for name in held.parties]  # the claims are of those who are still there
+    if len(left) < len(parts):
+        found = _stacked(left, center)
+    model = _model(kernel, chosen.Y, C, held.sum, found, sum(part.trace for part in left), center)
+    outside = max(sum(part.trace - part.inside for part in left), 0.0)
+    error = 0.0
+    if estimated:
+        model, error = corrected(model, outside_of(held.sum), outside)
+    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error)
+
+
+class Stacked(NamedTuple):
+    """The mean of the rows, and the singular values, squared, and vectors of their sketches."""
+
+    mean: Doubles
+    spectrum: Doubles
+    directions: Doubles  # (q, q)
+
+
+def _stacked(parts: Sequence[CoordinateSketch], center: bool) -> Stacked:
+    n = sum(part.n_rows for part in parts)
+    mean = np.asarray(sum(part.sums for part in parts)) / n * center
+    columns = np.vstack([part.columns - np.outer(part.ones, mean) for part in parts])
+    _, singular, Vt = np.linalg.svd(columns, full_matrices=False)
+    return Stacked(mean, clip_spectrum(singular**2, n), Vt.T)
+
+
+def _model(
+    kernel: Kernel, Y: Rows, C: Doubles, held: GramSums, found: Stacked, trace: float, center: bool
+) -> LandmarkModel:
+    """The components, turned so that their scores are uncorrelated."""
+    n, k = held.n_rows, C.shape[1]
+    mean = held.sums / n * center
+    values, W = top_eigenpairs(full(held.upper) - n * np.outer(mean, mean), k)
+    W = np.asarray(fix_signs(W))
+    after = min(found.spectrum[k], values[-1]) if len(found.spectrum) > k else 0.0
+    return LandmarkModel(
+        kernel=kernel,
+        landmarks=Y,
+        coefficients=C @ W,
+        offset=mean @ W,
+        eigenvalues=np.maximum(values, 0.0),
+        next_eigenvalue=float(after),
+        total=trace - n * float(found.mean @ found.mean),
+        n_rows=n,
+    )

@@ -1,0 +1,1 @@
+"""Decentralised linear PCA over columns: a baseline of paper 002."""

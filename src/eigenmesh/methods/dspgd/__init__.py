@@ -1,0 +1,1 @@
+"""Federated kernel k-means by stochastic proximal gradient descent (paper 004)."""

@@ -1,0 +1,324 @@
+"""Federated kernel k-means by stochastic proximal gradient descent, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    finite_number,
+    missing_gap,
+    one_of,
+    restarts,
+    whole_number,
+)
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
+from eigenmesh.estimators.party_labels import PartyLabels
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.methods.dspgd.direct import STEPS as DIRECT_STEPS
+from eigenmesh.methods.dspgd.direct import SampleHolder, dspgd_direct
+from eigenmesh.methods.dspgd.dspgd_forecast import forecast
+from eigenmesh.methods.dspgd.features import LAWS, PAPER_KERNELS
+from eigenmesh.methods.dspgd.labels import label_everybody
+from eigenmesh.methods.dspgd.maths import STEP_SIZES
+from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal
+from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup, FeatureHolder
+from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, steps_for
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.stages.ask_again import patient
+from eigenmesh.stages.kmeans import METHODS as CLUSTERINGS
+from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.stages.kmeans import forecast as kmeans_forecast
+from eigenmesh.stages.kmeans import steps_for as kmeans_steps
+from eigenmesh.stages.kmeans_party import KMeansSetup, PointHolder
+
+KERNELS = ("rbf", "laplacian", "poly", "linear", "cosine")
+MECHANISMS = ("efficient", "direct")
+SCORES = "fed-kernel-kmeans-scores"  # where a site keeps its rows of H
+LABELS = "fed-kernel-kmeans-labels"
+RESTARTS = 10  # of k-means, by default
+
+
+class FedKernelKMeans(PartyLabels):
+    """Kernel k-means of rows held by several parties, without landmarks: no row ever leaves.
+
+    Every iteration draws fresh random features, from a seed that all know, and improves the top of
+    the kernel matrix, of which every party keeps its own rows; then the rows of that are clustered
+    by distributed k-means. The squared error of the kernel matrix falls as 1 / n_iterations.
+    `KernelKMeans` needs far fewer floats where landmarks may leave.
+
+    Parameters
+    ----------
+    n_clusters : clusters wanted.
+    n_eigenvectors : of the kernel matrix, s; n_clusters if None.
+    kernel : "rbf", "laplacian", "poly", "linear" or "cosine".
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    n_features : random features of an iteration, D; an RBF kernel's come in pairs, unless they are
+        the paper's.
+    n_iterations : T.
+    solver : "nystrom", one round an iteration and the fewest floats; "gram", one round, exact;
+        "lanczos", the paper's, exact to 1e-6 in as many rounds as it takes, some 30.
+    step_size : "1/t", or "2/t" as in the paper's theorem, cut at 1.
+    threshold : None caps the rank of the iterate; "paper" cuts eigenvalues instead, below a level
+        that is too high where D is small, and then loses eigenvectors for good.
+    rank : the cap; None for s + s/2 + 3, and for 2s + 6 with "nystrom", whose sketch loses some.
+    features : "complementary" random directions go on being orthogonal from one iteration to the
+        next (RBF kernels), so that the error falls faster; with "independent" they are orthogonal
+        within an iteration only. "paper": √2 cos(ωx + b) with every ω and b drawn on its own, for
+        "rbf" and "laplacian"; its error is the largest.
+    mechanism : "efficient"; "direct" is the paper's comparison without it, for "lanczos" only: the
+        coordinator then sees every coordinate of every row, and the traffic grows with the rows.
+    clustering : "coreset" (Balcan et al., 2013), three rounds; "lloyd", exact.
+    n_init : starts of k-means; "auto" is 10.
+    random_state : seed of all draws.
+
+    Attributes
+    ----------
+    labels_ : the rows' clusters; of split data a list, with None for parties in other processes,
+        whose labels are in their own sites' stores.
+    cluster_centers_ : in the coordinates that `transform` gives.
+    inertia_ : squared distances to the nearest centre in these coordinates.
+    eigenvalues_ : of the uncentred kernel matrix, as estimated.
+    trace_ : one entry an iteration, with step size, rank, products of Lanczos, change and how much
+        of the rows it rests on.
+    recovery_error_ : estimated ‖K̂ − K_s‖²_F / n², from the change of the last iterations as if
+        their features were independent: up to five times too high where they complement each
+        other, too low where eigenvalues s and s + 1 are close; None where there is no telling.
+    report_ : what it cost, what left each party, and who missed what.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.metrics import normalized_mutual_info_score
+    >>> X, y = load_digits(return_X_y=True)
+    >>> parts = em.split(X / 16, n_parties=5, random_state=0)
+    >>> model = em.FedKernelKMeans(10, n_eigenvectors=12, n_iterations=10, random_state=0)
+    >>> [len(labels) for labels in model.fit(parts).labels_]
+    [360, 360, 359, 359, 359]
+    >>> bool(normalized_mutual_info_score(y, model.predict(X / 16)) > 0.65)
+    True
+    """
+
+    _cheaper = "lower n_features or n_iterations, or take KernelKMeans, whose landmarks send less"
+    _fitted = (
+        "eigenvalues_",
+        "cluster_centers_",
+        "inertia_",
+        "trace_",
+        "recovery_error_",
+        "threshold_",
+        "gamma_",
+        "n_iter_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_eigenvectors: int | None = None,
+        kernel: str = "rbf",
+        gamma: float | str | None = "mean-distance",
+        degree: int = 3,
+        coef0: float = 1.0,
+        n_features: int = 100,
+        n_iterations: int = 50,
+        solver: str = "nystrom",
+        step_size: str = "1/t",
+        threshold: str | None = None,
+        rank: int | None = None,
+        features: str = "complementary",
+        mechanism: str = "efficient",
+        clustering: str = "coreset",
+        n_init: int | str = RESTARTS,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_eigenvectors = n_eigenvectors
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.n_features = n_features
+        self.n_iterations = n_iterations
+        self.solver = solver
+        self.step_size = step_size
+        self.threshold = threshold
+        self.rank = rank
+        self.features = features
+        self.mechanism = mechanism
+        self.clustering = clustering
+        self.n_init = n_init
+        self.random_state = random_state
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows split over parties: a Partitioned, a Federation, or a plain array."""
+        goal, seed = self._goal(), seed_of(self.random_state)
+        n_init = restarts(self.n_init, RESTARTS)
+        checked_gamma(self.gamma)
+        clustering = one_of(self.clustering, "clustering", CLUSTERINGS)
+        self._agreed(goal, None, seed)  # wrong parameters are refused before anything is opened
+        with self._opened(self._source(X)) as fed, fed.recording() as recording:
+            self._require_rows(fed)
+            self._require_steps(fed, clustering)
+            gamma = kernel_gamma(patient(fed), self.kernel, self.gamma, seed)
+            setup = self._agreed(goal, gamma, seed)
+            found = self._eigenvectors(fed, setup, goal)
+            clusters = self._clusters(fed, goal, clustering, n_init, seed)
+            self._labels = self._own_labels(fed, LABELS, X)
+        self._adopt(found, clusters, gamma)
+        notes = self._notes(found, clusters, goal, fed)
+        self.report_ = RunReport.of(
+            recording,
+            fed,
+            stop_reason=found.stop_reason,
+            baseline_floats=found.baseline_floats,
+            notes=notes,
+            cheaper=self._less(fed.split, fed.graph is not None),
+        )
+        for note in notes:
+            warnings.warn(note, EigenmeshWarning, stacklevel=2)
+        return self
+
+    def _goal(self) -> Goal:
+        k = whole_number(self.n_clusters, "n_clusters")
+        s = k if self.n_eigenvectors is None else self.n_eigenvectors
+        s = whole_number(s, "n_eigenvectors")
+        if self.threshold == "paper":
+            if self.rank is not None:
+                raise InputError(
+                    f"rank is {self.rank} and threshold 'paper'; one of them is expected to be None"
+                )
+            return Goal(s, k, None)
+        if self.threshold is not None:
+            raise InputError(f"threshold is {self.threshold!r}; None or 'paper' is expected")
+        rank = self._default_rank(s) if self.rank is None else whole_number(self.rank, "rank")
+        if rank < s:
+            raise InputError(f"rank is {rank}; at least n_eigenvectors, {s}, is expected")
+        return Goal(s, k, rank)
+
+    def _default_rank(self, s: int) -> int:
+        """More for a sketch, which with these does what exact eigenvectors do with fewer."""
+        return 2 * s + 6 if self.solver == "nystrom" else s + s // 2 + 3
+
+    def _agreed(self, goal: Goal, gamma: float | None, seed: int) -> DSPGDSetup:
+        rank = 2 * goal.first_rank if goal.rank is None else goal.rank
+        return DSPGDSetup(
+            kernel=one_of(self.kernel, "kernel", KERNELS),
+            gamma=gamma,
+            degree=float(self.degree),
+            coef0=finite_number(self.coef0, "coef0"),
+            n_features=whole_number(self.n_features, "n_features"),
+            sketch_width=rank + EXTRA_DRAWS,
+            step_rule=one_of(self.step_size, "step_size", STEP_SIZES),
+            seed=seed,
+            scores=SCORES,
+            law=self._law(),
+        )
+
+    def _law(self) -> str:
+        law = one_of(self.features, "features", LAWS)
+        if law == "paper" and self.kernel not in PAPER_KERNELS:
+            raise InputError(
+                f"features is 'paper', which is a law of shift-invariant kernels, and kernel is "
+                f"{self.kernel!r}; one of {', '.join(map(repr, PAPER_KERNELS))} is expected, or "
+                f"features='independent'"
+            )
+        return law
+
+    def _is_direct(self) -> bool:
+        direct = one_of(self.mechanism, "mechanism", MECHANISMS) == "direct"
+        if one_of(self.solver, "solver", SOLVERS) != "lanczos" and direct:
+            raise InputError(
+                f"solver is {self.solver!r}; 'lanczos' is expected with mechanism='direct', which "
+                f"has no small matrix to send"
+            )
+        return direct
+
+    def _require_steps(self, fed: Federation, clustering: str) -> None:
+        if self._is_direct():
+            fed.require(SampleHolder, DIRECT_STEPS)
+        else:
+            fed.require(FeatureHolder, steps_for(self.solver))
+        fed.require(PointHolder, kmeans_steps(clustering))
+
+    def _eigenvectors(self, fed: Federation, setup: DSPGDSetup, goal: Goal) -> DSPGDResult:
+        n_iterations = whole_number(self.n_iterations, "n_iterations")
+        if self._is_direct():
+            return fed.run(dspgd_direct, setup, goal, n_iterations).value
+        return fed.run(dspgd, setup, goal, n_iterations, self.solver).value
+
+    def _clusters(
+        self, fed: Federation, goal: Goal, clustering: str, n_init: int, seed: int
+    ) -> KMeansResult:
+        setup = KMeansSetup(points=SCORES, labels=LABELS, seed=seed)
+        k = goal.n_clusters
+        # Steps of a coreset can be asked for again; those of seeding change a party's state, but
+        # Lloyd's sums are of whoever is there.
+        ways = patient(fed) if clustering == "coreset" else fed
+        kmeans = dataclasses.replace(distributed_kmeans, skips=True)
+        clusters = ways.run(kmeans, setup, k, method=clustering, n_init=n_init).value
+        if fed.on_loss == "skip" and clustering != "coreset":
+            fed.run(label_everybody, setup, clusters.centres)
+        return clusters
+
+    def _adopt(self, found: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
+        self.model_ = found.model
+        self.eigenvalues_ = found.eigenvalues
+        self.threshold_ = found.threshold
+        self.trace_ = found.trace
+        self.recovery_error_ = found.recovery_error
+        self.cluster_centers_ = clusters.centres
+        self.inertia_ = float(clusters.inertia)
+        self.n_iter_ = len(found.trace)
+        self.gamma_ = gamma
+        self.n_features_in_ = found.model.n_columns
+        self._last_transform: list[RunReport] = []
+
+    def _notes(
+        self, found: DSPGDResult, clusters: KMeansResult, goal: Goal, fed: Federation
+    ) -> tuple[str, ...]:
+        notes = missing_gap(found.eigenvalues, found.next_eigenvalue)
+        if len(found.eigenvalues) < goal.n_eigenvectors:
+            few = f"{len(found.eigenvalues)} of {goal.n_eigenvectors} eigenvectors"
+            notes += (f"only {few} were found; the clusters rest on these",)
+        if fed.dropped:
+            thin = min(entry.covered for entry in found.trace)
+            notes += (
+                f"{sum(fed.dropped.values())} replies of {len(fed.dropped)} parties were missing; "
+                f"they were asked again, and at worst an iteration rests on {thin:.0%} of the rows",
+            )
+        return (*notes, *clusters.notes)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
+
+    # Before anything runs.
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit to dense rows will have."""
+        goal = self._goal()
+        setup = self._agreed(goal, 1.0, seed_of(self.random_state))
+        clustering = one_of(self.clustering, "clustering", CLUSTERINGS)
+        solver = "direct" if self._is_direct() else self.solver
+        T = whole_number(self.n_iterations, "n_iterations")
+        ledger = forecast(names, shapes, setup, goal, T, solver)
+        sizes = [n for n, _ in shapes]
+        n_init = restarts(self.n_init, RESTARTS)
+        further = kmeans_forecast(
+            names, sizes, goal.n_eigenvectors, goal.n_clusters, method=clustering, n_init=n_init
+        )
+        ledger.entries += further.entries
+        ledger.rounds += further.rounds
+        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
+        return ledger

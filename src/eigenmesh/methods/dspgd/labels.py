@@ -1,0 +1,23 @@
+"""Labels for who missed them: the last step of k-means, until every party has answered.
+
+===================  ====================================================================
+party keeps          its points and their labels
+party reveals        the size of each cluster at this party, as in `distributed_kmeans`
+coordinator learns   these
+===================  ====================================================================
+"""
+
+from __future__ import annotations
+
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.ask_again import Patient
+from eigenmesh.stages.kmeans_party import FinalCentres, KMeansSetup, PointHolder
+
+
+@protocol("label-everybody", roles=(PointHolder,), skips=True)
+def label_everybody(fed: Federation, setup: KMeansSetup, centres: Doubles) -> int:
+    """How many parties now have labels of the points that they keep under `setup.points`."""
+    fed.enlist(PointHolder, setup, [PointHolder.assign])
+    return len(Patient(fed).ask(PointHolder.assign, FinalCentres(centres)))

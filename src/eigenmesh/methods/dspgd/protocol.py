@@ -1,0 +1,276 @@
+"""DSPGD: the top eigenvectors of a kernel matrix whose rows stay at their parties.
+
+"A Communication Efficient Federated Kernel k-Means", submitted to ICLR 2021, Algorithm 1 with its
+communication-efficient mechanism; `dspgd_direct` is the paper's comparison without it.
+
+===================  ============================================================================
+party keeps          its rows, their share B[m] of the iterate, and at the end H[m], the coordinates
+                     that are to be clustered
+party reveals        products with its own W[m]ᵀW[m] ("lanczos"), that matrix ("gram") or a sketch
+                     of it ("nystrom"), its B[m]ᵀB[m], and how many rows it has. Enough of them
+                     determine its features up to a rotation of its rows: a party of one row
+                     reveals that row
+coordinator learns   these, and the eigenvectors of WᵀW, which go to all parties
+===================  ============================================================================
+
+Letters as in `methods.dspgd.maths`: A features (n, D), W = [√η A, √(1−η) B], X with B ← W X.
+
+Readings: η = 1/t; square roots that the text has lost are restored; H comes from the eigenvectors
+of the last BᵀB, which are the paper's if nobody was missing; the threshold λ is 0 unless the
+paper's is asked for, and the rank is capped instead.
+
+**Who was missing catches up.** X is the same for all, so an absent party loses nothing but its say
+in one X. What it is sent next are all X's that it has not confirmed; features come from the seed.
+X depends on an estimate from those who were there, weighted to stand for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError, RankError
+from eigenmesh.methods.dspgd.maths import (
+    Spectrum,
+    compression,
+    lanczos_spectrum,
+    spectrum_of_gram,
+    spectrum_of_sketch,
+    step_size,
+)
+from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal, Log
+from eigenmesh.methods.dspgd.party_side import (
+    Direction,
+    DSPGDSetup,
+    Ending,
+    FeatureHolder,
+    Features,
+    Updates,
+    pack,
+)
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.eigen import fix_signs, numerical_rank, top_eigenpairs
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.ask_again import Patient
+from eigenmesh.stages.row_messages import RowCount, by_party, full
+
+SOLVERS = ("nystrom", "gram", "lanczos")
+CHANCES = 3  # for who misses an iteration: nobody else can speak for rows unlike the others
+TOLERANCE = 1e-6  # of Lanczos: at 1e-3 eigenvectors are lost for good
+
+
+@dataclass
+class Course:
+    """A run so far: every X, and how many of them each party has confirmed."""
+
+    fed: Federation
+    features: Features
+    sizes: Mapping[str, RowCount]
+    steps: list[Doubles] = field(default_factory=list)
+    confirmed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> int:
+        """Columns of B."""
+        return self.steps[-1].shape[1] if self.steps else 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all parties that are still in."""
+        return sum(self.sizes[name].n_rows for name in self.fed.parties)
+
+    def news(self, name: str) -> tuple[int, list[int], list[Doubles]]:
+        """First iteration, ranks and X's of what a party has not confirmed."""
+        seen = self.confirmed.get(name, 0)
+        ranks = [self.steps[seen - 1].shape[1] if seen else 0]
+        return seen + 1, ranks + [X.shape[1] for X in self.steps[seen:]], self.steps[seen:]
+
+    def messages(self, make: Callable[[dict[str, Any]], Updates]) -> dict[str, Updates]:
+        """To each party what it lacks; parties that lack the same share one message."""
+        made: dict[int, Updates] = {}
+        for name in self.fed.parties:
+            seen = self.confirmed.get(name, 0)
+            if seen not in made:
+                made[seen] = make(pack(*self.news(name)))
+        return {name: made[self.confirmed.get(name, 0)] for name in self.fed.parties}
+
+    def total(self, step: Step) -> tuple[Any, float]:
+        """The sum over those who answer, and the weight that makes it stand for all rows."""
+        total = Patient(self.fed, CHANCES).total(step, each=self.messages(lambda u: Updates(**u)))
+        self.confirmed.update(dict.fromkeys(total.parties, len(self.steps)))
+        return total.sum, self.n_rows / total.sum.n_rows
+
+
+def steps_for(solver: str) -> list[Step]:
+    """The steps that a solver asks for."""
+    own = {
+        "nystrom": [FeatureHolder.sketch],
+        "gram": [FeatureHolder.gram],
+        "lanczos": [FeatureHolder.advance, FeatureHolder.multiply],
+    }
+    always = [FeatureHolder.count_rows, FeatureHolder.basis_gram, FeatureHolder.keep_scores]
+    return [*always, *own[solver]]
+
+
+@protocol("dspgd", roles=(FeatureHolder,), skips=True)
+def dspgd(
+    fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: int, solver: str
+) -> DSPGDResult:
+    """Algorithm 1 up to the k-means stage; every site ends with its rows of H in its store."""
+    _require_fitting_losses(fed, solver)
+    fed.enlist(FeatureHolder, setup, steps_for(solver))
+    sizes = by_party(Patient(fed).ask(FeatureHolder.count_rows))
+    features = Features.of(setup, next(iter(sizes.values())).n_columns)
+    require_width(features.width, goal)
+    course = Course(fed, features, sizes)
+    threshold, log = 0.0, Log(course.features.width)
+    for t in range(1, n_iterations + 1):
+        eta = step_size(setup.step_rule, t)
+        found, covered = _SOLVE[solver](course, t, eta, goal, eta * threshold)
+        if t == 1 and goal.rank is None:
+            threshold = paper_threshold(found.values, goal)
+        X = require_columns(compression(found, eta * threshold, goal.rank), t)
+        log.note(eta, found, X, covered)
+        course.steps.append(X)
+    return _concluded(course, goal, threshold, log)
+
+
+def _require_fitting_losses(fed: Federation, solver: str) -> None:
+    if fed.on_loss == "reuse":
+        raise InputError(
+            "on_loss is 'reuse'; 'raise', 'survivors' or 'skip' is expected: an old reply is about "
+            "features that nobody uses any more"
+        )
+    if fed.on_loss == "skip" and solver == "lanczos":
+        raise InputError(
+            "on_loss is 'skip' and solver 'lanczos'; its products must all come from the same "
+            "parties: pass solver='nystrom' or 'gram', or on_loss='survivors'"
+        )
+
+
+def require_width(width: int, goal: Goal) -> None:
+    """The paper's threshold is one of the first iteration's eigenvalues: there must be enough."""
+    if goal.rank is None and width < goal.first_rank:
+        raise InputError(
+            f"n_features is {width}; at least {goal.first_rank}, n_clusters + 2, is expected with "
+            f"threshold='paper'"
+        )
+
+
+def paper_threshold(values: Doubles, goal: Goal) -> float:
+    """λ: eigenvalue n_clusters + 2 of the first iteration, or 0 if there are fewer."""
+    return float(values[goal.first_rank - 1]) if len(values) >= goal.first_rank else 0.0
+
+
+def require_columns(X: Doubles, t: int) -> Doubles:
+    """X, if anything is left of it."""
+    if not X.any():
+        raise RankError(
+            f"iteration {t} leaves no eigenvalue above the threshold; pass threshold=None, or more "
+            f"features"
+        )
+    return X
+
+
+# One iteration, three ways: eigenpairs of WᵀW, and the share of rows that they rest on.
+
+
+def _by_gram(
+    course: Course, t: int, eta: float, goal: Goal, floor: float
+) -> tuple[Spectrum, float]:
+    reply, weight = course.total(FeatureHolder.gram)
+    gram = weight * full(reply.upper)
+    k = len(gram) if goal.rank is None else goal.rank
+    return spectrum_of_gram(gram, course.features.width, eta, k), 1 / weight
+
+
+def _by_sketch(
+    course: Course, t: int, eta: float, goal: Goal, floor: float
+) -> tuple[Spectrum, float]:
+    omega, rank = course.features.omega(t, course.rank), course.rank
+    reply, weight = course.total(FeatureHolder.sketch)
+    blocks_of_gram = (weight * reply.drawn, weight * reply.cross, weight * full(reply.basis))
+    k = omega.shape[1] + rank if goal.rank is None else goal.rank
+    return spectrum_of_sketch(*blocks_of_gram, omega, eta, k), 1 / weight
+
+
+class _Fewer(Exception):
+    """A party was lost between two products: their sums are of different matrices."""
+
+
+def _by_lanczos(
+    course: Course, t: int, eta: float, goal: Goal, floor: float
+) -> tuple[Spectrum, float]:
+    fed, wanted = course.fed, goal.first_rank if t == 1 else goal.rank
+    rng = np.random.default_rng(np.random.SeedSequence(course.features.seed, spawn_key=(t, 2)))
+    start = rng.standard_normal(course.features.width + course.rank)
+    while True:
+        course.total(FeatureHolder.advance)
+        there = fed.parties
+
+        def apply(vector: Doubles, there: tuple[str, ...] = there) -> Doubles:
+            product = fed.total(FeatureHolder.multiply, Direction(vector))
+            if product.parties != there:
+                raise _Fewer
+            summed: Doubles = product.sum.vector
+            return summed
+
+        try:
+            return lanczos_spectrum(apply, start, rank=wanted, floor=floor, tol=TOLERANCE), 1.0
+        except _Fewer:
+            continue
+
+
+_SOLVE: dict[str, Callable[[Course, int, float, Goal, float], tuple[Spectrum, float]]] = {
+    "nystrom": _by_sketch,
+    "gram": _by_gram,
+    "lanczos": _by_lanczos,
+}
+
+
+# The end.
+
+
+def _concluded(course: Course, goal: Goal, threshold: float, log: Log) -> DSPGDResult:
+    # The last choice of columns must not go by who happened to be there: wait for all.
+    everybody = Patient(course.fed)
+    news = course.messages(lambda u: Updates(**u))
+    basis_gram = full(everybody.total(FeatureHolder.basis_gram, each=news).sum.upper)
+    values, rotation, following = last_rotation(basis_gram, goal, threshold)
+    course.confirmed.update(dict.fromkeys(course.fed.parties, len(course.steps)))
+    endings = course.messages(lambda u: Ending(**u, rotation=rotation))
+    everybody.ask(FeatureHolder.keep_scores, each=endings)
+    return DSPGDResult(
+        model=course.features.model(course.steps, rotation),
+        eigenvalues=values,
+        next_eigenvalue=following,
+        threshold=threshold,
+        trace=log.trace(course.n_rows, float(np.sum(basis_gram**2))),
+        n_rows=course.n_rows,
+        baseline_floats=sum(size.n_values for size in course.sizes.values()),
+        stop_reason=f"{len(course.steps)} iterations were made",
+    )
+
+
+def last_rotation(
+    basis_gram: Doubles, goal: Goal, threshold: float
+) -> tuple[Doubles, Doubles, float]:
+    """Eigenvalues of K, what takes B to H, and the first eigenvalue that is left out.
+
+    H has as many columns as were asked for, or as B has that are not nothing.
+    """
+    values, vectors = top_eigenpairs(basis_gram, len(basis_gram))
+    found = numerical_rank(values)
+    if not found:
+        raise RankError("the iterate is nothing but zeros; check that the rows are not")
+    s = min(goal.n_eigenvectors, found)
+    kept = values[:s] + threshold
+    signed = np.asarray(fix_signs(vectors[:, :s]), dtype=np.float64)
+    rotation: Doubles = signed * np.sqrt(kept / values[:s])
+    following = float(values[s]) + threshold if s < found else 0.0
+    return kept, rotation, following

@@ -1,0 +1,1 @@
+"""Kernel PCA on a graph without rows: shared features, averaged by gossip."""

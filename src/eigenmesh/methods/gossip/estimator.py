@@ -1,0 +1,299 @@
+"""Kernel PCA on a graph without a centre and without sending rows, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.estimators.accuracy import checked_accuracy
+from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.graphs import (
+    NO_GRAPH,
+    GraphEstimator,
+    count_from_zero,
+    number_from_zero,
+    unplaced_model,
+)
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma, psd_kernel
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.graphs.consensus import mixing
+from eigenmesh.graphs.node_models import ModelHolder
+from eigenmesh.methods.gossip.gossip_forecast import forecast_gossip
+from eigenmesh.methods.gossip.graph_accuracy import graph_caveats
+from eigenmesh.methods.gossip.protocol import (
+    FEATURES,
+    GossipNode,
+    GossipResult,
+    GossipSetup,
+    Growth,
+    Wanted,
+    centroids_given,
+    features_for,
+    gossip_kpca,
+    steps_for,
+)
+from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.feature_model import FeatureModel
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.ledger import Ledger
+
+_TELLS = {
+    "rows": ModelHolder.tell_row_model,
+    "centroids": ModelHolder.tell_centroid_model,
+    "random": ModelHolder.tell_embedded_model,
+}
+
+
+class GossipKPCA(GraphEstimator):
+    """Kernel PCA of rows held by the nodes of a graph: no centre, and no row leaves its node.
+
+    The nodes compute the same features of their rows, and find the principal directions of all
+    features by averaging with their neighbours. Every node ends with the same model, which scores
+    any rows.
+
+    Parameters
+    ----------
+    n_components : components wanted.
+    topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
+        ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
+        "ring". A plain array is a single node, whose answer is exact.
+    kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
+        to know; or "random", features from a common seed, with which only moments are sent. Random
+        features need many more dimensions for the same accuracy.
+    n_features : dimensions of the features in all; centroids are shared out evenly. Nodes with
+        fewer than 5 rows give none.
+    n_rounds : of the subspace iteration.
+    n_mixes : exchanges with the neighbours in a round; if None, as many as leave at most a quarter
+        of the differences between nodes. With too few the iteration does not converge.
+    tolerance : stop once no node's directions move by more than this (sine of the angle).
+    center : centre in feature space, with respect to all rows.
+    random_state : seed of all draws.
+    accuracy : None, or the largest share of a wanted eigenvalue that the features may miss: one
+        more average measures it, and a warning says if it is more.
+    max_features : with an accuracy, centroids double up to so many while they miss more; None for
+        `n_features`, which then stay. No node gives more centroids than a fifth of its rows.
+        Random features stay as many as they are: it would take too many.
+
+    Attributes
+    ----------
+    node_models_ : by node, its model; all are alike up to rounding.
+    eigenvalues_ : of the (centred) kernel matrix of all rows, inside the features' span.
+    total_variance_, residual_, explained_variance_ratio_ : the variance in feature space, an upper
+        bound if centred; with "random" that of the random features.
+    shortfalls_ : with an accuracy, the share of each eigenvalue that the features miss, estimated,
+        (k,); of random features, by how much they are off, mostly too large. `shortfall_` is the
+        largest and `shortfall_error_` its standard error.
+    report_ : what it cost, and what left each node.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits().data / 16
+    >>> parts = em.split(X, n_parties=6, random_state=0)
+    >>> kpca = em.GossipKPCA(2, topology="ring", kernel="rbf", gamma=0.05).fit(parts)
+    >>> "rows" in kpca.report_.reveals["party-0"]
+    False
+    >>> kpca.node_models_["party-5"].transform(X[:10]).shape
+    (10, 2)
+    """
+
+    _cheaper = "lower n_features or n_rounds, or take a coordinator if there can be one"
+    _fitted = (
+        "eigenvalues_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "gamma_",
+        "nodes_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        topology: Any = "auto",
+        kernel: str = "linear",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        features: str = "centroids",
+        n_features: int = 100,
+        n_rounds: int = 20,
+        n_mixes: int | None = None,
+        tolerance: float | None = None,
+        center: bool = True,
+        random_state: Any = None,
+        accuracy: float | None = None,
+        max_features: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.topology = topology
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.features = features
+        self.n_features = n_features
+        self.n_rounds = n_rounds
+        self.n_mixes = n_mixes
+        self.tolerance = tolerance
+        self.center = center
+        self.random_state = random_state
+        self.accuracy = accuracy
+        self.max_features = max_features
+
+    _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows at the nodes: a Partitioned, a Federation on a graph, or a plain array."""
+        self._check()
+        with self._on_graph(X) as fed, fed.recording() as recording:
+            n_nodes, wanted = len(fed.parties), self._wanted()
+            setup = self._agreed(mixing(fed), self._kernel(1.0), n_nodes)
+            measured = self.accuracy is not None
+            fed.require(GossipNode, steps_for(setup, self.tolerance is not None, measured))
+            if not fed.local_sites():
+                fed.require(ModelHolder, [_TELLS[setup.features]])
+            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+            setup = self._agreed(mixing(fed), self._kernel(gamma), n_nodes)
+            result = fed.run(gossip_kpca, setup, wanted).value
+            known = self._unplaced(setup, result, gamma)
+            self._take_models(fed, result.parties, _TELLS[result.features], known)
+        self._adopt(result, gamma)
+        caveats = missing_gap(self.eigenvalues_, result.outcome.next_eigenvalue)
+        caveats += graph_caveats(result, setup.features, self.accuracy)
+        self.report_ = RunReport.of(
+            recording,
+            fed,
+            stop_reason=result.stop_reason,
+            baseline_floats=result.baseline_floats,
+            notes=(*caveats, *self._facts(result)),
+            cheaper=self._less(fed.split, fed.graph is not None),
+        )
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        return self
+
+    def _check(self) -> None:
+        for name in ("n_components", "n_features"):
+            whole_number(getattr(self, name), name)
+        count_from_zero(self.n_rounds, "n_rounds")
+        if self.n_mixes is not None:
+            whole_number(self.n_mixes, "n_mixes")
+        if self.tolerance is not None:
+            number_from_zero(self.tolerance, "tolerance")
+        if self.accuracy is not None:
+            checked_accuracy(self.accuracy)
+        if self.max_features is not None:
+            whole_number(self.max_features, "max_features")
+        kernel = self._kernel(1.0)
+        if one_of(self.features, "features", FEATURES) == "random":
+            embedding(kernel, 1, 1, 0)  # some kernels have none, and say so
+
+    def _kernel(self, gamma: float | None) -> Kernel:
+        return psd_kernel(self.kernel, gamma, self.degree, self.coef0)
+
+    def _agreed(self, graph: dict[str, Any], kernel: Kernel, n_nodes: int) -> GossipSetup:
+        return GossipSetup(
+            **graph,
+            kernel=kernel.name,
+            gamma=kernel.gamma,
+            degree=float(kernel.degree),
+            coef0=float(kernel.coef0),
+            features="rows" if n_nodes == 1 else self.features,
+            n_components=int(self.n_components),
+            center=bool(self.center),
+            seed=seed_of(self.random_state),
+        )
+
+    def _wanted(self) -> Wanted:
+        most = self.n_features if self.max_features is None else self.max_features
+        return Wanted(
+            int(self.n_features),
+            int(self.n_rounds),
+            None if self.n_mixes is None else int(self.n_mixes),
+            None if self.tolerance is None else float(self.tolerance),
+            None if self.accuracy is None else float(self.accuracy),
+            int(most),
+            self._or_random,
+        )
+
+    _or_random = False  # of a front door: where no node has rows enough, no centroids are meant
+
+    def _n_centroids(self, sizes: Sequence[int]) -> int:
+        """Centroids that nodes of these sizes give at first."""
+        asked = -(-int(self.n_features) // len(sizes))
+        return sum(centroids_given(n, asked) for n in sizes)
+
+    def _unplaced(self, setup: GossipSetup, result: GossipResult, gamma: float | None) -> Any:
+        model = unplaced_model(self._kernel(gamma), result.outcome)
+        if result.features != "random":
+            return model
+        how = (model.kernel, result.n_columns, result.n_features, setup.seed)
+        facts = (model.eigenvalues, model.next_eigenvalue, model.total, model.n_rows)
+        return FeatureModel(*how, model.coefficients, model.offset, *facts)
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger that a fit to dense rows will have, if it loses and skips nothing."""
+        self._check()
+        ledger = Ledger()
+        graph = self._planned_graph(names)
+        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes, graph=graph)
+        setup = self._agreed(NO_GRAPH, self._kernel(1.0), len(names))
+        forecast_gossip(ledger, names, shapes, graph, setup, self._wanted())
+        return ledger
+
+    def _plan_notes(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+    ) -> tuple[str, ...]:
+        """What it would cost if features doubled as often as they may."""
+        wanted, graph = self._wanted(), self._planned_graph(names)
+        setup = self._agreed(NO_GRAPH, self._kernel(1.0), len(names))
+        rows = {name: n for name, (n, _) in zip(names, shapes, strict=True)}
+        taken = features_for(setup, wanted, list(rows.values()))
+        growth = Growth.of(dataclasses.replace(setup, features=taken), wanted, rows)
+        floats = 0
+        while wanted.accuracy is not None and not growth.is_done:
+            growth, ledger = growth.doubled(), Ledger()
+            now = wanted._replace(n_features=growth.total)
+            forecast_gossip(ledger, names, shapes, graph, setup, now)
+            floats += ledger.floats_up + ledger.floats_down
+        if not floats:
+            return ()
+        return (
+            f"as if {self.n_features} features were enough: they double while they miss more "
+            f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
+        )
+
+    def _adopt(self, result: GossipResult, gamma: float | None) -> None:
+        whole = result.outcome
+        self.gamma_ = gamma
+        self.eigenvalues_ = whole.eigenvalues
+        self.total_variance_ = whole.total
+        self.residual_ = max(whole.total - float(whole.eigenvalues.sum()), 0.0)
+        self.explained_variance_ratio_ = whole.eigenvalues / whole.total
+        self.n_features_in_ = result.n_columns
+        for name in self._optional:
+            self.__dict__.pop(name, None)
+        if result.missing is not None:
+            self.shortfalls_ = result.missing.values
+            self.shortfall_ = float(self.shortfalls_.max())
+            self.shortfall_error_ = float(result.missing.errors[self.shortfalls_.argmax()])
+        self._last_transform: list[RunReport] = []
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]
+
+    def _facts(self, result: GossipResult) -> tuple[str, ...]:
+        if result.features == "rows":
+            return ("a single node: exact kernel PCA of its rows",)
+        width = result.outcome.n_dimensions
+        return (f"components inside the span of {width} {result.features} features, approximate",)

@@ -1,0 +1,610 @@
+"""Kernel PCA on a graph, without a centre and without rows: shared features, averaged by gossip.
+
+Features that every node computes alike: random ones from a common seed (Yu et al., "Orthogonal
+random features", 2016), or kernel values with shared centroids. Then Ye and Zhang, "DeEPCA:
+Decentralized Exact PCA with Linear Convergence Rate", JMLR 22, 2021: subspace iteration with
+gradient tracking and accelerated gossip.
+
+=============  ===========================================================================
+node keeps     its rows
+node reveals   to its neighbours, on their way to averages: sums of its features, and its
+               second moments along the common directions (moments); with centroids, to all:
+               means of at least MIN_CLUSTER of its rows each (centroids)
+=============  ===========================================================================
+
+Letters: E (n, D) a node's features, seen from the mean of all; A = EᵀE; W (D, s) the directions,
+s = n_components + 1, so that the first eigenvalue left out is known; S the tracked average of AW.
+
+Every round S ← mix(S + A(W − W_before)), W ← QR(S). Since mixing keeps the sum, the mean of all S
+is the mean of all AW at every moment, and a few mixes a round suffice. At the end the directions
+are averaged to rounding and rotated by the variances of all rows: all nodes have one model.
+
+With an accuracy the nodes average once more, what their rows add up to outside the features' span
+(`numerics.shortfall`, moments), and share more centroids while too much is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Self
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.errors import InputError, RankError
+from eigenmesh.graphs.consensus import (
+    MixingSetup,
+    NodeTotal,
+    average,
+    largest,
+    mixes_for,
+    mixes_on,
+    require_agreement,
+    require_graph,
+)
+from eigenmesh.graphs.node_models import KEPT, require_few
+from eigenmesh.graphs.shared_centroids import CentroidNode, sharing_steps, spread
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
+from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
+from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.feature_model import FeatureModel
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.shortfall import (
+    Probes,
+    missing_shares,
+    peak_distance,
+    probe,
+    probed,
+    share_to_see,
+    some_of,
+)
+from eigenmesh.numerics.tracking import (
+    leading_directions,
+    orthonormal_like,
+    principal_rotation,
+    random_directions,
+)
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.row_messages import RowCount, by_party, count
+
+for kind in (LandmarkModel, FeatureModel, Kernel):
+    record(kind)
+
+FEATURES = ("centroids", "random")
+PROBED = 1e-3  # of the nodes' differences in what measures the features
+_APART = 1e-6  # of a total, between nodes that have agreed
+MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
+
+
+class GossipSetup(MixingSetup, reveals=None):
+    """Kernel, features and seed, the same for all."""
+
+    kernel: str
+    gamma: float | None
+    degree: float
+    coef0: float
+    features: str  # one of FEATURES, or "rows" for a node that is alone
+    n_components: Annotated[int, Positive]
+    center: bool
+    seed: int
+
+
+class Moved(Message, reveals="moments"):
+    """How far the directions of any node moved in the last round: the sine of the angle."""
+
+    change: Annotated[float, NonNegative]
+
+
+class FeatureCount(Message, reveals=None):
+    """Random features in all, or centroids that each node is to give besides those it has given."""
+
+    count: Annotated[int, NonNegative]
+
+
+class ProbeBudget(Message, reveals=None):
+    """Floats of the fit, of which probing may take a tenth: `numerics.shortfall.probed`."""
+
+    floats: Annotated[int, NonNegative]
+
+
+class Missing(Message, reveals="moments"):
+    """`numerics.shortfall.Shortfall`."""
+
+    values: Annotated[Floats, Shape("k"), NonNegative]
+    errors: Annotated[Floats, Shape("k"), NonNegative]
+
+
+class GossipOutcome(Message, reveals="moments"):
+    """What all nodes know of the whole."""
+
+    eigenvalues: Annotated[Floats, Shape("k")]
+    next_eigenvalue: float
+    total: float
+    n_rows: int
+    n_dimensions: int
+
+
+class GossipNode(CentroidNode):
+    """Holds rows, and ends with the model of all rows."""
+
+    Setup = GossipSetup
+    state = (
+        *(*CentroidNode.state, "n_features", "given", "mean", "start", "W", "product"),
+        *("outside", "own_probes", "probes"),
+    )
+
+    def __init__(self, site: SiteView, setup: GossipSetup) -> None:
+        super().__init__(site, setup)
+        self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+        self.made: dict[str, Any] = {}  # features: made when first needed, not state
+        self.n_features, self.given = 0, 0
+        self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
+        self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
+        self.mean = np.zeros(0)
+        self.start = self.W = self.product = np.zeros((0, 0))
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    # Features.
+
+    @step(reusable=False)
+    def begin_features(self, asked: FeatureCount) -> None:
+        """The own centroids, no more of them in all than a MIN_CLUSTER-th of the rows."""
+        self.made.clear()
+        self.n_features = asked.count
+        if self.setup.features == "centroids":
+            most = centroids_given(self.site.data.shape[0], asked.count, self.given)
+            self.start_sharing(self.site.data, most, self.setup.seed + self.given)
+            self.given += most
+
+    @property
+    def landmarks(self) -> Rows:
+        """What the features are kernel values with."""
+        if self.setup.features == "rows":
+            require_few(self.site.data.shape[0], self.site.name)
+            return as_rows(self.site.data, np.float64)
+        if not len(self.shared):
+            raise InputError(
+                f"no node has the {MIN_CLUSTER} rows that a centroid needs at least; use "
+                f"features='random', or nodes with more rows"
+            )
+        return self.shared
+
+    @property
+    def basis(self) -> Doubles:
+        """B (q, r) with which k(x, Y)B has the inner products of φ(x) inside the span of φ(Y)."""
+        if "basis" not in self.made:
+            self.made["basis"] = pseudo_inverse_root(self.kernel.matrix(self.landmarks))
+        basis: Doubles = self.made["basis"]
+        return basis
+
+    def _embed(self, X: Rows) -> Doubles:
+        X = as_rows(X, np.float64)
+        if self.setup.features == "random":
+            how = (self.kernel, X.shape[1], self.n_features, self.setup.seed)
+            return np.asarray(embedding(*how)(X))
+        return np.asarray(self.kernel.matrix(X, self.landmarks) @ self.basis)
+
+    @property
+    def E(self) -> Doubles:  # noqa: N802
+        """The own features as they are."""
+        if "E" not in self.made:
+            X = self.site.data
+            self.made["E"] = np.vstack([self._embed(X[rows]) for rows in blocks(X.shape[0])])
+        features: Doubles = self.made["E"]
+        return features
+
+    @property
+    def _seen(self) -> Doubles:
+        """Features as seen from the mean of all."""
+        return self.E - self.mean
+
+    # 1. The mean.
+
+    @step(reusable=False)
+    def begin_mean(self) -> None:
+        """Average the features over all rows."""
+        self.end_sharing()
+        self.start_mixing(np.append(self.E.sum(axis=0), len(self.E)))
+
+    # 2. The common directions.
+
+    @step(reusable=False)
+    def begin_tracking(self) -> None:
+        """Start from the same directions everywhere."""
+        centre = self.setup.center
+        mean = self.mixture[:-1] / self.mixture[-1]
+        self.mean = mean if centre else np.zeros_like(mean)
+        s = min(self.setup.n_components + 1, len(self.mean))
+        if self.setup.n_components > s:
+            raise RankError(
+                f"{self.setup.n_components} components were asked for, the shared features have "
+                f"{s} dimensions; lower n_components or, unless the kernel has no more, raise "
+                f"n_features (of a front door: n_landmarks)"
+            )
+        self.start = self.W = self._first_directions(s)
+        self.product = self._seen.T @ (self._seen @ self.W)
+        self.start_mixing(self.product)
+
+    def _first_directions(self, s: int) -> Doubles:
+        """Of the landmarks themselves, which all nodes know; alone, of the rows."""
+        if self.setup.features == "random":
+            return random_directions(len(self.mean), s, self.setup.seed)
+        points = self.E if self.setup.features == "rows" else self._embed(self.shared)
+        # Uncentred, the first direction is near the mean, which centred ones would leave out.
+        return leading_directions(points, s, bool(self.setup.center))
+
+    @step(reusable=False)
+    def turn(self) -> None:
+        """W ← QR(S), then let S follow AW."""
+        W = orthonormal_like(self.mixture, self.start)
+        product = self._seen.T @ (self._seen @ W)
+        cosines = np.linalg.svd(self.W.T @ W, compute_uv=False)
+        self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
+        self.add_to_mixture(product - self.product)
+        self.W, self.product = W, product
+
+    @step(reusable=False)
+    def tell_moved(self) -> Moved:
+        """The largest of all nodes."""
+        return Moved(change=float(self.peak[0]))
+
+    # 3. One model.
+
+    @step(reusable=False)
+    def begin_agreement(self) -> None:
+        """Average the directions until they are equal everywhere."""
+        self.start_mixing(self.W)
+
+    @step(reusable=False)
+    def begin_variances(self) -> None:
+        """Average what makes up the eigenvalues and the offset."""
+        self.W = orthonormal_like(self.mixture, self.start)
+        V, seen = self._seen @ self.W, self._seen
+        inside = float(np.einsum("ij,ij->", seen, seen))
+        whole = inside if self.setup.features == "random" else self._kernel_trace()
+        own = float(np.einsum("ij,ij->", self.E, self.E))
+        self.start_mixing(np.concatenate([(V.T @ V).ravel(), [own, len(V), whole]]))
+
+    def _kernel_trace(self) -> float:
+        """Σ k(x, x)."""
+        return float(np.sum(self.kernel.diagonal(as_rows(self.site.data, np.float64))))
+
+    @step(reusable=False)
+    def finish(self, whole: NodeTotal) -> GossipOutcome:
+        """Rotate to the principal directions; keep the model in the store."""
+        s, k = self.W.shape[1], self.setup.n_components
+        sums = self.mixture * whole.n_nodes
+        inside, n, trace = sums[-3:]
+        values, turn = principal_rotation(sums[:-3].reshape(s, s))
+        require_rank(values, k, round(n), f"{len(self.mean)} shared features")
+        components = self._signed(self.W @ turn[:, :k])
+        outside = 0.0 if self.setup.features == "random" else n * self.mean @ self.mean
+        self.outside = 0.0 if self.setup.features == "random" else max(float(trace - inside), 0.0)
+        facts = {
+            "eigenvalues": values[:k],
+            "next_eigenvalue": float(values[k]) if s > k else 0.0,
+            "total": float(trace - outside),
+            "n_rows": round(n),
+        }
+        self.site.keep(KEPT, {"consensus": self._model(components, facts)})
+        return GossipOutcome(**facts, n_dimensions=len(self.mean))
+
+    def _signed(self, components: Doubles) -> Doubles:
+        """A node that is alone knows all scores, and gives them the signs that pooled data have."""
+        if self.setup.features != "rows":
+            return components
+        scores = self._seen @ components
+        signs = np.sign(np.einsum("ij,ij->j", fix_signs(scores), scores))
+        return np.asarray(components * signs)
+
+    def _model(self, components: Doubles, facts: dict[str, Any]) -> Any:
+        offset = self.mean @ components
+        if self.setup.features == "random":
+            how = (self.kernel, self.site.data.shape[1], self.n_features, self.setup.seed)
+            return FeatureModel(*how, components, offset, **facts)
+        coefficients = self.basis @ components
+        return LandmarkModel(self.kernel, self.landmarks, coefficients, offset, **facts)
+
+    # 4. What the features miss.
+
+    @step(reusable=False)
+    def begin_probes(self, asked: ProbeBudget) -> None:
+        """Average what the rows add up to outside the centroids' span."""
+        kept: Any = self.site.kept(KEPT)
+        model: LandmarkModel = kept["consensus"]
+        which, width = probed(len(model.eigenvalues), 0, asked.floats)
+        roots = np.sqrt(np.maximum(model.eigenvalues[which], np.finfo(float).tiny))
+        mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
+        wanted = (model.coefficients[:, which] / roots, model.offset[which] / roots)
+        rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
+        probes, points = Probes(*wanted, mean, share, width), (self.landmarks, self.site.data)
+        sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
+        self.own_probes = np.stack([sums.mean, sums.direction])
+        whole = sums.mean * np.sqrt(sums.n_rows)
+        facts = [sums.peak, sums.n_rows]
+        self.start_mixing(np.concatenate([sums.features.ravel(), whole, sums.noise, facts]))
+
+    @step(reusable=False)
+    def begin_level(self, whole: NodeTotal) -> None:
+        """Average the variance outside, in the direction of the mean outside."""
+        self.probes = self.mixture * whole.n_nodes
+        self.start_mixing(self.own_probes.T @ (self.own_probes @ self._direction()))
+
+    @step(reusable=False)
+    def tell_missing(self, whole: NodeTotal) -> Missing:
+        """How much the wanted eigenvalues lack."""
+        kept: Any = self.site.kept(KEPT)
+        z, (F, mean, noise, (peak, n)) = kept["consensus"].eigenvalues, self._probe_sums()
+        g = self._direction()
+        along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
+        along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
+        bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
+        level = min(max(bounds), self.outside)
+        sums = (F, np.maximum(noise, 0.0))
+        which = some_of(len(z), len(F))
+        lacking = missing_shares(self.kernel.name, z, which, sums, level, self.outside)
+        return Missing(values=lacking.values, errors=lacking.errors)
+
+    def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+        """Of all nodes: F (p, t), the mean (t,), noise (p,), and peak with the number of rows."""
+        t = self.own_probes.shape[1]
+        p = (len(self.probes) - t - 2) // (t + 1)
+        F, mean, noise, facts = np.split(self.probes, np.cumsum([p * t, t, p]))
+        return F.reshape(p, t), mean, noise, facts
+
+    def _own_level(self, F: Doubles, whole: Doubles, n: float) -> float:
+        """The largest variance outside that the own rows have, of what no r_i explains."""
+        mean, direction = self.own_probes
+        if self.setup.center:
+            mean = mean - np.sqrt(self.site.data.shape[0]) * whole / n
+        scatter = np.outer(mean, mean) + np.outer(direction, direction) - F.T @ F
+        return float(np.linalg.eigvalsh(scatter)[-1])
+
+    def _direction(self) -> Doubles:
+        """Of the mean outside the span, of unit length."""
+        mean = self._probe_sums()[1]
+        return np.asarray(mean / max(float(np.linalg.norm(mean)), np.finfo(float).tiny))
+
+
+def centroids_given(n_rows: int, asked: int, given: int = 0) -> int:
+    """How many centroids a node gives; of all of them no more than its rows can bear.
+
+    >>> centroids_given(20, 3), centroids_given(20, 3, given=3), centroids_given(4, 3)
+    (3, 1, 0)
+    """
+    return max(min(asked, n_rows // MIN_CLUSTER - given), 0)
+
+
+@record
+@dataclass(frozen=True)
+class GossipResult:
+    """What all nodes know; their models, all alike, are in their stores."""
+
+    outcome: GossipOutcome
+    parties: tuple[str, ...]
+    n_columns: int
+    baseline_floats: int
+    stop_reason: str
+    features: str  # those that were taken
+    n_features: int
+    missing: Missing | None  # None if it was not measured
+    without: tuple[str, ...]  # nodes that can give no centroid
+    exhausted: bool  # no node can give more
+
+
+class Wanted(NamedTuple):
+    """How the nodes are to go about it.
+
+    `n_mixes` of None are as many as the graph needs. With an `accuracy` there may be more than
+    `n_features`, up to `most_features`.
+    """
+
+    n_features: int
+    n_rounds: int
+    n_mixes: int | None
+    tolerance: float | None
+    accuracy: float | None = None
+    most_features: int = 0
+    or_random: bool = False  # random features where no node has rows enough for a centroid
+
+
+def steps_for(setup: GossipSetup, watched: bool, measured: bool = False) -> list[Step]:
+    """The steps that a run asks for."""
+    node = GossipNode
+    steps = [node.count_rows, node.begin_features, node.offer_mixture, node.take_mixture]
+    steps += [node.begin_mean, node.begin_tracking, node.turn]
+    steps += [node.begin_agreement, node.begin_variances, node.finish]
+    if setup.features == "centroids":
+        steps += sharing_steps(node, setup.lossy)
+        steps += [node.begin_probes, node.begin_level, node.tell_missing] if measured else []
+    return steps + ([node.offer_peak, node.take_peaks, node.tell_moved] if watched else [])
+
+
+@protocol("gossip-kpca", roles=(GossipNode,))
+def gossip_kpca(nodes: Federation, setup: GossipSetup, wanted: Wanted) -> GossipResult:
+    """Subspace iteration; once more with twice the features while they miss too much."""
+    measured, watched = wanted.accuracy is not None, wanted.tolerance is not None
+    nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
+    sizes = by_party(nodes.ask(GossipNode.count_rows))
+    rows = {name: size.n_rows for name, size in sizes.items()}
+    features = features_for(setup, wanted, list(rows.values()))
+    if features != setup.features:
+        setup = dataclasses.replace(setup, features=features)
+        nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
+    growth, n_columns = Growth.of(setup, wanted, rows), next(iter(sizes.values())).n_columns
+    while True:
+        outcomes, reason = _fit(nodes, setup, wanted, growth.asked)
+        known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
+        missing = _missing(nodes, setup, wanted, outcomes[0], known) if measured else None
+        if missing is None or _is_enough(missing, wanted) or growth.is_done:
+            break
+        growth = growth.doubled()
+    totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
+    require_agreement(totals, _APART)
+    return GossipResult(
+        outcomes[0],
+        outcomes.parties,
+        n_columns,
+        sum(size.n_values for size in sizes.values()),
+        reason,
+        setup.features,
+        growth.total,
+        missing,
+        growth.without,
+        growth.is_exhausted,
+    )
+
+
+def features_for(setup: GossipSetup, wanted: Wanted, n_rows: Sequence[int]) -> str:
+    """The features that are taken: none say less than random ones."""
+    nobody = setup.features == "centroids" and max(n_rows) < MIN_CLUSTER
+    return "random" if nobody and wanted.or_random else setup.features
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How many features there are, and how many there may be."""
+
+    setup: GossipSetup
+    most: int
+    rows: Mapping[str, int]
+    asked: int  # centroids of each node in this step, or random features
+    total: int
+    given: Mapping[str, int]
+
+    @classmethod
+    def of(cls, setup: GossipSetup, wanted: Wanted, rows: Mapping[str, int]) -> Self:
+        """The first features."""
+        q = wanted.n_features
+        if setup.features != "centroids":
+            return cls(setup, wanted.most_features, rows, q, q, {})
+        asked = -(-q // len(rows))
+        given = {name: centroids_given(n, asked) for name, n in rows.items()}
+        return cls(setup, wanted.most_features, rows, asked, sum(given.values()), given)
+
+    def doubled(self) -> Self:
+        """As many again, or as many as there may be."""
+        more = min(2 * self.total, self.most)
+        asked = -(-(more - self.total) // len(self.rows))
+        added = {n: centroids_given(self.rows[n], asked, own) for n, own in self.given.items()}
+        given = {name: own + added[name] for name, own in self.given.items()}
+        return dataclasses.replace(self, asked=asked, total=sum(given.values()), given=given)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no node can give another centroid."""
+        most = {name: n // MIN_CLUSTER for name, n in self.rows.items()}
+        return self.setup.features == "centroids" and dict(self.given) == most
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there can be no more; of random features it would take too many."""
+        few = self.setup.features == "centroids" and self.total < self.most
+        return self.is_exhausted or not few
+
+    @property
+    def without(self) -> tuple[str, ...]:
+        """Nodes with too few rows for a centroid."""
+        few = tuple(name for name, n in self.rows.items() if n < MIN_CLUSTER)
+        return few if self.setup.features == "centroids" else ()
+
+
+def _fit(nodes: Federation, setup: GossipSetup, wanted: Wanted, asked: int) -> tuple[Replies, str]:
+    """The components inside the features' span."""
+    nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
+    if setup.features == "centroids":
+        spread(nodes, GossipNode)
+    nodes.ask(GossipNode.begin_mean)
+    average(nodes, GossipNode)
+    nodes.ask(GossipNode.begin_tracking)
+    n_mixes = wanted.n_mixes or mixes_for(nodes, MIXED)
+    reason = _iterate(nodes, wanted.n_rounds, n_mixes, wanted.tolerance)
+    nodes.ask(GossipNode.begin_agreement)
+    average(nodes, GossipNode)
+    nodes.ask(GossipNode.begin_variances)
+    average(nodes, GossipNode)
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    return nodes.ask(GossipNode.finish, whole), reason
+
+
+def _missing(
+    nodes: Federation, setup: GossipSetup, wanted: Wanted, outcome: GossipOutcome, complete: bool
+) -> Missing:
+    """What the features miss of each eigenvalue; nothing if they are `complete`."""
+    if setup.features != "centroids" or complete:
+        return unprobed(outcome, complete)
+    graph = require_graph(nodes)
+    budget = probe_budget(graph, wanted, outcome.n_dimensions, setup.n_components)
+    nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    nodes.ask(GossipNode.begin_level, whole)
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    # A direction that one node alone knows of is missing for all.
+    told = nodes.ask(GossipNode.tell_missing, whole)
+    worst = int(np.argmax([float(node.values.max(initial=0.0)) for node in told]))
+    most: Missing = told[worst]
+    return most
+
+
+def probe_budget(graph: nx.Graph, wanted: Wanted, width: int, n_components: int) -> int:
+    """Floats that a node has sent to a neighbour in the fit, per mix of the probes."""
+    s, mixes = min(n_components + 1, width), mixes_on(graph)
+    tracked = wanted.n_rounds * (wanted.n_mixes or mixes_on(graph, MIXED)) + mixes
+    return (width * s * tracked + (width + s * s) * mixes) // mixes_on(graph, PROBED)
+
+
+def fills_all(setup: GossipSetup, width: int, n_columns: int) -> bool:
+    """Whether the features' span holds every row, whatever the rows are."""
+    narrow = setup.kernel in ("linear", "cosine") and width >= n_columns
+    return setup.features == "rows" or narrow
+
+
+def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
+    """Of random features: by how much their eigenvalues are off, mostly too large.
+
+    With D features eigenvalue ℓ shows as ℓ + (R/D) ℓ / (ℓ − R/n), where R is the variance that no
+    wanted component explains, as if it were spread evenly over the rows (the spiked model of
+    Johnstone, 2001). Solved for ℓ.
+    """
+    z, n = outcome.eigenvalues, outcome.n_rows
+    if complete:
+        return Missing(values=np.zeros(len(z)), errors=np.zeros(len(z)))
+    rest = max(outcome.total - float(np.sum(z)), 0.0)
+    each, shown = rest / n, rest / outcome.n_dimensions
+    middle = (each + z - shown) / 2
+    true = middle + np.sqrt(np.maximum(middle**2 - each * z, 0.0))
+    values = np.clip(1 - true / np.maximum(z, np.finfo(float).tiny), 0.0, 1.0)
+    return Missing(values=values, errors=values / 2)
+
+
+def _is_enough(missing: Missing, wanted: Wanted) -> bool:
+    assert wanted.accuracy is not None
+    worst = int(np.argmax(missing.values))
+    return bool(missing.values[worst] + missing.errors[worst] <= wanted.accuracy)
+
+
+def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:
+    for done in range(n_rounds):
+        average(nodes, GossipNode, n_mixes)
+        nodes.ask(GossipNode.turn)
+        if tolerance is None:
+            continue
+        largest(nodes, GossipNode)
+        if nodes.ask(GossipNode.tell_moved)[0].change <= tolerance:
+            return f"no direction moved by more than {tolerance:g} in round {done + 1}"
+    return f"{n_rounds} rounds are done"

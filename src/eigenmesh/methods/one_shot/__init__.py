@@ -1,0 +1,1 @@
+"""One-shot kernel PCA over columns (paper 000)."""

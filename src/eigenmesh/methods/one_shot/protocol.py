@@ -1,0 +1,184 @@
+"""One-shot kernel PCA over column partitions.
+
+He, Huang, Lv and Yang, "A Communication-efficient Distributed Algorithm for Kernel Principal
+Component Analysis": each party sends the top eigenpairs of its own kernel matrix, once.
+
+===================  ==============================================================================
+party keeps          its columns X_j (T, m_j); its share: loadings if linear, else X_j and V_j
+party reveals        r_j = min(local_rank, T, and m_j if linear) eigenpairs of K_j, the eigenvalue
+                     after them, the trace, how many samples and columns, a digest of the sample ids
+coordinator learns   K̂_j = V_j Λ_j V_jᵀ, the samples' similarities in these columns to rank r_j
+===================  ==============================================================================
+
+Readings: `local_rank`, what is sent, and `n_components`, what is wanted, are two numbers. The RBF
+kernel is exp(−gamma ‖x−y‖²): gamma = 1/(2σ²) for the paper's text. Centring comes after the
+Hadamard product; a linear party centres its own columns, which is the same and loses nothing.
+New samples are projected on the same V_j (`column_model`), so that training samples get the very
+scores of the fit, for r_j numbers each where the paper's (10) sends T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.numerics.column_fusion import (
+    Fusion,
+    ProductFusion,
+    SampledProductFusion,
+    SumFusion,
+    Wanted,
+)
+from eigenmesh.numerics.column_pieces import (
+    Share,
+    linear_spectrum,
+    rbf_spectrum,
+    sampled_rbf_spectrum,
+    share_to_tree,
+)
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Entry, forecast_entry
+from eigenmesh.runtime.message import (
+    Descending,
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Orthonormal,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.column_scores import (
+    ColumnModel,
+    ask_everyone,
+    landmark_samples,
+    require_memory,
+    require_samples,
+)
+from eigenmesh.stages.prepare import preparation_of
+
+
+class OneShotSetup(Message, reveals=None):
+    """What the parties agree on. A gamma makes it the RBF kernel, none the linear one.
+
+    `model` is the name under which they keep their shares.
+    """
+
+    gamma: Annotated[float | None, Positive]
+    local_rank: Annotated[int, Positive]
+    n_landmarks: Annotated[int, Positive]  # serve if there are more samples than the next number
+    most_samples: Annotated[int, Positive]
+    center: bool
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+
+
+class LocalSpectrum(Message, reveals="eigenvectors"):
+    """Top eigenpairs of a party's own kernel matrix, and what the error bound needs."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    vectors: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Orthonormal]
+    values: Annotated[Floats, Shape("r"), Descending, NonNegative]
+    next_value: Annotated[float, NonNegative]
+    trace: Annotated[float, NonNegative]
+
+
+class ColumnHolder(Party):
+    """Holds some columns of all samples."""
+
+    Setup = OneShotSetup
+
+    def __init__(self, site: SiteView, setup: OneShotSetup) -> None:
+        super().__init__(site, setup)
+        require_samples(site, kernel_matrix=False)
+        if setup.gamma is not None and landmarks_of(setup, site.data.shape[0]) is None:
+            require_memory(site)
+        self.preparation = preparation_of(site, setup)
+
+    @step
+    def local_spectrum(self) -> LocalSpectrum:
+        """Alg. 1, line 1: the leading eigenpairs of K_j; the party's share stays in its store."""
+        X, agreed = self.site.data, self.setup
+        X = X if self.preparation is None else self.preparation.apply(X)
+        share: Share
+        if agreed.gamma is None:
+            spectrum, share = linear_spectrum(X, agreed.local_rank, agreed.center, agreed.seed)
+        elif (places := landmarks_of(agreed, X.shape[0])) is not None:
+            spectrum, share = sampled_rbf_spectrum(X, agreed.gamma, agreed.local_rank, places)
+        else:
+            spectrum, share = rbf_spectrum(X, agreed.gamma, agreed.local_rank, agreed.seed)
+        own = type(share)(**{**vars(share), "preparation": self.preparation})
+        self.site.keep(agreed.model, share_to_tree(own))
+        return LocalSpectrum(
+            n_samples=X.shape[0],
+            n_columns=X.shape[1],
+            sample_ids=self.site.sample_ids_hash,
+            **spectrum._asdict(),
+        )
+
+
+@protocol("one-shot-kpca", roles=(ColumnHolder,))
+def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted) -> ColumnModel:
+    """Alg. 1, lines 2 and 3: fuse the local spectra, take the leading eigenvectors."""
+    columns.enlist(ColumnHolder, setup)
+    spectra = ask_everyone(columns, ColumnHolder.local_spectrum)
+    V = [s.vectors for s in spectra]
+    w = [s.values for s in spectra]
+    w_next = [s.next_value for s in spectra]
+    fusion: SumFusion | ProductFusion | SampledProductFusion
+    places = landmarks_of(setup, len(V[0]))
+    if setup.gamma is None:
+        fusion = SumFusion.fit(V, w, w_next, [s.trace for s in spectra], n_components)
+    elif places is not None:
+        fusion = SampledProductFusion.fit(V, w, w_next, n_components, setup.center, places)
+    else:
+        fusion = ProductFusion.fit(V, w, w_next, n_components, setup.center)
+    return _model(fusion, spectra, setup)
+
+
+def forecast(
+    names: Sequence[str], shapes: Sequence[tuple[int, int]], local_rank: int, linear: bool
+) -> list[Entry]:
+    """The ledger's entries for `local_spectrum`: r_j (T + 1) floats from each party."""
+    entries = []
+    for name, (n, m) in zip(names, shapes, strict=True):
+        r = min(local_rank, n, m if linear else n)
+        entries.append(forecast_entry(ColumnHolder.local_spectrum, name, r * (n + 1)))
+    return entries
+
+
+def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
+    """The landmark samples of a setup; None where every pair counts."""
+    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
+
+
+def _model(fusion: Fusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel:
+    sampled: tuple[str, ...] = ()
+    if isinstance(fusion, SampledProductFusion):
+        sampled = (
+            f"{len(fusion.components.eigenvectors):,} samples are too many for a matrix of all "
+            f"pairs: eigenpairs and components are the best in the span of "
+            f"{len(fusion.coefficients)} of them",
+        )
+    return ColumnModel(
+        fusion,
+        name=setup.model,
+        parties=spectra.parties,
+        widths=tuple(s.n_columns for s in spectra),
+        sent=tuple(len(s.values) for s in spectra),
+        n_samples=spectra[0].n_samples,
+        sampled=sampled,
+    )

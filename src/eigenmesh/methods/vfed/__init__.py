@@ -1,0 +1,1 @@
+"""Vertical federated PCA over columns (paper 002)."""

@@ -1,0 +1,264 @@
+"""PCA over column partitions, exactly or as its paper has it, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from eigenmesh.estimators.base import Shapes
+from eigenmesh.estimators.checks import one_of, whole_number
+from eigenmesh.estimators.column_checks import concluded, graph_of, positive, prepared_as
+from eigenmesh.estimators.columns import LinearColumnEstimator
+from eigenmesh.estimators.report import LESS_ON_A_GRAPH
+from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
+from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
+from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
+from eigenmesh.methods.vfed.paper_party import PowerHolder
+from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, forecast, vfed_pca
+from eigenmesh.methods.vfed.vfed_forecast import paper_forecast, peers_forecast
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.stages.count import SurveyedSite, survey
+from eigenmesh.stages.linear_columns import VFedResult
+
+MOST_ROUNDS = 50  # of the exact variant, which stops by its residuals
+FIRST_SOUGHT = 8  # components, where a share of the variance is wanted
+
+
+class VFedPCA(LinearColumnEstimator):
+    """PCA of samples whose columns are held by several parties, exactly.
+
+    A round takes one vector over the samples a component from each party, and one back. The first
+    fuses the parties' own components; every further one multiplies with the Gram matrix of the
+    pooled columns, until the residuals are small. The answer is that of PCA on the pooled columns.
+    Each owner keeps the loadings of its columns; scores are shared.
+
+    Parameters
+    ----------
+    n_components : components wanted; None for all that have variance, a number between 0 and 1 for
+        the fewest that explain so much of it, which are sought by 8, then 16, and so on.
+    variant : "exact", or "paper" for the method as its paper has it, which stops short of the
+        answer (it freezes after its second round, and warns).
+    n_rounds : at most so many rounds; if None 50, and 10 for the paper's. An answer that has not
+        converged by then says so.
+    tolerance : residual ‖A u − λ u‖ of every component at which to stop, as a share of its own
+        eigenvalue λ, however small that is beside the others.
+    topology : None for a coordinator; "ring", "star", "grid", "full", ("lattice", k) or a graph for
+        parties that talk to their neighbours only. Every node then ends with the same answer;
+        with "paper" they do not, unless the graph is full.
+    center : subtract each column's mean, at its owner.
+    standardize : divide each column by its standard deviation as well, at its owner.
+    fill_missing : share of a column's values that may be missing (NaN) and are then filled with the
+        column's mean, at its owner; None for none.
+    local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper": power iterations
+        a round; whether they start from the last merged vector; whether the larger half of the
+        eigenvalues counts for more; "weighted" by eigenvalues, "average" (VFedAvgPCA) or
+        "isolated", each party on its own; whether signs are aligned before merging, without which
+        centred data go wrong.
+    random_state : seed.
+
+    Attributes
+    ----------
+    eigenvalues_, eigenvectors_ : of the Gram matrix of the pooled, centred columns.
+    explained_variance_ratio_, total_variance_, residual_ : sums of squares.
+    components_ : loadings (n_components, n_features), where this process has every party's share;
+        `loadings(party)` for those of one.
+    convergence_ : after every round, the largest bound of a residual as a share of its eigenvalue;
+        of "paper" how far the merged vector has moved.
+    shortfalls_, shortfall_ : the share of each eigenvalue that may be missing, and the largest; not
+        with "paper", which does not know.
+    history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n).
+    node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
+    report_ : what it cost, and what left each party.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_wine
+    >>> parts = em.split(load_wine().data, n_parties=3, by="columns")
+    >>> pca = em.VFedPCA(2, standardize=True).fit(parts)
+    >>> pca.explained_variance_ratio_.round(3)
+    array([0.362, 0.192])
+    >>> pca.transform(parts).shape, pca.inverse_transform(pca.transform(parts)).shape
+    ((178, 2), (178, 13))
+    """
+
+    _cheaper = (
+        "lower n_components, or take OneShotKPCA (method='one-shot'), which "
+        "sends one message a party"
+    )
+    _fitted = (
+        "eigenvalues_",
+        "eigenvectors_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "convergence_",
+        "history_",
+        "node_vectors_",
+        "gamma_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int | float | None = 2,
+        *,
+        variant: str = "exact",
+        n_rounds: int | None = None,
+        tolerance: float = 1e-10,
+        topology: Any = None,
+        center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
+        local_iterations: int = 10,
+        warm_start: bool = False,
+        weight_scaling: bool = False,
+        merge: str = "weighted",
+        align_signs: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.variant = variant
+        self.n_rounds = n_rounds
+        self.tolerance = tolerance
+        self.topology = topology
+        self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
+        self.local_iterations = local_iterations
+        self.warm_start = warm_start
+        self.weight_scaling = weight_scaling
+        self.merge = merge
+        self.align_signs = align_signs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
+        """
+        paper = one_of(self.variant, "variant", VARIANTS) == "paper"
+        source = self._source(X)
+        with self._opened(source, self.topology) as fed, fed.recording() as recording:
+            self._require_columns(fed)
+            matched = self._align(fed)
+            found = self._run_paper(fed) if paper else self._run_exact(fed)
+            self._keep_shares(fed, found.model)
+        self._adopt(found.model, None, getattr(found, "shortfalls", None))
+        self.convergence_ = np.asarray(found.convergence)
+        self.node_vectors_ = found.node_vectors
+        self._settled = isinstance(found, VFedResult) and found.converged
+        self.history_ = found.history if isinstance(found, PaperResult) else None
+        caveats = self._caveats(found)
+        reason, cheaper = found.stop_reason, self._less(fed.split, fed.graph is not None)
+        self.report_ = concluded(found.model, matched, caveats, reason, recording, fed, cheaper)
+        return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        return LESS_ON_A_GRAPH if on_graph else self._cheaper
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        return ("at most: a fit that converges sends less",) if self.variant == "exact" else ()
+
+    def _run_exact(self, fed: Federation) -> VFedResult:
+        tolerance, wanted = positive(self.tolerance, "tolerance"), self._wanted()
+        run = vfed_pca if fed.graph is None else vfed_peers
+        fed.require(VectorHolder if fed.graph is None else PeerHolder)
+        if isinstance(wanted, int):
+            return fed.run(run, self._agreed(wanted), self._rounds(), tolerance).value
+        fed.require(SurveyedSite, [SurveyedSite.count_columns])
+        shapes = [(shape.n_rows, shape.n_columns) for shape in fed.run(survey).value]
+        for k in self._numbers(shapes):
+            agreed = self._agreed(k, at_most=True)
+            found: VFedResult = fed.run(run, agreed, self._rounds(), tolerance).value
+            if self._explains(found):
+                break
+        return found
+
+    def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
+        """How many components are sought, one after the other; the last are all that there can be.
+
+        Where a share is wanted, a few, and twice as many as long as they explain too little.
+        """
+        all_of_them = min(shapes[0][0] - bool(self.center), sum(m for _, m in shapes))
+        numbers, k = [], FIRST_SOUGHT
+        while isinstance(self._wanted(), float) and k < all_of_them:
+            numbers.append(k)
+            k *= 2
+        return [*numbers, max(all_of_them, 1)]
+
+    def _explains(self, found: VFedResult) -> bool:
+        fusion, share = found.model.fusion, self._wanted()
+        explained = float(fusion.components.eigenvalues.sum())
+        return share is None or explained >= (share - 1e-12) * fusion.total
+
+    def _run_paper(self, fed: Federation) -> PaperResult:
+        agreed = power_setup(self, Kernel("linear"))
+        k = whole_number(self.n_components, "n_components")
+        fed.require(PowerHolder)
+        return fed.run(vfed_paper, agreed, k, self._rounds()).value
+
+    def _agreed(self, k: int, at_most: bool = False) -> VFedSetup:
+        wanted = self._wanted()
+        return VFedSetup(
+            n_components=k,
+            at_most=at_most,
+            share=wanted if isinstance(wanted, float) else None,
+            center=bool(self.center),
+            **prepared_as(self),
+        )
+
+    def _rounds(self) -> int:
+        usual = PAPER_ROUNDS if self.variant == "paper" else MOST_ROUNDS
+        return usual if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
+
+    def _caveats(self, found: VFedResult | PaperResult) -> tuple[str, ...]:
+        if isinstance(found, PaperResult):
+            return paper_caveats(self, self._rounds(), found.node_vectors)
+        if found.converged:
+            return ()
+        above = np.flatnonzero(found.residuals > self.tolerance) + 1
+        which = f"component{'s' if len(above) > 1 else ''} {', '.join(map(str, above))}"
+        return (
+            f"not converged: residuals are at most {found.residuals.max():.1e} of their "
+            f"eigenvalues, {self.tolerance:.1e} was asked for; {which} may be off, and the "
+            f"eigenvalues low by {found.shortfalls.max():.1e} of their size; "
+            f"{self._remedy}",
+        )
+
+    @property
+    def _remedy(self) -> str:
+        if self._behind is None:
+            return "raise n_rounds or tolerance"
+        return f"{self._behind} has no more rounds: fit em.VFedPCA, with n_rounds above 50"
+
+    def _knows_scores(self) -> bool:
+        return bool(getattr(self, "_settled", False))
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger of a fit that uses all its rounds: one that converges sends less."""
+        rounds, graph, wanted = self._rounds(), graph_of(self.topology, names), self._wanted()
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            k = whole_number(self.n_components, "n_components")
+            return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
+        ledger = Ledger()
+        if not isinstance(wanted, int):
+            counts = SurveyedSite.count_columns
+            ledger.entries += [forecast_entry(counts, name, 0) for name in names]
+            ledger.rounds += 1
+        for k in [wanted] if isinstance(wanted, int) else self._numbers(shapes):
+            run = self._forecast_run(names, shapes, graph, k, rounds)
+            ledger.entries += run.entries
+            ledger.rounds += run.rounds
+        return ledger
+
+    def _forecast_run(
+        self, names: Sequence[str], shapes: Any, graph: Any, k: int, rounds: int
+    ) -> Ledger:
+        if graph is not None:
+            return peers_forecast(names, shapes, graph, k, rounds)
+        return Ledger.of(forecast(names, shapes, k, rounds), rounds=rounds + 1)

@@ -1,0 +1,296 @@
+"""PCA over column partitions without a coordinator: `vfed_pca` on average consensus.
+
+Every node does what the coordinator of `vfed_pca` does, from A Q = Σ_i X_i X_iᵀ Q, which is an
+average over the nodes times their number. (Cheung et al. let neighbours merge once a round, which
+never agrees; see `vfed_paper`.)
+
+=============  ==============================================================================
+node keeps     its columns X_i (n, m_i); its share: mean and loadings
+node reveals   to its neighbours: running averages of X_i X_iᵀ Q (gram), in the first mix its
+               own; the common directions Q and scores; how many samples and columns, a digest
+               of the sample ids; to whoever runs the schedule how far it is, and its scores
+=============  ==============================================================================
+
+Averages agree to about 1e-12 of their size, but the next directions are what is left after nearly
+all of them has been subtracted, and are brought to unit length: there the nodes would part. So the
+first node's directions are passed on, whole, before each product; all nodes multiply the same.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import RankError
+from eigenmesh.graphs.consensus import largest, mixing, root_of
+from eigenmesh.graphs.spread_from_first import PassingParty, PassingSetup, settled_average
+from eigenmesh.methods.vfed.maths import JointOperator, JointPairs, LockedPairs
+from eigenmesh.methods.vfed.protocol import VFedSetup, n_components_of
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.column_pieces import share_to_tree
+from eigenmesh.numerics.eigen import SPECTRUM_ROUNDING, fix_signs, numerical_rank
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    Reveals,
+    Shape,
+)
+from eigenmesh.runtime.party import step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.linear_columns import (
+    GramMixture,
+    PeerStart,
+    VFedResult,
+    model_of,
+    prepared_block,
+)
+
+
+class PeerSetup(PassingSetup, reveals=None):
+    """What the nodes agree on; the first node's directions count."""
+
+    n_components: Annotated[int, Positive]
+    at_most: bool
+    share: float | None
+    center: bool
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+    tolerance: Annotated[float, Positive]
+    n_nodes: Annotated[int, Positive]
+
+
+class Progress(Message, reveals="moments"):
+    """Bounds of the residuals, directions left to multiply, components above rounding."""
+
+    residual: Annotated[float, NonNegative]  # the largest, as a share of its own eigenvalue
+    settled: bool  # whether all are small
+    width: Annotated[int, NonNegative]
+    rank: Annotated[int, NonNegative]
+
+
+class PeerScores(Message, reveals="scores"):
+    """A node's answer."""
+
+    scores: Annotated[Floats, Shape("n", "k"), NonEmpty]
+    residuals: Annotated[Floats, Shape("k"), Reveals("moments"), NonNegative]
+    shortfalls: Annotated[Floats, Shape("k"), Reveals("moments"), NonNegative]
+    next_value: Annotated[float, NonNegative]
+
+
+class PeerHolder(PassingParty):
+    """Holds some columns of all samples; ends with the joint scores and its loadings."""
+
+    Setup = PeerSetup
+    state = (*PassingParty.state, "Q", "AQ", "locked", "pairs", "trace", "block")
+
+    def __init__(self, site: SiteView, setup: PeerSetup) -> None:
+        super().__init__(site, setup)
+        self.columns = prepared_block(site, setup)
+        n = self.columns.shape[0]
+        k = min(setup.n_components, n)
+        rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(1,)))
+        start = np.linalg.qr(rng.standard_normal((n, k)))[0]
+        self.Q, self.AQ = np.zeros((n, 0)), np.zeros((n, 0))
+        self.locked = vars(LockedPairs.none(n))
+        self.pairs = vars(JointPairs(np.zeros(k), start, 0.0, np.ones(k), np.zeros(k), start))
+        self.trace, self.block = 0.0, start
+
+    @step(reusable=False)
+    def introduce(self) -> PeerStart:
+        """Who is there, with what."""
+        n, m = self.columns.shape
+        ids, total = self.site.sample_ids_hash, self.columns.total
+        return PeerStart(n_samples=n, n_columns=m, sample_ids=ids, total=total)
+
+    @step(reusable=False)
+    def propose(self) -> None:
+        """The first node's next directions, to be passed on; zeros where there are no more.
+
+        Before them come the vectors that are to be locked, and after all the number of these.
+        """
+        operator, pairs = self._operator, JointPairs(**self.pairs)
+        more, m = operator.lockable(pairs, self.setup.tolerance), len(operator.locked.values)
+        if more:
+            operator = operator.relieved(more, pairs)
+        block = operator.next_block(pairs, self.setup.seed)
+        self.pass_on(np.append(self._padded(pairs.vectors[:, m : m + more], block), more))
+
+    @step(reusable=False)
+    def multiply(self) -> None:
+        """Begin the average of X_i X_iᵀ Q and of the traces."""
+        self._take_block()
+        product = self.columns.times(self.columns.transposed_times(self.block))
+        self.start_mixing(np.append(self._padded(product), self.columns.total))
+
+    @step(reusable=False)
+    def look(self) -> Progress:
+        """The sum is there: the best vectors so far, and how good they are."""
+        (n, k), width = self.pairs["vectors"].shape, self.block.shape[1]
+        total = self.setup.n_nodes * self.mixture
+        self.trace = float(total[-1])
+        known = self._operator.grown(self.block, [total[:-1].reshape(n, k)[:, :width]])
+        pairs = known.top(k)
+        self.Q, self.AQ, self.pairs = known.Q, known.AQ, vars(pairs)
+        tolerance = self.setup.tolerance
+        settled = not (len(pairs.unsettled(tolerance)) or known.lockable(pairs, tolerance))
+        return Progress(
+            residual=pairs.residual,
+            settled=settled,
+            width=known.next_block(pairs, self.setup.seed).shape[1],
+            rank=numerical_rank(pairs.values, rounding=SPECTRUM_ROUNDING),
+        )
+
+    @step(reusable=False)
+    def propose_scores(self) -> None:
+        """The first node's vectors, to be passed on; zeros in the place of those not wanted."""
+        k = n_components_of(self.setup, self.pairs["values"], self.trace)
+        vectors = fix_signs(self.pairs["vectors"])
+        vectors[:, k:] = 0.0
+        self.pass_on(vectors)
+
+    @step(reusable=False)
+    def keep_loadings(self) -> PeerScores:
+        """Loadings from the common scores stay in the site's store."""
+        pairs = JointPairs(**self.pairs)
+        vectors = self.passed.reshape(pairs.vectors.shape)
+        k = int(np.count_nonzero(np.abs(vectors).max(axis=0)))
+        scores = vectors[:, :k] * np.sqrt(pairs.values[:k])
+        self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
+        after = np.append(pairs.values, pairs.next_value)[k]
+        return PeerScores(
+            scores=np.asarray(scores),
+            residuals=pairs.residuals[:k],
+            shortfalls=pairs.shortfalls[:k],
+            next_value=float(after),
+        )
+
+    # Messages of their own kind.
+
+    @step(cumulative=True)
+    def offer_mixture(self) -> GramMixture:
+        """The running average of products, to every neighbour."""
+        return GramMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, GramMixture]) -> None:
+        """One mix."""
+        self.mix(received)
+
+    # What they do.
+
+    @property
+    def _operator(self) -> JointOperator:
+        return JointOperator((), (), self.trace, self.Q, self.AQ, LockedPairs(**self.locked))
+
+    def _padded(self, *parts: Doubles) -> Doubles:
+        """As many columns as there are components, zeros the last: the traffic is always equal."""
+        n, k = self.pairs["vectors"].shape
+        return np.hstack([*parts, np.zeros((n, k))])[:, :k]
+
+    def _take_block(self) -> None:
+        """The directions that were passed on; what comes before them is locked from now on."""
+        columns = self.passed[:-1].reshape(self.pairs["vectors"].shape)
+        more, m = int(self.passed[-1]), len(self.locked["values"])
+        if more:
+            # Every node locks the very same vectors.
+            self.pairs["vectors"][:, m : m + more] = columns[:, :more]
+            operator = self._operator.relieved(more, JointPairs(**self.pairs))
+            self.Q, self.AQ, self.locked = operator.Q, operator.AQ, vars(operator.locked)
+        block = columns[:, more:]
+        self.block = block[:, : int(np.count_nonzero(np.abs(block).max(axis=0, initial=0.0)))]
+
+
+@protocol("vfed-peers", roles=(PeerHolder,))
+def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
+    """Every node's side, in at most `n_rounds` products; anew without a node that leaves."""
+    while True:
+        covered = nodes.parties
+        nodes.enlist(PeerHolder, _agreed(nodes, setup, tolerance))
+        starts = nodes.ask(PeerHolder.introduce)
+        found = _search(nodes, covered, 0 if setup.at_most else setup.n_components, n_rounds)
+        if found is None:
+            continue
+        nodes.ask(PeerHolder.propose_scores)
+        largest(nodes, PeerHolder)
+        if nodes.parties != covered:  # the first node may have left with what it was passing on
+            continue
+        ends = nodes.ask(PeerHolder.keep_loadings)
+        if nodes.parties == covered:
+            return _result(starts, ends, setup, *found)
+
+
+def _search(
+    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int
+) -> tuple[list[float], bool, str] | None:
+    """The bounds of the residuals, whether all are small, and why; None if a node has left."""
+    trace, why = list[float](), "as many were asked for"
+    for _ in range(n_rounds):
+        found = _product(nodes, covered)
+        if found is None:
+            return None
+        replies = found
+        trace.append(max(reply.residual for reply in replies))
+        if all(reply.settled for reply in replies):
+            why = "that is small enough"
+            break
+        if not all(reply.width for reply in replies):
+            why = "no direction is left"
+            break
+    _require_rank(replies, k)
+    size = f"residuals are at most {trace[-1]:.1e} of their eigenvalues"
+    settled = all(reply.settled for reply in replies)
+    return trace, settled, f"{size}, after {len(trace)} products: {why}"
+
+
+def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
+    """A Q at every node, and how far that gets them; None if a node has left, perhaps the first."""
+    nodes.ask(PeerHolder.propose)
+    largest(nodes, PeerHolder)
+    if nodes.parties != covered:
+        return None
+    nodes.ask(PeerHolder.multiply)
+    settled_average(nodes, PeerHolder)
+    if nodes.parties != covered:
+        return None
+    replies = nodes.ask(PeerHolder.look)
+    return replies if nodes.parties == covered else None
+
+
+def _require_rank(replies: Replies, k: int) -> None:
+    rank = min(reply.rank for reply in replies)
+    if rank < k:
+        raise RankError(
+            f"{k} components were asked for, the columns determine {rank}; lower n_components, or "
+            f"check that the samples differ"
+        )
+
+
+def _agreed(nodes: Federation, setup: VFedSetup, tolerance: float) -> PeerSetup:
+    agreed = {**mixing(nodes), **vars(setup), "tolerance": tolerance}
+    return PeerSetup(**agreed, first=root_of(nodes), n_nodes=len(nodes.parties))
+
+
+def _result(
+    starts: Replies,
+    ends: Replies,
+    setup: VFedSetup,
+    trace: list[float],
+    settled: bool,
+    reason: str,
+) -> VFedResult:
+    first: Any = ends[0]
+    values = np.einsum("ij,ij->j", first.scores, first.scores)
+    k, U = len(values), first.scores / np.sqrt(values)
+    model = model_of(starts, np.append(values, first.next_value), U, k, setup.model)
+    vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
+    bounds = (first.residuals, first.shortfalls)
+    return VFedResult(model, tuple(trace), *bounds, settled, reason, vectors)

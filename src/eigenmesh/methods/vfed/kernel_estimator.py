@@ -1,0 +1,294 @@
+"""Kernel PCA over column partitions, exactly or as the paper of vertical federated PCA has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.base import Shapes, seed_of
+from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.column_checks import (
+    concluded,
+    graph_of,
+    prepared_as,
+    sampling_note,
+    unit_caveats,
+)
+from eigenmesh.estimators.columns import ColumnEstimator
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
+from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
+from eigenmesh.estimators.report import LESS_ON_A_GRAPH
+from eigenmesh.methods.vfed.kernel_graph import PeerFusion, argument_peers, peer_role
+from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
+from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
+from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
+from eigenmesh.methods.vfed.paper_party import PowerHolder
+from eigenmesh.methods.vfed.vfed_forecast import paper_forecast
+from eigenmesh.numerics.column_pieces import KernelShare
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.party import Party, Step
+from eigenmesh.stages.column_scores import (
+    MOST_KERNEL_SAMPLES,
+    N_LANDMARKS,
+    ColumnModel,
+    most_samples,
+)
+from eigenmesh.stages.summed_kernel import (
+    KERNELS,
+    ArgumentHolder,
+    ArgumentSetup,
+    argument_fusion,
+    forecast,
+    needed_step,
+)
+
+
+class VFedAKPCA(ColumnEstimator):
+    """Kernel PCA of samples whose columns are held by several parties, exactly.
+
+    Every party says once how far apart, or how alike, the samples are in its columns; these add up
+    to what the kernel is a function of. The answer is that of kernel PCA on the pooled columns.
+
+    Parameters
+    ----------
+    n_components : components wanted; None for all that have variance, a number between 0 and 1 for
+        the fewest that explain so much of it.
+    kernel : "rbf", exp(−gamma ‖x−y‖²), "poly", (gamma x·y + coef0)^degree, "sigmoid",
+        tanh(gamma x·y + coef0), whose components are in order of |λ| since it is indefinite (the
+        paper prints −gamma: pass a negative one), "laplacian", exp(−gamma ‖x−y‖₁), "cosine", or
+        "arc-cosine" of order `degree`.
+    gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance", of the columns as
+        their owners prepare them.
+    degree, coef0 : of "poly" and "sigmoid"; the order 0, 1 or 2 of "arc-cosine".
+    variant : "exact", or "paper" for the method as its paper has it: the merged top vectors of the
+        parties' own kernel matrices, which approximate no pooled kernel.
+    n_landmarks : samples that stand for all where there are more than 20,000, by default 500; a
+        number makes them serve whenever there are more samples than that.
+    topology : None for a coordinator, or a graph as in `VFedPCA`: the distances or products of all
+        pairs of samples are then averaged over it, at a traffic far above shipping the columns,
+        and every node ends with the same components, which are exact.
+    center : centre in feature space, exactly.
+    standardize, fill_missing : what each owner does to its columns first, as in `VFedPCA`.
+    n_rounds, local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper", as in
+        `VFedPCA`.
+    random_state : seed of landmarks, of the pairs drawn for gamma="median", and of "paper".
+
+    Attributes
+    ----------
+    eigenvalues_, eigenvectors_ : of the (centred) joint kernel matrix.
+    explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; Σ|λ| is
+        the total of "sigmoid".
+    shortfalls_, shortfall_ : the share of each eigenvalue that is missing, estimated where landmark
+        samples serve and 0 else, and the largest; not with "paper", which does not know.
+    gamma_ : the gamma used.
+    convergence_, history_ : of "paper", as in `VFedPCA`.
+    node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
+    report_ : what it cost, and what left each party.
+
+    Examples
+    --------
+    >>> import eigenmesh as em
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.decomposition import KernelPCA
+    >>> from sklearn.preprocessing import scale
+    >>> X = scale(load_wine().data)
+    >>> kpca = em.VFedAKPCA(2, gamma=0.05).fit(em.split(X, n_parties=3, by="columns"))
+    >>> pooled = KernelPCA(2, kernel="rbf", gamma=0.05).fit(X)
+    >>> bool(abs(kpca.transform(X) - pooled.transform(X)).max() < 1e-10)
+    True
+    """
+
+    _cheaper = "give gamma as a number, or n_landmarks where the kernel has any"
+    _closer = "; raise n_landmarks"
+    _fitted = (
+        "eigenvalues_",
+        "eigenvectors_",
+        "explained_variance_ratio_",
+        "total_variance_",
+        "residual_",
+        "convergence_",
+        "history_",
+        "node_vectors_",
+        "gamma_",
+        "model_",
+    )
+
+    def __init__(
+        self,
+        n_components: int | float | None = 2,
+        *,
+        kernel: str = "rbf",
+        gamma: float | str | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        variant: str = "exact",
+        n_landmarks: int | None = None,
+        topology: Any = None,
+        center: bool = True,
+        standardize: bool = False,
+        fill_missing: float | None = None,
+        n_rounds: int | None = None,
+        local_iterations: int = 10,
+        warm_start: bool = False,
+        weight_scaling: bool = False,
+        merge: str = "weighted",
+        align_signs: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.variant = variant
+        self.n_landmarks = n_landmarks
+        self.topology = topology
+        self.center = center
+        self.standardize = standardize
+        self.fill_missing = fill_missing
+        self.n_rounds = n_rounds
+        self.local_iterations = local_iterations
+        self.warm_start = warm_start
+        self.weight_scaling = weight_scaling
+        self.merge = merge
+        self.align_signs = align_signs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
+
+        Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
+        """
+        paper = one_of(self.variant, "variant", VARIANTS) == "paper"
+        name, source = self._kernel_name(), self._source(X)
+        with self._opened(source, self.topology) as fed, fed.recording() as recording:
+            self._require_columns(fed)
+            matched = self._align(fed)
+            role, steps = self._asked(fed.graph is not None)
+            fed.require(role, steps)
+            kernel = self._kernel(name, self._find_gamma(fed))
+            found = self._run_paper(fed, kernel) if paper else self._run_exact(fed, kernel)
+            model = found if isinstance(found, ColumnModel) else found.model
+            self._keep_shares(fed, model)
+        printed = found if isinstance(found, PaperResult) else None
+        missing = None if printed is not None else getattr(model.fusion, "shortfalls", None)
+        self._adopt(model, kernel.gamma, missing)
+        self.convergence_ = None if printed is None else np.asarray(printed.convergence)
+        self.history_ = None if printed is None else printed.history
+        self.node_vectors_ = getattr(found, "node_vectors", None)
+        caveats = self._caveats(printed)
+        reason = model.stop_reason if printed is None else printed.stop_reason
+        cheaper = self._less(fed.split, fed.graph is not None)
+        self.report_ = concluded(model, matched, caveats, reason, recording, fed, cheaper)
+        return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        return LESS_ON_A_GRAPH if on_graph else self._cheaper
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        notes = sampling_note(shapes[0][0], self._agreed()) if self.variant == "exact" else ()
+        if self.variant != "exact" or self.kernel == "laplacian":
+            return notes
+        return (*notes, "at most: columns of a rank below their number send less")
+
+    def _kernel_name(self) -> str:
+        if self.kernel == "sigmoid" and self.n_landmarks is not None:
+            raise InputError(
+                f"n_landmarks is {self.n_landmarks!r}; the sigmoid kernel is indefinite and has no "
+                f"landmarks: pass None, which takes every pair of at most 20,000 samples"
+            )
+        return one_of(self.kernel, "kernel", KERNELS)
+
+    def _kernel(self, name: str, gamma: float | None) -> Kernel:
+        # An arc-cosine kernel checks its own order, which may be 0.
+        degree = self.degree if name == "arc-cosine" else whole_number(self.degree, "degree")
+        return Kernel(name, gamma, degree, float(self.coef0))
+
+    def _checked_gamma(self) -> float | str | None:
+        gamma: Any = self.gamma
+        if self.kernel == "sigmoid" and is_number(gamma) and -np.inf < float(gamma) < 0:
+            return float(gamma)
+        return checked_gamma(gamma)
+
+    def _find_gamma(self, fed: Federation) -> float | None:
+        gamma, seed = self._checked_gamma(), seed_of(self.random_state)
+        if isinstance(gamma, float):
+            return gamma
+        return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
+
+    def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
+        if self.variant == "paper":
+            return PowerHolder, None
+        if on_graph:
+            return peer_role(self._kernel_name()), None
+        return ArgumentHolder, [needed_step(self._agreed())]
+
+    def _agreed(self) -> ArgumentSetup:
+        q = N_LANDMARKS if self.n_landmarks is None else self.n_landmarks
+        return ArgumentSetup(
+            kernel=self._kernel_name(),
+            local_rank=None,
+            n_landmarks=whole_number(q, "n_landmarks"),
+            most_samples=most_samples(MOST_KERNEL_SAMPLES) if self.n_landmarks is None else 0,
+            **prepared_as(self),
+        )
+
+    def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel | PeerFusion:
+        k, agreed = self._wanted(), self._agreed()
+        if fed.graph is not None:
+            return fed.run(argument_peers, agreed, kernel, k, bool(self.center)).value
+        return fed.run(argument_fusion, agreed, kernel, k, bool(self.center)).value
+
+    def _run_paper(self, fed: Federation, kernel: Kernel) -> PaperResult:
+        k = whole_number(self.n_components, "n_components")
+        return fed.run(vfed_paper, power_setup(self, kernel), k, self._rounds()).value
+
+    def _rounds(self) -> int:
+        return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
+
+    def _caveats(self, found: PaperResult | None) -> tuple[str, ...]:
+        if found is not None:
+            return paper_caveats(self, self._rounds(), found.node_vectors)
+        return unit_caveats(self, self.model_)
+
+    def _knows_scores(self) -> bool:
+        return self.variant != "paper"
+
+    def input_projection(self, party: str | None = None) -> Any:
+        """The paper's Z = VᵀX, (n_components, columns), of one party's columns or of all.
+
+        An average of the samples' rows for every component, in the columns' own units, and no
+        score of a sample. Of variant="paper", whose parties keep columns and vectors.
+        """
+        check_is_fitted(self)
+        names = self.model_.parties if party is None else (party,)
+        shares = [self._share(name) for name in names]
+        if not all(isinstance(share, KernelShare) for share in shares):
+            raise InputError("Z = VᵀX is there with variant='paper'; this model is exact")
+        return np.hstack([np.asarray(share.vectors.T @ share.columns) for share in shares])
+
+    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+        """The ledger of a fit: at most this, where columns have a rank below their number."""
+        ledger = Ledger()
+        graph = graph_of(self.topology, names)
+        if not isinstance(rule := self._checked_gamma(), float):
+            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns", graph)
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            isolated = self.merge == "isolated"
+            k = whole_number(self.n_components, "n_components")
+            known = paper_forecast(names, shapes, graph, k, self._rounds(), isolated)
+            ledger.entries += known.entries
+            ledger.rounds += known.rounds
+        elif graph is not None:
+            wanted, agreed = self._wanted(), self._agreed()
+            peers_forecast(ledger, names, shapes, graph, agreed, wanted, bool(self.center))
+        else:
+            ledger.entries += forecast(names, shapes, self._agreed())
+            ledger.rounds += 1
+        return ledger

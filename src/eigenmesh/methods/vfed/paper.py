@@ -1,0 +1,164 @@
+"""Vertical federated PCA and kernel PCA as their paper has them. Not recommended: see `vfed_pca`.
+
+Cheung, Jiang, Yu and Lou, "Vertical Federated Principal Component Analysis and Its Kernel Extension
+on Feature-wise Distributed Data": the server's half of Algorithms 2 to 4, and Algorithm 5. What a
+party does is in `vfed_power`.
+
+===================  ========================================================================
+party keeps          its columns X_i (n, f_i); its share: columns or loadings, and the vectors
+party reveals        the top eigenpair (α_i, a_i) of its own matrix, every round, to the
+                     coordinator or to its neighbours; how many samples and columns, a digest of
+                     the sample ids; in the end the variance that the joint vectors capture
+coordinator learns   these; a party learns the merged vectors
+===================  ========================================================================
+
+The merge is Σ ω_i a_i, ω_i = α_i/Σα (Alg. 4 scales the weights); then each party replaces its
+columns by eq. (14). Alg. 5 merges with the neighbours only.
+
+Readings: signs are aligned before merging and the merged vector has unit length; |α| counts where
+a kernel is indefinite; more components by deflation. What follows from the text: eq. (14) makes
+the columns rank one, so nothing moves after the second round; and neighbours that merge once a
+round do not come to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.errors import RankError
+from eigenmesh.methods.vfed.paper_maths import apart
+from eigenmesh.methods.vfed.paper_party import JointVector, PowerHolder, PowerSetup, merge
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.column_fusion import Components, SumFusion
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Replies
+from eigenmesh.stages.column_scores import ColumnModel, ask_everyone
+
+MERGES = ("weighted", "average", "isolated")
+
+
+@record
+@dataclass(frozen=True)
+class PaperResult:
+    """The model, the merged vector of every round, how far it moved, and every node's vectors."""
+
+    model: ColumnModel
+    history: Doubles  # (rounds, n), of the first component, where there is a coordinator
+    convergence: tuple[float, ...]
+    node_vectors: Doubles | None  # (nodes, n, k), where there is none
+    stop_reason: str
+    converged: bool = False
+
+
+@protocol("vfed-paper", roles=(PowerHolder,))
+def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) -> PaperResult:
+    """Algorithms 2 to 4 with a coordinator, Algorithm 5 on a graph; k times, by deflation.
+
+    Eq. (14) leaves a party's vector in the others' columns: when it leaves, they begin anew.
+    """
+    while True:
+        columns.enlist(PowerHolder, setup)
+        known = ask_everyone(columns, PowerHolder.introduce)
+        _require_rank(known, setup, k)
+        if setup.merge == "isolated":
+            found = _alone(columns, known, setup, k)
+        elif columns.graph is not None:
+            found = _among_neighbours(columns, known, setup, k, n_rounds)
+        else:
+            found = _with_server(columns, known, setup, k, n_rounds)
+        if columns.parties == known.parties:
+            return found
+
+
+def _require_rank(known: Replies, setup: PowerSetup, k: int) -> None:
+    """Deflation cannot tell by itself that nothing is left."""
+    most = known[0].n_samples - setup.center
+    if setup.kernel == "linear":
+        most = min(most, sum(about.n_columns for about in known))
+    if k > most:
+        raise RankError(
+            f"{k} components were asked for, {known[0].n_samples} samples of these columns "
+            f"determine at most {most}; lower n_components"
+        )
+
+
+def _with_server(
+    columns: Federation, known: Replies, setup: PowerSetup, k: int, n_rounds: int
+) -> PaperResult:
+    history: list[Doubles] = []
+    pairs = columns.ask(PowerHolder.local_pair)
+    for t in range(1, k * n_rounds):
+        history.append(merge(list(pairs), setup, (t - 1) // n_rounds))
+        message = JointVector(vector=history[-1], found=t % n_rounds == 0)
+        pairs = columns.ask(PowerHolder.next_pair, message)
+        while any(pair.component < t // n_rounds for pair in pairs):
+            # An older pair stood in, of the component before: one of this is asked for.
+            pairs = columns.ask(PowerHolder.local_pair)
+    history.append(merge(list(pairs), setup, k - 1))
+    last = JointVector(vector=history[-1], found=True)
+    ends = ask_everyone(columns, PowerHolder.finish, last)
+    vectors = np.column_stack(history[n_rounds - 1 :: n_rounds])
+    first = history[:n_rounds]
+    moved = [apart(u, v) for u, v in zip(first[1:], first, strict=False)]
+    model = _model(known, ends, vectors, setup)
+    reason = f"{n_rounds} rounds were asked for"
+    return PaperResult(model, np.array(first), (1.0, *moved), None, reason)
+
+
+def _among_neighbours(
+    columns: Federation, known: Replies, setup: PowerSetup, k: int, n_rounds: int
+) -> PaperResult:
+    for _ in range(k):
+        columns.exchange(PowerHolder.offer_pair, PowerHolder.merge_pairs, times=n_rounds)
+        columns.ask(PowerHolder.next_component)
+    ends = columns.ask(PowerHolder.tell_vectors)
+    moved = tuple(float(step) for step in ends[0].moved[:n_rounds])
+    reason = f"{n_rounds} rounds were asked for"
+    return _of_nodes(known, ends, setup, moved, reason)
+
+
+def _alone(columns: Federation, known: Replies, setup: PowerSetup, k: int) -> PaperResult:
+    for _ in range(k):
+        columns.ask(PowerHolder.work_alone)
+        columns.ask(PowerHolder.next_component)
+    ends = columns.ask(PowerHolder.tell_vectors)
+    return _of_nodes(known, ends, setup, (), "every party has worked on its own")
+
+
+def _of_nodes(
+    known: Replies, ends: Replies, setup: PowerSetup, moved: tuple[float, ...], reason: str
+) -> PaperResult:
+    """The first node's vectors stand for the model; all of them are told."""
+    model = _model(known, ends, ends[0].vectors, setup)
+    vectors = np.array([end.vectors for end in ends])
+    return PaperResult(model, np.zeros((0, 0)), moved, vectors, reason)
+
+
+def _model(known: Replies, ends: Replies, found: Doubles, setup: PowerSetup) -> ColumnModel:
+    """The vectors in order of the variance that they capture at all parties."""
+    about: Mapping[str, Any] = dict(zip(known.parties, known, strict=True))
+    captured = np.sum([end.captured for end in ends], axis=0)
+    order = np.argsort(-np.abs(captured), kind="stable")
+    k, p = len(order), len(ends)
+    by_size = setup.kernel == "sigmoid"
+    vectors = found[:, order]
+    components = Components.first(captured[order], vectors, k, "the columns", by_size)
+    # The parties project on their vectors as they found them: order and sign are the centre's.
+    signs = np.sign(np.einsum("ij,ij->j", components.eigenvectors, vectors))
+    mixing = np.zeros((k, k))
+    mixing[order, np.arange(k)] = signs / np.sqrt(np.abs(components.eigenvalues))
+    total = float(sum(about[name].total for name in ends.parties))
+    return ColumnModel(
+        SumFusion(components, (mixing,) * p, total, total),
+        name=setup.model,
+        parties=ends.parties,
+        widths=tuple(about[name].n_columns for name in ends.parties),
+        sent=(k,) * p,
+        n_samples=known[0].n_samples,
+    )

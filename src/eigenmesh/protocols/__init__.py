@@ -1,1 +1,0 @@
-"""Protocols: one paper, one file."""

@@ -1,0 +1,1 @@
+"""`KernelPCRegressor`, the front door."""

@@ -1,0 +1,125 @@
+"""Ridge regression on components of embedded rows, from sums: the baseline of disKPCA's paper.
+
+Balcan, Liang, Song, Woodruff and Xie, "Communication Efficient Distributed Kernel Principal
+Component Analysis", KDD 2016, section 6: what regression on disKPCA's components is compared with.
+
+===================  ============================================================================
+party keeps          its rows A_i (n_i, d) and their targets y_i (n_i, m)
+party reveals        what it reveals in Sketching-PCA, and sums over its rows (moments): of its
+                     targets, and E_iᵀy_i with its embedded rows E_i
+coordinator learns   these; the targets' mean goes to all parties
+===================  ============================================================================
+
+Letters: E embedded rows (n, t), W (t, k) their components. Scores are EW less an offset, so that
+their normal equations follow from EᵀE and Eᵀy: no component needs to go down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.methods.diskpca.sketching import EmbeddedRows
+from eigenmesh.numerics.arrays import blocks
+from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.numerics.feature_model import FeatureModel
+from eigenmesh.numerics.ridge import RidgeSums, ridge
+from eigenmesh.regression.component_ridge import (
+    RidgeResult,
+    TargetHolder,
+    TargetMean,
+    mean_target,
+)
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Reveals, Shape
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.stages.row_messages import GramSums, KernelSetup, by_party, full, kernel_of
+
+
+class EmbeddedRidgeSetup(KernelSetup, reveals=None):
+    """Under which key of its own store a site keeps its rows' targets."""
+
+    targets: str
+
+
+class EmbeddedEquations(GramSums, reveals="gram"):
+    """And Eᵀ(y − ȳ), Σ(y − ȳ) and Σ(y − ȳ)²."""
+
+    cross: Annotated[Floats, Reveals("moments"), Shape("t", "m")]
+    target_sums: Annotated[Floats, Reveals("moments"), Shape("m")]
+    target_squares: Annotated[Floats, Reveals("moments"), Shape("m")]
+
+
+class EmbeddedTargets(TargetHolder, EmbeddedRows):
+    """Holds rows and their targets."""
+
+    Setup = EmbeddedRidgeSetup
+
+    @step
+    def embedded_equations(self, centre: TargetMean) -> EmbeddedEquations:
+        """EᵀE and all that goes with it, over the same rows: a party is in all sums or in none."""
+        y = self.own_targets() - centre.mean
+        pairs = zip(blocks(len(y)), self.embedded(), strict=True)
+        cross: Any = sum(E.T @ y[rows] for rows, E in pairs)
+        return EmbeddedEquations(
+            **vars(self.embedded_sums()),
+            cross=cross,
+            target_sums=y.sum(axis=0),
+            target_squares=np.square(y).sum(axis=0),
+        )
+
+
+def embedded_steps() -> list[Step]:
+    """The steps that are asked for."""
+    role = EmbeddedTargets
+    return [role.count_rows, role.sum_targets, role.embedded_equations]
+
+
+@protocol("embedded-ridge", roles=(EmbeddedTargets,))
+def embedded_ridge(
+    rows: Federation, setup: EmbeddedRidgeSetup, n_components: int, alpha: float
+) -> RidgeResult:
+    """Three rounds: targets, sizes, and what embedded rows and targets add up to."""
+    rows.enlist(EmbeddedTargets, setup, embedded_steps())
+    centre = mean_target(rows, EmbeddedTargets)
+    sizes = by_party(rows.ask(EmbeddedTargets.count_rows))
+    d = next(iter(sizes.values())).n_columns
+    told = rows.total(EmbeddedTargets.embedded_equations, centre).sum
+    how = (kernel_of(setup), d, setup.embedding_dim, setup.seed)
+    gram = full(told.upper)
+    complete = FeatureModel.fit(how, gram, told.sums, told.n_rows, None, True)
+    model = _first(complete, n_components)
+    fit = ridge(_in_components(model, told), np.asarray(centre.mean), alpha)
+    off = abs(float(np.trace(gram)) / told.trace - 1) if told.trace else 0.0
+    worth = (
+        f"components are those of rows embedded in {len(gram)} dimensions, not of the kernel; the "
+        f"embedding is off by {off:.1%} in the rows' squares"
+    )
+    if is_exact(setup.kernel, d, setup.embedding_dim):
+        worth = "the embedding is the kernel's own feature space: exact"
+    baseline = sum(size.n_values for size in sizes.values())
+    return RidgeResult(model, fit, d, "embedded dimensions", worth, baseline)
+
+
+def _in_components(model: FeatureModel, told: EmbeddedEquations) -> RidgeSums:
+    """The sums of scores Z = EW − 1oᵀ, which are centred and uncorrelated."""
+    cross = model.components.T @ told.cross - np.outer(model.offset, told.target_sums)
+    nothing = np.zeros(len(model.eigenvalues))
+    sums, squares = (np.asarray(y, dtype=float) for y in (told.target_sums, told.target_squares))
+    return RidgeSums(np.diag(model.eigenvalues), cross, nothing, sums, squares, told.n_rows)
+
+
+def _first(model: FeatureModel, k: int) -> FeatureModel:
+    """The first k components, or all if there are fewer."""
+    if len(model.eigenvalues) <= k:
+        return model
+    return dataclasses.replace(
+        model,
+        components=np.ascontiguousarray(model.components[:, :k]),
+        offset=model.offset[:k],
+        eigenvalues=model.eigenvalues[:k],
+        next_eigenvalue=float(model.eigenvalues[k]),
+    )

@@ -1,0 +1,77 @@
+"""The courier stamps requests, hands them to the engine, and opens what comes back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from eigenmesh.errors import EigenmeshError, MessageRefused, PartyLost, StaleRound
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.runtime.requests import error_from
+
+Requests = Mapping[int, Mapping[str, Any]]
+
+
+class Courier:
+    """Every request carries its run and its turn; a reply that carries others is refused."""
+
+    def __init__(self, engine: Engine, timeout: float) -> None:
+        self.turn = 0
+        self._engine = engine
+        self._timeout = timeout
+        self._run = ""
+
+    def begin_run(self) -> None:
+        """A new name for what follows, so that nothing of an earlier run is taken for it."""
+        self._run = secrets.token_hex(8)
+
+    def call(self, requests: Requests, timeout: float | None = None) -> Iterator[tuple[int, Reply]]:
+        """Requests to the hosts; replies in party order."""
+        return self._engine.call(self._stamped(requests), timeout or self._timeout)
+
+    def swap(
+        self, requests: Requests, neighbours: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[int, Reply]]:
+        """One exchange between neighbours; receipts in party order."""
+        return self._engine.swap(self._stamped(requests), neighbours, self._timeout)
+
+    def _stamped(self, requests: Requests) -> dict[int, bytes]:
+        self.turn += 1
+        stamp = {"run": self._run, "turn": self.turn}
+        # A broadcast is one request for all: its bytes are made, and held, once.
+        distinct = {id(request): request for request in requests.values()}
+        stamped = {key: wire.dumps({**request, **stamp}) for key, request in distinct.items()}
+        return {i: stamped[id(request)] for i, request in requests.items()}
+
+    def open(self, i: int, reply: Reply, near: Container[str] = ()) -> Any:
+        """The host's answer; raises what the host reports, or what is wrong with the reply.
+
+        In an exchange a host may report a failure of its neighbours `near`.
+        """
+        name = self._engine.parties[i]
+        if isinstance(reply, Lost):
+            raise PartyLost(f"party {name!r} is lost: {reply.reason}", party=name)
+        with naming(name):
+            tree = wire.loads(reply)
+            if not isinstance(tree, dict):
+                raise MessageRefused("its reply is malformed")
+        if "error" in tree:
+            raise error_from(tree, name, near)
+        turn = tree.get("turn")
+        if type(turn) is not int or turn != self.turn:
+            raise StaleRound("its reply belongs to another turn", party=name)
+        return tree.get("ok")
+
+
+@contextmanager
+def naming(party: str) -> Iterator[None]:
+    """Errors about a message get the name of its sender."""
+    try:
+        yield
+    except EigenmeshError as error:
+        if error.party is not None:
+            raise
+        raise type(error)(error.reason, party=party) from None

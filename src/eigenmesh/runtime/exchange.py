@@ -1,0 +1,92 @@
+"""One round between neighbours: all of it at every party, or none of it at any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eigenmesh.errors import EigenmeshError, MessageRefused
+from eigenmesh.runtime.courier import Courier, Requests
+from eigenmesh.runtime.engine import Lost
+from eigenmesh.runtime.message import KINDS
+from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.protocol import role_name
+
+
+class Exchange:
+    """A round between neighbours. After `run`:
+
+    `receipts` are the parties' own accounts of what they sent and missed; `failures` says what went
+    wrong, by the party concerned. If there are failures the round has been undone, and
+    `not_undone` says where that failed too.
+    """
+
+    def __init__(
+        self, courier: Courier, names: tuple[str, ...], neighbours: Mapping[int, list[int]]
+    ) -> None:
+        self._courier = courier
+        self._names = names
+        self._neighbours = neighbours
+        self._silent: set[int] = set()
+        self.receipts: dict[int, Any] = {}
+        self.failures: dict[int, EigenmeshError] = {}
+        self.not_undone: dict[int, EigenmeshError] = {}
+
+    def run(self, send: Step, receive: Step, on_loss: str, max_age: int) -> None:
+        """Send, deliver and receive at every party; undo it everywhere if anything failed."""
+        steps = {"role": role_name(send.role), "send": send.name, "receive": receive.name}
+        request = {"op": "exchange", **steps, "on_loss": on_loss, "max_age": max_age}
+        requests = {i: {**request, "neighbours": near} for i, near in self._neighbours.items()}
+        self._swap(requests)
+        if self.failures:
+            self._undo(self._courier.turn)
+
+    def _swap(self, requests: Requests) -> None:
+        for i, reply in self._courier.swap(requests, self._neighbours):
+            if isinstance(reply, Lost):
+                self._silent.add(i)
+            near = {self._names[j]: j for j in self._neighbours[i]}
+            try:
+                self.receipts[i] = self._receipt(i, self._courier.open(i, reply, near))
+            except EigenmeshError as error:
+                if error.party in near:  # counts less than what the engine says of that party
+                    self.failures.setdefault(near[error.party], error)
+                else:
+                    self.failures[i] = error
+
+    def _receipt(self, i: int, answer: Any) -> Any:
+        """A receipt of the form that the ledger relies on."""
+        near = self._neighbours[i]
+        match answer:
+            case {"sent": list(sent), "missed": list(missed)}:
+                if all(_is_sent(s, near) for s in sent) and all(
+                    _is_missed(m, near) for m in missed
+                ):
+                    return answer
+        raise MessageRefused("its receipt of the exchange is malformed", party=self._names[i])
+
+    def _undo(self, turn: int) -> None:
+        """At every party that answers, whatever was said of it: none may stay a round ahead."""
+        request = {"op": "rollback", "undo": turn}
+        requests = {i: request for i in self._neighbours if i not in self._silent}
+        for i, reply in self._courier.call(requests):
+            try:
+                self._courier.open(i, reply)
+            except EigenmeshError as error:
+                self.not_undone[i] = error
+
+
+def _is_sent(item: Any, near: list[int]) -> bool:
+    match item:
+        case [int(receiver), dict(kinds), int(size)]:
+            counts = kinds.values()
+            known = receiver in near and kinds.keys() <= KINDS
+            return known and all(type(n) is int and n >= 0 for n in [*counts, size])
+    return False
+
+
+def _is_missed(item: Any, near: list[int]) -> bool:
+    match item:
+        case [int(sender), str(), bool()]:
+            return sender in near
+    return False

@@ -1,0 +1,541 @@
+"""The federation: the only handle that a protocol has on its parties."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.errors import (
+    EigenmeshError,
+    EigenmeshWarning,
+    FederationError,
+    InputError,
+    MessageRefused,
+    PartyFailed,
+    PartyLost,
+    TopologyError,
+)
+from eigenmesh.runtime import records
+from eigenmesh.runtime.courier import Courier, Requests, naming
+from eigenmesh.runtime.engine import Engine, Reply
+from eigenmesh.runtime.exchange import Exchange
+from eigenmesh.runtime.ledger import COORDINATOR, Books, Recording, step_label
+from eigenmesh.runtime.message import (
+    Message,
+    add,
+    check,
+    decode,
+    encode,
+    fields_of,
+    floats_by_kind,
+    require_summable,
+)
+from eigenmesh.runtime.party import Party, Step, steps_of
+from eigenmesh.runtime.protocol import Protocol, role_name
+from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
+from eigenmesh.runtime.results import Replies, Run, Total
+from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.topology import (
+    Topology,
+    build_graph,
+    mark_losses,
+    require_connected,
+    same_graph,
+)
+
+R = TypeVar("R")
+
+_REMEDIES = {
+    "hashes": "give every party the same samples in the same order",
+    "counts": "check that every party holds the same samples, or the same columns",
+}
+_LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
+
+
+class Federation:
+    """Parties on an engine, with a coordinator or on a graph.
+
+    Parameters
+    ----------
+    engine : carries the bytes.
+    split : "rows" or "columns", how the parties' data make up the whole.
+    topology : None for a coordinator, else the graph on which `exchange` runs.
+    timeout : seconds that a party has for one step; the engine's own default if None.
+    on_loss : "raise" stops at the first lost party; "survivors" goes on without it and says so;
+        "reuse" takes its last reply, up to `max_age` rounds old, and asks it again, unless the
+        step is declared not reusable; "skip" goes on without it for this round and asks it again
+        in the next, and says so in `dropped`, until it has missed more than `max_age` rounds in a
+        row. "skip" needs a coordinator.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        split: str,
+        topology: Topology | None = None,
+        timeout: float | None = None,
+        on_loss: str = "raise",
+        max_age: int = 3,
+    ) -> None:
+        if on_loss not in ON_LOSS:
+            raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
+        if timeout is not None and not timeout > 0:
+            raise InputError(f"timeout is {timeout}; a positive number of seconds is expected")
+        if on_loss == "skip" and topology is not None:
+            raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
+        self.split = split
+        self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
+        self.remarks: dict[str, str] = {}  # what users were warned of, by what it is about
+        self.align = "strict"  # "inner": the parties' samples are to be matched before each use
+        self.timeout = engine.default_timeout if timeout is None else timeout
+        self.on_loss = on_loss
+        self.max_age = max_age
+        self.lost: dict[str, str] = {}
+        self.reused: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self._engine = engine
+        self._names = engine.parties
+        self._graph = None if topology is None else build_graph(topology, self._names)
+        if self._graph is not None:
+            mark_losses(self._graph, on_loss != "raise")
+        self._courier = Courier(engine, self.timeout)
+        self._books = Books()
+        self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
+        self._missed_in_a_row: Counter[str] = Counter()
+
+    # Who is there.
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Names of the parties that are still in, in order."""
+        return tuple(self._names[i] for i in self._active())
+
+    @property
+    def graph(self) -> nx.Graph | None:
+        """The graph of the parties that are still in, by number; None with a coordinator."""
+        return None if self._graph is None else self._graph.subgraph(self._active())
+
+    def require_topology(self, topology: Topology) -> None:
+        """Refuse a topology that is not the one that this federation was opened with."""
+        told = f"topology is {topology!r}"
+        if self._graph is None:
+            raise TopologyError(
+                f"{told}, but the federation was opened with a coordinator; pass "
+                f"em.federation(..., topology={topology!r})"
+            )
+        if not same_graph(build_graph(topology, self._names), self._graph):
+            raise TopologyError(
+                f"{told}, but the federation was opened on another graph, with "
+                f"{self._graph.number_of_edges()} edges between {len(self._names)} parties; open "
+                f"it with this topology, or leave topology out to take the federation's"
+            )
+
+    def local_sites(self) -> Mapping[str, Site]:
+        """The sites that live in this process, by name. Their stores are theirs, not messages."""
+        return {self._names[i]: site for i, site in self._engine.local_sites().items()}
+
+    def column_names(self) -> dict[str, tuple[str, ...] | None]:
+        """The columns' names of the parties that this process knows them of; nobody is asked."""
+        names: dict[str, tuple[str, ...] | None] = {}
+        with suppress(EigenmeshError):  # a file that cannot be read is told of by a step
+            names = dict(self.known_columns())
+        for name, site in self.local_sites().items():
+            with suppress(EigenmeshError):
+                names[name] = names.get(name) or site.names_columns()
+        return names
+
+    def remark(self, about: str, words: str) -> None:
+        """Warn of something in the parties' data, once."""
+        if about not in self.remarks:
+            self.remarks[about] = words
+            warnings.warn(words, EigenmeshWarning, stacklevel=2)
+
+    def _active(self) -> list[int]:
+        return [i for i, name in enumerate(self._names) if name not in self.lost]
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the engine's processes and threads."""
+        self._engine.close()
+
+    # Running protocols.
+
+    def require(self, role: type[Party], steps: Iterable[Step] | None = None) -> None:
+        """Ask every party, before anything runs, whether its policy lets these replies out."""
+        question = {"role": role_name(role), "steps": _step_names(role, steps)}
+        self._together(lambda: self._broadcast("require", **question))
+
+    def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
+        """Run a protocol from enlisting to dismissal."""
+        run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
+        if not self._engine.coordinates:
+            self._books.absorb(run.recording.ledger)
+            self.lost = dict(run.lost)
+            self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
+        for site in self.local_sites().values():
+            for about, words in site.remarks.items():
+                self.remark(about, words)
+        return run
+
+    def _run_here(
+        self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Run[R]:
+        if self.on_loss == "skip" and not protocol.skips:
+            raise InputError(
+                f"on_loss is 'skip', but the parties of {protocol.name!r} must not miss a round; "
+                f"'survivors' or 'raise' is expected"
+            )
+        self._courier.begin_run()
+        self._last_reply.clear()
+        self._missed_in_a_row.clear()
+        with self.recording() as recording, self._engine.session():
+            try:
+                value = protocol.coordinate(self, *args, **kwargs)
+            finally:
+                self._dismiss()
+        reason = getattr(value, "stop_reason", "finished")
+        reused, dropped = dict(self.reused), dict(self.dropped)
+        return Run(value, recording, self.parties, dict(self.lost), reused, dropped, reason)
+
+    def _together(self, action: Callable[[], Any]) -> Any:
+        """Act where the coordinator is; everywhere else answer its requests until it has acted.
+
+        Every process that runs the script ends with the same result, or the same error.
+        """
+        if not self._engine.coordinates:
+            return _result(self._engine.serve())
+        if not self._engine.followers:
+            return action()
+        try:
+            result = action()
+            outcome = records.dumps({"result": result})  # not every result can travel
+        except BaseException as error:
+            self._engine.publish(records.dumps({"error": error_tree(_own_words(error), 0)}))
+            raise
+        self._engine.publish(outcome)
+        return result
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a recording is on."""
+        return not self._books.idle
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Record the ledger and the seconds of everything inside.
+
+        Runs recorded together belong together: a party lost in one is out of those that follow.
+        """
+        if self._books.idle:
+            self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+        with self._books.recording() as recording:
+            yield recording
+
+    def enlist(
+        self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
+    ) -> None:
+        """Build a party of this role at every site; only the listed steps may then be asked for."""
+        data, kinds = _encoded(setup)
+        label = f"{role_name(role)}.enlist"
+        assert data is not None
+        for i in self._active():
+            self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        names = _step_names(role, steps)
+        self._broadcast("enlist", role=role_name(role), steps=names, message=data)
+
+    def _broadcast(self, operation: str, **fields: Any) -> None:
+        request = {"op": operation, **fields}
+        self._wave(dict.fromkeys(self._active(), request), None, lambda i, _: None)
+
+    def _dismiss(self) -> None:
+        # The run is over either way: a party that does not hear of it learns from the next run.
+        request = {"op": "dismiss"}
+        requests = dict.fromkeys(self._active(), request)
+        for _ in self._courier.call(requests, min(self.timeout, 2.0)):
+            pass
+
+    # Asking.
+
+    def ask(
+        self,
+        step: Step,
+        message: Message | None = None,
+        *,
+        each: Sequence[Message] | Mapping[str, Message] | None = None,
+    ) -> Replies:
+        """One round: every party runs `step`. `each` gives each party a message of its own."""
+        received: list[tuple[int, Any]] = []
+        addressed = self._addressed(message, each)
+        self._round_of(step, addressed, lambda i, r: received.append((i, r)))
+        if self.on_loss == "skip" and addressed and not received:
+            raise PartyLost(f"no party answered {step.name!r} in this round")
+        self._compare(step, received)
+        return Replies(
+            tuple(reply for _, reply in received), tuple(self._names[i] for i, _ in received)
+        )
+
+    def total(
+        self,
+        step: Step,
+        message: Message | None = None,
+        *,
+        each: Sequence[Message] | Mapping[str, Message] | None = None,
+    ) -> Total:
+        """One round: the sum of the parties' replies, added in party order as they come."""
+        assert step.signature.gives is not None, f"{step!r} gives nothing to add up"
+        require_summable(step.signature.gives)
+        sums: list[Any] = []
+        covered: list[str] = []
+
+        def fold(i: int, reply: Any) -> None:
+            sums[:] = [add(sums[0], reply) if sums else reply]
+            covered.append(self._names[i])
+
+        self._round_of(step, self._addressed(message, each), fold)
+        if not sums:
+            raise PartyLost(f"no party answered {step.name!r} in this round")
+        check(sums[0])  # finite summands may have a sum that is not
+        return Total(sums[0], tuple(covered))
+
+    def _round_of(
+        self, step: Step, messages: Mapping[int, Message | None], take: Callable[[int, Any], None]
+    ) -> None:
+        self._books.new_round()
+        label = step_label(step)
+        request = {"op": "step", "role": role_name(step.role), "step": step.name}
+        distinct = {id(message): message for message in messages.values()}
+        encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
+        stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
+        for i, message in messages.items():
+            data, kinds = encoded[id(message)]
+            if data is not None:
+                self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        self._wave({i: stamped[id(m)] for i, m in messages.items()}, step, take)
+        if not self._active():
+            raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
+
+    def _losses(self) -> str:
+        return "lost: " + "; ".join(f"{name!r} ({reason})" for name, reason in self.lost.items())
+
+    def _addressed(
+        self,
+        message: Message | None,
+        each: Sequence[Message] | Mapping[str, Message] | None,
+    ) -> dict[int, Message | None]:
+        active = self._active()
+        if each is None:
+            return dict.fromkeys(active, message)
+        if isinstance(each, Mapping):
+            unknown = set(each) - set(self._names)
+            if unknown:
+                raise InputError(
+                    f"messages for {', '.join(map(repr, sorted(unknown)))}; "
+                    f"the parties are {', '.join(map(repr, self._names))}"
+                )
+            return {i: each[self._names[i]] for i in active if self._names[i] in each}
+        if len(each) != len(active):
+            raise InputError(
+                f"{len(each)} messages for {len(active)} parties; one each is expected"
+            )
+        return dict(zip(active, each, strict=True))
+
+    def _compare(self, step: Step, received: list[tuple[int, Any]]) -> None:
+        """Fields declared the same everywhere: name the party that differs from most."""
+        if step.signature.gives is None or not received:
+            return
+        for declared in fields_of(step.signature.gives):
+            if not declared.same:
+                continue
+            values = [getattr(reply, declared.name) for _, reply in received]
+            remedy = _REMEDIES.get(declared.kind or "", "check what this party holds")
+            common, _ = Counter(values).most_common(1)[0]
+            for (i, _), value in zip(received, values, strict=True):
+                if value != common:
+                    raise MessageRefused(
+                        f"party {self._names[i]!r} has {declared.name} {_short(value)}, the others "
+                        f"{_short(common)}; it must be the same everywhere: {remedy}",
+                        party=self._names[i],
+                    )
+
+    # Neighbour rounds on a graph.
+
+    def exchange(self, send: Step, receive: Step, times: int = 1) -> None:
+        """`times` rounds: each party sends to its neighbours, then takes what they sent.
+
+        A round in which a party is lost is undone at every party before the error is raised, or
+        before it is repeated on the graph of the survivors: no party is ever a round ahead.
+        """
+        if self._graph is None:
+            raise TopologyError("exchange needs a graph; pass topology= to the federation")
+        for _ in range(times):
+            self._books.new_round()
+            while not self._exchange_once(send, receive):
+                self._require_connected()
+
+    def _exchange_once(self, send: Step, receive: Step) -> bool:
+        """Whether the round was complete; if not, it has been undone and a party is out."""
+        exchange = Exchange(self._courier, self._names, self._neighbours())
+        exchange.run(send, receive, self.on_loss, self.max_age)
+        self._book(send, exchange)
+        if not exchange.failures:
+            return True
+        for i, error in exchange.failures.items():
+            if self.on_loss == "raise" or not isinstance(error, _LOSSES):
+                raise error
+            if self.on_loss == "reuse" and not send.reusable:
+                raise self._explained(error, send)
+            self.lost[self._names[i]] = error.reason
+        for i, error in exchange.not_undone.items():  # it may be a round ahead: it cannot go on
+            self.lost[self._names[i]] = error.reason
+        return False
+
+    def _neighbours(self) -> dict[int, list[int]]:
+        """Those of the parties that are in, by number. A subgraph of networkx is slow to walk."""
+        assert self._graph is not None
+        active = set(self._active())
+        adjacent = self._graph.adj
+        return {i: sorted(j for j in adjacent[i] if j in active) for i in sorted(active)}
+
+    def _book(self, send: Step, exchange: Exchange) -> None:
+        """What has left has left, even if the round was undone."""
+        label, relayed = step_label(send), self._engine.relays
+        for i, receipt in exchange.receipts.items():
+            for receiver, kinds, size in receipt["sent"]:
+                way = (self._names[i], self._names[receiver])
+                self._books.enter(label, *way, kinds, size, relayed)
+            for sender, _reason, replaced in receipt["missed"] if not exchange.failures else ():
+                (self.reused if replaced else self.dropped)[self._names[sender]] += 1
+
+    def _require_connected(self) -> None:
+        """After a loss: is there still a graph to go on with?"""
+        if not self._active():
+            raise PartyLost(f"no party is left to exchange messages; {self._losses()}")
+        try:
+            require_connected(self.graph, self._names)
+        except TopologyError as error:
+            raise TopologyError(f"{error.reason}; {self._losses()}") from None
+
+    # One wave of requests, and what becomes of its replies.
+
+    def _wave(
+        self,
+        requests: Requests,
+        step: Step | None,
+        take: Callable[[int, Any], None],
+    ) -> None:
+        """Send, and hand decoded replies to `take` in party order. The first error is raised at
+        the end, so that no party is still at work on this wave when the caller hears of it.
+        """
+        first_error: EigenmeshError | None = None
+        for i, reply in self._courier.call(requests):
+            if first_error is None:
+                first_error = self._take(i, reply, step, take)
+        if first_error is not None:
+            raise first_error
+
+    def _take(
+        self, i: int, reply: Reply, step: Step | None, take: Callable[[int, Any], None]
+    ) -> EigenmeshError | None:
+        """The error that ends the run, if there is one; else the reply, if any, was taken."""
+        try:
+            with naming(self._names[i]):
+                message = self._received(i, self._courier.open(i, reply), step)
+                take(i, message)
+        except EigenmeshError as error:
+            if not isinstance(error, _LOSSES):
+                return error
+            if self.on_loss == "survivors":
+                self.lost[self._names[i]] = error.reason
+            elif self.on_loss == "skip":
+                self._skip(self._names[i], step, error)
+            elif not self._reuse(i, step, take):
+                return self._explained(error, step)
+        else:
+            self._missed_in_a_row.pop(self._names[i], None)
+            if self.on_loss == "reuse" and step is not None and step.reusable:
+                label = step_label(step)
+                self._last_reply[label, i] = (self._books.rounds, message)
+        return None
+
+    def _skip(self, name: str, step: Step | None, error: EigenmeshError) -> None:
+        """Go on without a party; one that was not built, or is silent too often, is out."""
+        self._missed_in_a_row[name] += 1
+        missed = self._missed_in_a_row[name]
+        if step is None:
+            self.lost[name] = error.reason
+        elif missed > self.max_age:
+            self.lost[name] = f"{error.reason}, in {missed} rounds in a row"
+        else:
+            self.dropped[name] += 1
+
+    def _reuse(self, i: int, step: Step | None, take: Callable[[int, Any], None]) -> bool:
+        """Whether a reply to this step, kept for "reuse", was young enough and could be taken."""
+        label = "" if step is None else step_label(step)
+        if (label, i) not in self._last_reply:
+            return False
+        round_, message = self._last_reply[label, i]
+        if self._books.rounds - round_ > self.max_age:
+            return False
+        try:
+            take(i, message)
+        except EigenmeshError:  # the others' replies have another shape by now
+            return False
+        self.reused[self._names[i]] += 1
+        return True
+
+    def _explained(self, error: EigenmeshError, step: Step | None) -> EigenmeshError:
+        """A loss that "reuse" could have made good, had the step not forbidden it, says so."""
+        if step is None or step.reusable or self.on_loss != "reuse":
+            return error
+        words = f"on_loss is 'reuse', but an older reply must not stand in for one to {step.name!r}"
+        return type(error)(f"{error.reason}; {words}", party=error.party)
+
+    def _received(self, i: int, answer: Any, step: Step | None) -> Any:
+        if step is None or step.signature.gives is None:
+            return None
+        if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
+            raise MessageRefused("its reply holds no message")
+        message = decode(step.signature.gives, answer.data)
+        way = (self._names[i], COORDINATOR)
+        self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
+        return message
+
+
+def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:
+    """A message as an array of bytes, and what it reveals; nothing for none."""
+    if message is None:
+        return None, {}
+    return np.frombuffer(encode(message), np.uint8), floats_by_kind(message)
+
+
+def _short(value: Any) -> str:
+    return f"'{value[:8]}…'" if isinstance(value, str) and len(value) > 12 else repr(value)
+
+
+def _own_words(error: BaseException) -> EigenmeshError:
+    if isinstance(error, EigenmeshError):
+        return error
+    return FederationError(f"the coordinator failed with {type(error).__name__}; its log says why")
+
+
+def _result(outcome: bytes) -> Any:
+    tree = records.loads(outcome)
+    if "error" in tree:
+        raise error_from(tree["error"], tree["error"]["party"])
+    return tree["result"]
+
+
+def _step_names(role: type[Party], steps: Iterable[Step] | None) -> list[str]:
+    return list(steps_of(role)) if steps is None else [step.name for step in steps]

@@ -1,0 +1,393 @@
+"""The host of a site: the only code that faces the network. Bytes in, bytes out, never raises.
+
+It checks, in this order: the form of a request, the order of turns (a turn is used once, so late
+and duplicated requests are refused), the run, the role and step against what was enlisted, the
+message against the step's annotation, then runs the step, checks its result and the site's policy.
+An error leaves as the name of one of our classes and our own words; what another library said
+stays in the site's log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from eigenmesh.errors import (
+    EigenmeshError,
+    MessageRefused,
+    PartyFailed,
+    PartyLost,
+    StaleRound,
+    StepRefused,
+)
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.mailbox import Mailbox
+from eigenmesh.runtime.message import decode, encode
+from eigenmesh.runtime.party import Party, Signature, Step, steps_of
+from eigenmesh.runtime.protocol import known_roles
+from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
+from eigenmesh.runtime.site import Site, SiteView
+
+_log = logging.getLogger("eigenmesh.site")
+
+
+class Enlisted(NamedTuple):
+    """A party in the current run, what it was built from, and what may be asked of it."""
+
+    party: Party
+    setup: bytes
+    steps: dict[str, Step]
+    calls: dict[str, int]
+
+
+class Host:
+    """Guards one site. `index` is its place among `names`, the parties of the federation."""
+
+    def __init__(
+        self,
+        site: Site,
+        index: int,
+        names: tuple[str, ...],
+        roles: Mapping[str, type[Party]] | None = None,
+    ) -> None:
+        self.site = site
+        self._roles = roles
+        self._view = SiteView(site, index, names)
+        self._lock = threading.Lock()
+        self._run = ""
+        self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
+        self._turn = 0
+        self._enlisted: dict[str, Enlisted] = {}
+        self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
+        # The request of an exchange whose second half is still to come, as it came and as read.
+        self._half_done: tuple[bytes, Tree] | None = None
+        self._mailbox = Mailbox(self._view)
+        self._operations: dict[str, Callable[[Tree], Tree]] = {
+            "require": self._require,
+            "enlist": self._enlist,
+            "step": self._step,
+            "rollback": self._rollback,
+            "dismiss": self._dismiss,
+        }
+        self._resume()
+
+    # What an engine calls.
+
+    @property
+    def party(self) -> str:
+        """Name of the site."""
+        return self.site.name
+
+    def handle(self, request: bytes) -> bytes:
+        """Answer a request of the coordinator."""
+        return self._guarded(request, lambda tree: _reply(tree, self._answer(tree)))
+
+    def offer(self, request: bytes) -> tuple[bytes, dict[int, bytes] | None]:
+        """First half of an exchange: this party's messages by neighbour.
+
+        Nobody hears of it until the second half is over, unless it failed: then there is a reply,
+        and None in place of messages.
+        """
+        outboxes: list[dict[int, bytes]] = []
+
+        def offer(tree: Tree) -> bytes:
+            outboxes.append(self._offer(tree, request))
+            return b""
+
+        reply = self._guarded(request, offer)
+        return reply, outboxes[0] if outboxes else None
+
+    def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
+        """Second half: take the neighbours' messages; the reply is the receipt of both halves."""
+        return self._guarded(request, lambda tree: _reply(tree, self._accept(tree, request, inbox)))
+
+    # How every request is treated.
+
+    def _guarded(self, request: bytes, answer: Callable[[Tree], bytes]) -> bytes:
+        turn = -1
+        if not self._lock.acquire(blocking=False):
+            busy = PartyLost("is still at work on an earlier request", party=self.site.name)
+            return wire.dumps(error_tree(busy, turn))
+        try:
+            tree = self._read(request)
+            turn = tree["turn"]
+            return answer(tree)
+        except EigenmeshError as error:
+            return wire.dumps(error_tree(error, turn))
+        except (Exception, SystemExit) as error:
+            return wire.dumps(error_tree(self._own_words(error), turn))
+        finally:
+            self._lock.release()
+
+    def _read(self, request: bytes) -> Tree:
+        """A request is read where it arrives; its second half comes with the same bytes."""
+        if self._half_done is not None and self._half_done[0] == request:
+            return self._half_done[1]
+        return read_request(request)
+
+    def _own_words(self, error: BaseException) -> EigenmeshError:
+        _log.exception("site %s: a step failed", self.site.name)
+        too_large = "; rescale its columns" if isinstance(error, OverflowError) else ""
+        return PartyFailed(
+            f"party {self.site.name!r} failed with {type(error).__name__}{too_large}; "
+            f"its own log has the details",
+            party=self.site.name,
+        )
+
+    def _answer(self, tree: Tree) -> Tree:
+        operation = self._operations.get(tree["op"])
+        if operation is None:
+            raise StepRefused(f"operation {tree['op']!r} is not known", party=self.site.name)
+        if tree["op"] == "require":  # only a question: it changes nothing, so it takes no turn
+            return operation(tree)
+        self._take_turn(tree)
+        answer = operation(tree)
+        self._write_state()
+        return answer
+
+    def _take_turn(self, tree: Tree) -> None:
+        """Turns of a run only go up. A run that this host has not seen begins by enlisting."""
+        begins = tree["op"] == "enlist" and tree["run"] not in self._seen_runs
+        if not begins and tree["run"] != self._run:
+            raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
+        if not begins and tree["turn"] <= self._turn:
+            raise StaleRound(
+                f"turn {tree['turn']} is over, this party is past turn {self._turn}",
+                party=self.site.name,
+            )
+        self._turn = tree["turn"]
+        self._half_done = None
+
+    # The coordinator's operations.
+
+    def _require(self, tree: Tree) -> Tree:
+        """Would the policy let these steps' replies out? Nothing is built, nothing leaves."""
+        for step in self._listed(tree["role"], tree["steps"]).values():
+            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
+        return None
+
+    def _enlist(self, tree: Tree) -> Tree:
+        """Build a party. A new run sends the parties of the old one home."""
+        self._require(tree)
+        if tree["run"] != self._run:
+            self._seen_runs.add(tree["run"])
+            self._run = tree["run"]
+            self._enlisted = {}
+            self._mailbox = Mailbox(self._view)
+        self._build(tree["role"], bytes(as_bytes(tree, "message")), tree["steps"])
+        return None
+
+    def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
+        role_class = self._role(role)
+        party = role_class(self._view, decode(role_class.Setup, setup))
+        party.seal()
+        before = self._enlisted.get(role)
+        calls = before.calls if before else {}  # enlisting anew does not reset the policy's count
+        self._enlisted[role] = Enlisted(party, setup, self._listed(role, step_names), calls)
+        return party
+
+    def _step(self, tree: Tree) -> Tree:
+        enlisted, step = self._asked(tree, "step")
+        takes = step.signature.takes
+        if (takes is None) != (tree.get("message") is None):
+            expected = takes.__name__ if takes else "no message"
+            raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
+        arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
+        self._permit(enlisted, step)
+        result = step.function(enlisted.party, *arguments)
+        self._check_type(step, result)
+        return None if result is None else np.frombuffer(encode(result), np.uint8)
+
+    def _rollback(self, tree: Tree) -> Tree:
+        """Undo the exchange of a given turn, if this party took part in it."""
+        turn, states = self._snapshot
+        if turn == tree["undo"]:
+            for role, state in states.items():
+                self._enlisted[role].party.restore(state)
+        return None
+
+    def _dismiss(self, tree: Tree) -> Tree:
+        self._run, self._enlisted, self._snapshot = "", {}, (0, {})
+        return None
+
+    # Exchange between neighbours.
+
+    def _offer(self, tree: Tree, request: bytes) -> dict[int, bytes]:
+        if tree["op"] != "exchange":
+            raise MessageRefused("the request is no exchange", party=self.site.name)
+        self._take_turn(tree)
+        enlisted, step = self._asked(tree, "send")
+        self._asked(tree, "receive")
+        self._view.neighbours = self._checked_neighbours(tree["neighbours"])
+        self._snapshot = (
+            tree["turn"],
+            {role: e.party.export() for role, e in self._enlisted.items()},
+        )
+        self._permit(enlisted, step)
+        offered = step.function(enlisted.party)
+        if not step.signature.to_each_neighbour:
+            offered = dict.fromkeys(self._view.neighbours, offered)
+        if set(offered) != set(self._view.neighbours):
+            raise PartyFailed(
+                f"step {step.name!r} offers messages to {sorted(offered)}, its neighbours are "
+                f"{sorted(self._view.neighbours)}",
+                party=self.site.name,
+            )
+        for message in offered.values():
+            self._check_type(step, message)
+        outbox = self._mailbox.pack(tree, offered)
+        self._half_done = (request, tree)
+        return outbox
+
+    def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
+        own, n_parties = self._view.index, len(self._view.names)
+        known = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
+        if not known or len(set(numbers)) < len(numbers):
+            raise MessageRefused("the request lists neighbours that are no other parties, or twice")
+        return tuple(numbers)
+
+    def _accept(self, tree: Tree, request: bytes, inbox: Mapping[int, bytes]) -> Tree:
+        if self._half_done is None or self._half_done[0] != request:
+            raise StaleRound(f"turn {tree['turn']} is not under way", party=self.site.name)
+        self._half_done = None  # a second delivery would be taken twice
+        _, send = self._asked(tree, "send")
+        enlisted, receive = self._asked(tree, "receive")
+        messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
+        receive.function(enlisted.party, messages)
+        self._write_state()
+        return {"sent": self._mailbox.sent, "missed": missed}
+
+    # Roles and steps.
+
+    def _role(self, name: Any) -> type[Party]:
+        roles = known_roles() if self._roles is None else self._roles
+        if not isinstance(name, str) or name not in roles:
+            raise StepRefused(f"role {name!r} is not known at this site", party=self.site.name)
+        return roles[name]
+
+    def _listed(self, role: Any, names: Any) -> dict[str, Step]:
+        offered = steps_of(self._role(role))
+        if not isinstance(names, list) or not all(type(n) is str and n in offered for n in names):
+            raise StepRefused(
+                f"role {role!r} offers only {', '.join(offered)}", party=self.site.name
+            )
+        return {name: offered[name] for name in names}
+
+    def _asked(self, tree: Tree, key: str) -> tuple[Enlisted, Step]:
+        """The step that a field of the request names, if it may be used in that place."""
+        enlisted = self._enlisted.get(tree["role"])
+        if enlisted is None or tree[key] not in enlisted.steps:
+            raise StepRefused(
+                f"step {tree[key]!r} of {tree['role']!r} was not enlisted in this run",
+                party=self.site.name,
+            )
+        step = enlisted.steps[tree[key]]
+        if not _SUITS[key](step.signature):
+            raise StepRefused(
+                f"step {step.name!r} of {tree['role']!r} cannot {_DOES[key]}",
+                party=self.site.name,
+            )
+        return enlisted, step
+
+    def _permit(self, enlisted: Enlisted, step: Step) -> None:
+        """Let the site's policy refuse before the step is run."""
+        name = self.site.name
+        self.site.policy.check_kinds(step.reveals, step.name, name)
+        calls = enlisted.calls[step.name] = enlisted.calls.get(step.name, 0) + 1
+        self.site.policy.check_calls(calls, step.name, name)
+
+    def _check_type(self, step: Step, result: Any) -> None:
+        if type(result) is not (step.signature.gives or type(None)):
+            raise PartyFailed(
+                f"step {step.name!r} gave {type(result).__name__}, not what it declares",
+                party=self.site.name,
+            )
+
+    # State on the site's own disk.
+
+    def export(self) -> bytes:
+        """Everything a restarted host needs to go on with the run; raw data are no part of it."""
+        parties = {
+            role: {
+                "setup": np.frombuffer(e.setup, np.uint8),
+                "steps": list(e.steps),
+                "calls": e.calls,
+                "state": e.party.export(),
+            }
+            for role, e in self._enlisted.items()
+        }
+        snapshot_turn, states = self._snapshot
+        return wire.dumps(
+            {
+                "run": self._run,
+                "turn": self._turn,
+                "seen_runs": sorted(self._seen_runs),
+                "neighbours": self._view.neighbours,
+                "parties": parties,
+                "snapshot_turn": snapshot_turn,
+                "snapshot": states,
+            }
+        )
+
+    def restore(self, exported: bytes) -> None:
+        """Go on where `export` was called."""
+        tree = wire.loads(exported)
+        self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
+        self._seen_runs = set(tree["seen_runs"])
+        self._view.neighbours = tuple(tree["neighbours"])
+        self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
+        for role, saved in tree["parties"].items():
+            party = self._build(role, bytes(as_bytes(saved, "setup")), saved["steps"])
+            party.restore(saved["state"])
+            self._enlisted[role].calls.update(saved["calls"])
+
+    @property
+    def _state_path(self) -> Path | None:
+        folder = self.site.state_dir
+        # A site may be called anything, a file may not.
+        return None if folder is None else folder / f"{quote(self.site.name, safe='')}.state"
+
+    def _write_state(self) -> None:
+        if self._state_path is None:
+            return
+        if not self._enlisted:  # the run is over: a host started later begins afresh
+            self._state_path.unlink(missing_ok=True)
+            return
+        unfinished = self._state_path.with_suffix(".part")
+        unfinished.write_bytes(self.export())
+        unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
+
+    def _resume(self) -> None:
+        if self._state_path is None or not self._state_path.exists():
+            return
+        try:
+            self.restore(self._state_path.read_bytes())
+        except (EigenmeshError, KeyError, TypeError) as error:
+            raise PartyFailed(
+                f"the state of party {self.site.name!r} in {self._state_path.name} is damaged "
+                f"({error}); remove the file to start it afresh",
+                party=self.site.name,
+            ) from None
+
+
+def _reply(tree: Tree, answer: Tree) -> bytes:
+    return wire.dumps({"turn": tree["turn"], "ok": answer})
+
+
+# What a step must take and give in each place of a request that names one, and the words for it.
+_SUITS: dict[str, Callable[[Signature], bool]] = {
+    "step": lambda s: not s.from_neighbours and not s.to_each_neighbour,
+    "send": lambda s: s.takes is None and s.gives is not None,
+    "receive": lambda s: s.from_neighbours and s.gives is None,
+}
+_DOES = {
+    "step": "answer a coordinator",
+    "send": "send to neighbours",
+    "receive": "take the messages of neighbours",
+}

@@ -1,0 +1,304 @@
+"""Messages: frozen dataclasses of arrays and scalars that state what their receiver learns.
+
+A protocol file declares its messages with annotations only; the checks in them are applied where
+a message leaves and again where it arrives::
+
+    class LocalSpectrum(Message, reveals="eigenvectors"):
+        n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+        vectors: Annotated[Floats, Shape("n_samples", "r"), Orthonormal]
+        values: Annotated[Floats, Shape("r"), Descending, NonNegative]
+
+A letter or name in `Shape` stands for one size throughout the message; where an integer field has
+that name, it is that field's value. Arrays and numbers must be finite, always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.errors import MessageRefused
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.records import record
+
+KINDS = frozenset(
+    "rows centroids scores eigenvectors distances gram moments sketch seed counts hashes "
+    "aggregate".split()
+)
+
+Floats = NDArray[np.floating[Any]]
+Integers = NDArray[np.integer[Any]]
+Numbers = NDArray[np.integer[Any] | np.floating[Any]]
+"""What counts as floats, but may travel in fewer bytes: pixels as bytes, counts as short integers.
+"""
+
+_DTYPE_KINDS = {Floats: "f", Integers: "iu", Numbers: "fiu"}
+_WORDS = {"f": "floats", "iu": "integers", "fiu": "numbers"}
+_SCALARS = (int, float, str, bool)
+_OVERFLOW = (
+    ": where the data are finite, powers of them are not; rescale the columns, lower the kernel's "
+    "degree or gamma, or convert float32 to float64"
+)
+
+
+@dataclass(frozen=True)
+class Reveals:
+    """The kind of one field, where it is not the kind of the whole message."""
+
+    kind: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise TypeError(f"a field reveals {self.kind!r}, which is none of {sorted(KINDS)}")
+
+
+class Shape:
+    """Sizes of an array's axes: numbers, or names that stand for one size in the message."""
+
+    def __init__(self, *axes: str | int) -> None:
+        self.axes = axes
+
+
+class Check(NamedTuple):
+    """A condition on a field's value, and the words for it."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+Descending = Check("must not increase", lambda a: np.ndim(a) > 0 and bool(np.all(np.diff(a) <= 0)))
+NonNegative = Check("must not be negative", lambda a: bool(np.all(np.asarray(a) >= 0)))
+Positive = Check("must be positive", lambda a: bool(np.all(np.asarray(a) > 0)))
+NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
+Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
+SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
+
+
+def _is_orthonormal(vectors: Floats) -> bool:
+    if vectors.ndim != 2 or vectors.shape[0] < vectors.shape[1]:
+        return False  # also keeps a claimed width from being multiplied out
+    deviation = vectors.T @ vectors - np.eye(vectors.shape[1])
+    return bool(np.all(np.abs(deviation) < 1e-6))
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Message:
+    """Base of all messages. `reveals` is a kind, or None if it tells of nobody's data."""
+
+    reveals: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, *, reveals: str | None) -> None:
+        if reveals is not None and reveals not in KINDS:
+            raise TypeError(f"{cls.__name__} reveals {reveals!r}, which is none of {sorted(KINDS)}")
+        cls.reveals = reveals
+        record(dataclasses.dataclass(frozen=True, eq=False)(cls))
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # from a grid of parameters, or from arithmetic
+                object.__setattr__(self, name, value.item())
+
+
+M = TypeVar("M", bound=Message)
+
+
+class Field(NamedTuple):
+    """What a message type declares of one field."""
+
+    name: str
+    type: Any
+    optional: bool
+    kind: str | None
+    shape: Shape | None
+    checks: tuple[Check, ...]
+    same: bool
+    dtype_kinds: str  # of an array; empty for a scalar
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field holds an array."""
+        return bool(self.dtype_kinds)
+
+
+class _Declared(NamedTuple):
+    """What is asked of a message type again and again."""
+
+    fields: tuple[Field, ...]
+    in_check_order: tuple[Field, ...]
+    names: frozenset[str]
+    kinds: tuple[str, ...]
+
+
+_declared: dict[type[Message], _Declared] = {}
+
+
+def _declaration(message_type: type[Message]) -> _Declared:
+    if message_type not in _declared:  # annotations can be resolved only after the module is read
+        hints = get_type_hints(message_type, include_extras=True)
+        names = [f.name for f in dataclasses.fields(cast(Any, message_type))]
+        fields = tuple(_field(n, hints[n], message_type) for n in names)
+        numbers_first = tuple(sorted(fields, key=lambda field: field.is_array))  # may be sizes
+        kinds = sorted({field.kind for field in fields if field.kind})
+        _declared[message_type] = _Declared(fields, numbers_first, frozenset(names), tuple(kinds))
+    return _declared[message_type]
+
+
+def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
+    """The declared fields of a message type, in order."""
+    return _declaration(message_type).fields
+
+
+def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
+    marks: tuple[Any, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, *rest = get_args(hint)
+        marks = tuple(rest)
+    optional = False
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
+        optional = True
+    if hint not in _DTYPE_KINDS and hint not in _SCALARS:
+        raise TypeError(f"{message_type.__name__}.{name} has a type that cannot travel: {hint}")
+    kinds = [mark.kind for mark in marks if isinstance(mark, Reveals)]
+    shapes = [mark for mark in marks if isinstance(mark, Shape)]
+    checks = tuple(mark for mark in marks if isinstance(mark, Check))
+    kind = kinds[0] if kinds else message_type.reveals
+    same = SameEverywhere in marks
+    if hint in _DTYPE_KINDS and (kind is None or same):
+        rule = "cannot be the same everywhere, send a hash" if same else "say what it reveals"
+        raise TypeError(f"{message_type.__name__}.{name} is an array; {rule}")
+    shape = shapes[0] if shapes else None
+    return Field(name, hint, optional, kind, shape, checks, same, _DTYPE_KINDS.get(hint, ""))
+
+
+def kinds_of(message_type: type[Message]) -> frozenset[str]:
+    """Every kind that a message of this type reveals."""
+    return frozenset(_declaration(message_type).kinds)
+
+
+def check(message: Message) -> None:
+    """Raise `MessageRefused` unless every field is as the message type declares it."""
+    owner = type(message)
+    sizes: dict[str, int] = {}
+    for field in _declaration(owner).in_check_order:
+        value = getattr(message, field.name)
+        if value is not None or not field.optional:
+            _check_field(field, value, sizes, f"{owner.__name__}.{field.name}")
+
+
+def _check_field(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
+    if field.is_array:
+        _check_array(field, value, sizes, label)
+    else:
+        _check_scalar(field, value, label)
+        if field.type is int:
+            sizes[field.name] = value
+    for condition in field.checks:
+        if not condition.holds(value):
+            raise MessageRefused(f"{label} {condition.words}")
+
+
+def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
+        found = getattr(value, "dtype", type(value).__name__)
+        expected = _WORDS[field.dtype_kinds]
+        raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
+    if field.shape is not None:
+        _check_shape(value.shape, field.shape.axes, sizes, label)
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise MessageRefused(f"{label} holds a value that is not finite{_OVERFLOW}")
+
+
+def _check_shape(
+    shape: tuple[int, ...], axes: tuple[str | int, ...], sizes: dict[str, int], label: str
+) -> None:
+    """Hold an array's sizes against the declared ones; the first use of a name fixes its size."""
+    fits = len(shape) == len(axes)
+    for axis, size in zip(axes, shape, strict=False):
+        fits = fits and size == (sizes.setdefault(axis, size) if isinstance(axis, str) else axis)
+    if not fits:
+        words = ", ".join(f"{a}={sizes[a]}" if a in sizes else str(a) for a in map(str, axes))
+        raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
+
+
+def _check_scalar(field: Field, value: Any, label: str) -> None:
+    accepted = (int, float) if field.type is float else (field.type,)
+    if type(value) not in accepted:
+        raise MessageRefused(
+            f"{label} is {type(value).__name__}; {field.type.__name__} is expected"
+        )
+    if field.type is float and not math.isfinite(value):
+        raise MessageRefused(f"{label} is {value}; a finite number is expected{_OVERFLOW}")
+
+
+def encode(message: Message) -> bytes:
+    """Check a message and give its wire form."""
+    check(message)
+    return wire.dumps({f.name: getattr(message, f.name) for f in fields_of(type(message))})
+
+
+def decode(message_type: type[M], data: bytes | memoryview) -> M:
+    """Read a message of the type that the receiver expects; the wire does not get to choose."""
+    tree = wire.loads(data)
+    fields = fields_of(message_type)
+    if not isinstance(tree, dict) or tree.keys() != _declaration(message_type).names:
+        names = ", ".join(field.name for field in fields)
+        raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
+    message = message_type(**{f.name: _as_declared(f, tree[f.name]) for f in fields})
+    check(message)
+    return message
+
+
+def _as_declared(field: Field, value: Any) -> Any:
+    # JSON writes 2.0 and 2 as it likes; the declared type decides.
+    return float(value) if field.type is float and type(value) is int else value
+
+
+def floats_by_kind(message: Message) -> Mapping[str, int]:
+    """Array elements per kind; kinds that travel only as scalars, integers or hashes count 0."""
+    counts = dict.fromkeys(_declaration(type(message)).kinds, 0)
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.kind and isinstance(value, np.ndarray) and value.ndim and "f" in field.dtype_kinds:
+            counts[field.kind] += value.size
+    return counts
+
+
+def add(total: M, summand: M) -> M:
+    """The field-wise sum of two messages of numbers; refuses arrays of different shape."""
+    sums = {}
+    for field in fields_of(type(total)):
+        left, right = getattr(total, field.name), getattr(summand, field.name)
+        if field.is_array and left.shape != right.shape:
+            raise MessageRefused(
+                f"{type(total).__name__}.{field.name} has shape {right.shape} where the parties "
+                f"before it sent {left.shape}; a sum needs one shape"
+            )
+        sums[field.name] = left + right
+    return dataclasses.replace(total, **sums)  # type: ignore[type-var]
+
+
+def require_summable(message_type: type[Message]) -> None:
+    """Raise TypeError if messages of this type cannot be added up."""
+    for field in fields_of(message_type):
+        if field.optional or field.same or field.type in (str, bool):
+            raise TypeError(f"{message_type.__name__}.{field.name} cannot be summed")

@@ -1,0 +1,77 @@
+"""Protocols and their register: the only way from a role's name to a class."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from eigenmesh.runtime.party import Party
+
+R = TypeVar("R")
+
+ENTRY_POINTS = "eigenmesh.protocols"
+_protocols: dict[str, Protocol[Any]] = {}
+
+
+@dataclass(frozen=True)
+class Protocol(Generic[R]):
+    """A paper's method: its roles and the coordinator's side as a function of a federation.
+
+    `skips` says whether its answer stays right when a party misses a round and takes part in the
+    next; without it, `on_loss="skip"` is refused.
+    """
+
+    name: str
+    roles: tuple[type[Party], ...]
+    coordinate: Callable[..., R]
+    skips: bool = False
+
+    @property
+    def number(self) -> int:
+        """A number that is the same everywhere, for the keys of shared random draws."""
+        return zlib.crc32(self.name.encode())
+
+
+def protocol(
+    name: str, *, roles: tuple[type[Party], ...], skips: bool = False
+) -> Callable[[Callable[..., R]], Protocol[R]]:
+    """Register a protocol. Hosts know the roles of registered protocols, and no others."""
+
+    def register(coordinate: Callable[..., R]) -> Protocol[R]:
+        if name in _protocols:
+            raise TypeError(f"a protocol {name!r} is registered already")
+        _require_own_names(roles)
+        registered = Protocol(name, roles, coordinate, skips)
+        _protocols[name] = registered
+        return registered
+
+    return register
+
+
+def _require_own_names(roles: tuple[type[Party], ...]) -> None:
+    """A role travels by name: a second class of that name would be built in the first's place."""
+    taken = {role_name(role): role for p in _protocols.values() for role in p.roles}
+    for role in roles:
+        if taken.setdefault(role_name(role), role) is not role:
+            raise TypeError(f"another protocol has a role {role_name(role)!r}; rename one of them")
+
+
+def role_name(role: type[Party]) -> str:
+    """The name under which a role travels."""
+    return role.__name__
+
+
+def known_roles() -> dict[str, type[Party]]:
+    """Every registered role by name, those of installed extensions included."""
+    _load_extensions()
+    return {role_name(role): role for p in _protocols.values() for role in p.roles}
+
+
+@cache
+def _load_extensions() -> None:
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()  # importing the module registers its protocols

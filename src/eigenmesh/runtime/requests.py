@@ -1,0 +1,89 @@
+"""Requests and replies between coordinator and host: their form, and how errors travel."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+
+from eigenmesh import errors
+from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed
+from eigenmesh.runtime import wire
+
+Tree = wire.Tree
+ON_LOSS = ("raise", "survivors", "reuse", "skip")
+
+_REQUEST_FIELDS = {
+    "op": str,
+    "run": str,
+    "turn": int,
+    "role": str,
+    "step": str,
+    "send": str,
+    "receive": str,
+    "steps": list,
+    "neighbours": list,
+    "on_loss": str,
+    "max_age": int,
+    "undo": int,
+    "message": np.ndarray,
+}
+_FIELDS = {
+    "require": {"role", "steps"},
+    "enlist": {"role", "steps", "message"},
+    "step": {"role", "step"},
+    "exchange": {"role", "send", "receive", "neighbours", "on_loss", "max_age"},
+    "rollback": {"undo"},
+    "dismiss": set(),
+}
+_NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}
+_ALLOWED = {op: needed | ({"message"} if op == "step" else set()) for op, needed in _NEEDED.items()}
+
+
+def read_request(request: bytes) -> Tree:
+    """The request as a tree whose fields have the types that a host relies on."""
+    tree = wire.loads(request)
+    if not isinstance(tree, dict) or str(tree.get("op")) not in _NEEDED:
+        raise MessageRefused("the request names no known operation")
+    allowed = _ALLOWED[tree["op"]]
+    if not _NEEDED[tree["op"]] <= tree.keys() <= allowed:
+        raise MessageRefused(
+            f"a request to {tree['op']} has the fields {', '.join(sorted(allowed))}"
+        )
+    for key, value in tree.items():
+        if type(value) is not _REQUEST_FIELDS[key] and not (key == "message" and value is None):
+            raise MessageRefused(f"field {key!r} of the request has the wrong type")
+    if tree.get("on_loss", "raise") not in ON_LOSS:
+        raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
+    return tree
+
+
+def as_bytes(tree: Tree, key: str) -> memoryview:
+    """Bytes that travelled as an array of uint8, where they lie."""
+    value = tree.get(key)
+    if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
+        raise MessageRefused(f"field {key!r} does not hold a message")
+    return value.data
+
+
+def error_tree(error: EigenmeshError, turn: int) -> Tree:
+    """An error as a reply."""
+    return {
+        "turn": turn,
+        "error": type(error).__name__,
+        "reason": error.reason,
+        "party": error.party,
+    }
+
+
+def error_from(tree: Tree, party: str | None, neighbours: Container[str] = ()) -> EigenmeshError:
+    """The error that the host of `party` reported, as one of our classes.
+
+    In an exchange it may concern one of its neighbours; nobody else can be blamed.
+    """
+    error_class = getattr(errors, str(tree.get("error")), None)
+    if not (isinstance(error_class, type) and issubclass(error_class, EigenmeshError)):
+        error_class = PartyFailed
+    blamed = tree.get("party")
+    named = blamed if isinstance(blamed, str) and blamed in neighbours else party
+    return error_class(str(tree.get("reason")), party=named)

@@ -1,0 +1,54 @@
+"""What asking and running give: replies, sums, recordings, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+from eigenmesh.runtime.ledger import Recording
+from eigenmesh.runtime.records import record
+
+R = TypeVar("R")
+
+
+@record
+@dataclass(frozen=True)
+class Replies(Sequence[Any]):
+    """Replies in party order, and the names of the parties they came from."""
+
+    messages: tuple[Any, ...]
+    parties: tuple[str, ...]
+
+    @overload
+    def __getitem__(self, item: int) -> Any: ...
+    @overload
+    def __getitem__(self, item: slice) -> Sequence[Any]: ...
+    def __getitem__(self, item: int | slice) -> Any:
+        return self.messages[item]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+@record
+@dataclass(frozen=True)
+class Total:
+    """A sum of replies, and the names of the parties it covers."""
+
+    sum: Any
+    parties: tuple[str, ...]
+
+
+@record
+@dataclass(frozen=True)
+class Run(Generic[R]):
+    """What a protocol gave, what it cost, whom it covers and why it stopped."""
+
+    value: R
+    recording: Recording
+    parties: tuple[str, ...]
+    lost: Mapping[str, str]  # who is out, and why
+    reused: Mapping[str, int]  # how often an older message of a party stood in for a missing one
+    dropped: Mapping[str, int]  # how often a neighbour went on without a party's message
+    stop_reason: str

@@ -1,0 +1,1 @@
+"""What several methods run before or after their own work, on a site's store."""

@@ -1,0 +1,115 @@
+"""Matching samples over column partitions: rows of common ids, in one order.
+
+===================  =========================================================================
+party keeps          its columns and sample ids
+party reveals        a hash of every sample id, keyed with a secret that the parties share
+coordinator learns   how many samples are common, and which rows of each party they are; not
+                     having the secret, it cannot try out whose id a hash belongs to
+===================  =========================================================================
+
+A party learns which of its own samples all others have too. Whatever runs at its site from then on
+sees these samples only, in the first party's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError, MessageRefused, PartitionError
+from eigenmesh.numerics.common_samples import common_rows
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger, forecast_entry, forecast_message
+from eigenmesh.runtime.message import Integers, Message, NonEmpty, NonNegative, Shape
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.stages.column_scores import ask_everyone
+
+
+class MatchSetup(Message, reveals=None):
+    """Nothing to agree on."""
+
+
+class SampleHashes(Message, reveals="hashes"):
+    """A keyed hash of every sample id, as two numbers."""
+
+    hashes: Annotated[Integers, Shape("n", 2), NonEmpty]
+
+
+class CommonRows(Message, reveals="hashes"):
+    """The rows that all parties have, in a common order."""
+
+    rows: Annotated[Integers, Shape("n"), NonNegative]
+
+
+class MatchedSite(Party):
+    """Holds some columns of samples that not all others may have."""
+
+    Setup = MatchSetup
+
+    @step
+    def offer_hashes(self) -> SampleHashes:
+        """Keyed hashes of the site's sample ids."""
+        return SampleHashes(hashes=self._matcher().hashes())
+
+    @step(reusable=False)
+    def take_rows(self, common: CommonRows) -> None:
+        """From here on the site has these samples, in this order."""
+        self._matcher().choose(common.rows)
+        self.site.reopen()
+
+    def _matcher(self) -> Any:
+        if self.site.matcher is None:
+            raise PartitionError(
+                f"party {self.site.name!r} cannot match its samples; open the federation over "
+                f"Partitioned(columns=..., sample_ids=..., align='inner')",
+                party=self.site.name,
+            )
+        return self.site.matcher
+
+
+@record
+@dataclass(frozen=True)
+class Matched:
+    """How many samples are common, and how many each party has."""
+
+    n_common: int
+    n_own: tuple[int, ...]
+    parties: tuple[str, ...]
+
+    def __str__(self) -> str:
+        own = ", ".join(f"{p!r} {n}" for p, n in zip(self.parties, self.n_own, strict=True))
+        return f"{self.n_common} samples are common to all parties, of {own}"
+
+
+@protocol("entity-alignment", roles=(MatchedSite,))
+def entity_alignment(columns: Federation) -> Matched:
+    """Match the parties' samples by the keyed hashes of their ids."""
+    columns.enlist(MatchedSite, MatchSetup())
+    offers = ask_everyone(columns, MatchedSite.offer_hashes)
+    for party, offer in zip(offers.parties, offers, strict=True):
+        if len(np.unique(offer.hashes, axis=0)) < len(offer.hashes):
+            raise MessageRefused("it has a sample id twice; every id once is expected", party=party)
+    rows = common_rows([offer.hashes for offer in offers])
+    if len(rows[0]) < 2:
+        raise InputError(
+            f"{len(rows[0])} sample ids are common to all parties, at least 2 are expected; check "
+            f"that ids are written alike (numbers or strings) and that all parties have one "
+            f"id_secret"
+        )
+    each = {p: CommonRows(rows=own) for p, own in zip(offers.parties, rows, strict=True)}
+    columns.ask(MatchedSite.take_rows, each=each)
+    n_own = tuple(len(offer.hashes) for offer in offers)
+    return Matched(len(rows[0]), n_own, offers.parties)
+
+
+def forecast(ledger: Ledger, names: Sequence[str]) -> None:
+    """Two rounds of hashes and of rows, which are no floats."""
+    ledger.rounds += 2
+    for name in names:
+        ledger.entries.append(forecast_entry(MatchedSite.offer_hashes, name, 0))
+        ledger.entries.append(forecast_message(MatchedSite.take_rows, name, 0))

@@ -1,0 +1,78 @@
+"""How many rows and columns each site holds, before a method is chosen or its cost forecast.
+
+===================  ====================================================================
+party keeps          its rows or columns
+party reveals        how many rows and columns it holds (counts)
+coordinator learns   these numbers, and which party's do not fit the others'
+===================  ====================================================================
+
+Parties of a row split must agree on their columns, those of a column split on their rows; hence
+two steps, whose messages differ only in what must be the same everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Message, Positive, Reveals, SameEverywhere
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import Replies
+from eigenmesh.stages.ask_again import Patient
+
+
+class SurveySetup(Message, reveals=None):
+    """Nothing to agree on."""
+
+
+class SiteShape(Message, reveals="counts"):
+    """How much a site holds."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_columns: Annotated[int, Reveals("counts"), Positive]
+
+
+class RowSiteShape(SiteShape, reveals="counts"):
+    """Of a site that holds rows: all have the same columns."""
+
+    n_columns: Annotated[int, Reveals("counts"), Positive, SameEverywhere]
+
+
+class ColumnSiteShape(SiteShape, reveals="counts"):
+    """Of a site that holds columns: all have the same rows."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive, SameEverywhere]
+
+
+class SurveyedSite(Party):
+    """Holds rows or columns."""
+
+    Setup: ClassVar[type[Message]] = SurveySetup
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The fields of a SiteShape, for messages that carry more."""
+        n_rows, n_columns = self.site.data.shape
+        return {"n_rows": int(n_rows), "n_columns": int(n_columns)}
+
+    @step
+    def count_rows(self) -> RowSiteShape:
+        """Its size, where sites hold rows."""
+        return RowSiteShape(**self.shape)
+
+    @step
+    def count_columns(self) -> ColumnSiteShape:
+        """Its size, where sites hold columns."""
+        return ColumnSiteShape(**self.shape)
+
+
+@protocol("survey", roles=(SurveyedSite,), skips=True)
+def survey(sites: Federation) -> Replies:
+    """A `SiteShape` from every party; an error names the one that does not fit the others.
+
+    Who misses the round is asked again where that is allowed: a size cannot be guessed.
+    """
+    count = SurveyedSite.count_rows if sites.split == "rows" else SurveyedSite.count_columns
+    sites.enlist(SurveyedSite, SurveySetup(), [count])
+    return Patient(sites).ask(count)

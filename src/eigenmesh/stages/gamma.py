@@ -1,0 +1,399 @@
+"""gamma of the RBF kernel by rule, over data that stay where they are.
+
+===================  ====================================================================
+party keeps          its rows or columns
+party reveals        how many rows and columns it holds (counts), and by rule
+
+                     - None: no more
+                     - "scale": mean and deviation over its entries (two scalars, moments)
+                     - "mean-distance": its deviation (a scalar, moments); in a row split its
+                       mean row too, which for a party of one row is that row
+                     - "median": squared distances of up to 1000 pairs in its own columns
+                       (distances); in a row split with other parties the moments above and
+                       half the dimensions, 64 at most, of about 500 rows of all (sketch);
+                       alone, only gamma (distances)
+coordinator learns   these, and gamma
+===================  ====================================================================
+
+Every rule takes one round and gives what the pooled data would give, except "median" over several
+row-split parties. There the cross-party distances are needed and no rows may leave: two rounds,
+and an approximation, which `Bandwidth.exact` and `Bandwidth.how` say. In a column split, enough
+distances of a party determine its columns up to a shift and a rotation: of one column, all but
+its sign and origin.
+
+**The approximate median.** A row leaves only as its q = min(64, d // 2) coordinates in a random
+subspace, and the subspace is the same in all runs: were it drawn from the run's seed, two runs
+would give all d coordinates away. So linear algebra cannot recover a row; yet one *known* to be
+sparse, or of few whole numbers, may be determined by q coordinates. Sites with such data should
+not let `sketch` leave; "mean-distance" needs none.
+
+Relative error of the median against the pooled one, on average (at most), over 20 random bases,
+2 seeds and 2 splits each, one of them sorted by label: digits 1 % (2 %), breast cancer 3 % (9 %),
+wine 5 % (12 %), both standardised, iris 15 % (48 %); Gaussians of 2 to 200 dimensions 2 % (7 %),
+heavy tails 11 % (22 %). Worst are clusters far apart in few dimensions, of which a sketch sees
+one or two: 21 % (59 %). The basis in use is one such draw for each d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from eigenmesh.errors import InputError, MessageRefused
+from eigenmesh.numerics.arrays import Doubles, raw_rows
+from eigenmesh.numerics.gamma_rules import (
+    EntryMoments,
+    Moments,
+    entry_moments,
+    gamma_default,
+    gamma_mean_distance,
+    gamma_median,
+    gamma_scale,
+    merge,
+    merge_entries,
+    moments_of,
+    pair_squared_distances,
+    sample_pairs,
+)
+from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Entry, forecast_entry
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape, SurveyedSite
+from eigenmesh.stages.prepare import prepared_columns
+
+RULES = (None, "scale", "mean-distance", "median")
+# The median of so many has a standard error of 1 % on digits, 4 % on breast cancer, 6 % on iris.
+MAX_PAIRS = 1000
+MAX_SKETCHED_ROWS = 500  # over all parties
+
+
+@record
+@dataclass(frozen=True)
+class Bandwidth:
+    """gamma, where it comes from, and whether the pooled data and this seed would give the same."""
+
+    gamma: float
+    how: str
+    exact: bool
+
+    def __float__(self) -> float:
+        return self.gamma
+
+
+# What travels.
+
+
+class MeasureSetup(Message, reveals=None):
+    """The seed of the shared draws, and what owners of columns do to them first."""
+
+    seed: Annotated[int, NonNegative]
+    standardize: bool
+    fill_missing: float | None
+
+
+class RowEntries(RowSiteShape, reveals="moments"):
+    """Spread of a row holder's entries."""
+
+    mean: float
+    deviation: Annotated[float, NonNegative]
+
+
+class ColumnEntries(ColumnSiteShape, reveals="moments"):
+    """Spread of a column holder's entries."""
+
+    mean: float
+    deviation: Annotated[float, NonNegative]
+
+
+class RowMoments(RowSiteShape, reveals="moments"):
+    """Mean row, and squared deviation of the rows from it."""
+
+    mean: Annotated[Floats, Shape("n_columns")]
+    deviation: Annotated[float, NonNegative]
+
+
+class ColumnDeviation(ColumnSiteShape, reveals="moments"):
+    """Squared deviation of the rows from their mean, in these columns."""
+
+    deviation: Annotated[float, NonNegative]
+
+
+class PairDistances(ColumnSiteShape, reveals="distances"):
+    """Squared distances of the drawn pairs, in these columns."""
+
+    squared: Annotated[Floats, Shape("n_pairs"), NonNegative]
+
+
+class MedianGamma(RowSiteShape, reveals="distances"):
+    """gamma of a party that is alone."""
+
+    gamma: Annotated[float, Positive]
+
+
+class DrawRows(Message, reveals=None):
+    """How many rows a party is to draw."""
+
+    n_rows: Annotated[int, NonNegative]
+
+
+class RowSketch(Message, reveals="sketch"):
+    """Drawn rows, each as its coordinates in the fixed subspace."""
+
+    coordinates: Annotated[Floats, Shape("m", "q")]
+
+
+# The party's side.
+
+
+class BandwidthHolder(SurveyedSite):
+    """Holds rows or columns, and tells how far they spread."""
+
+    Setup = MeasureSetup
+
+    def __init__(self, site: SiteView, setup: MeasureSetup) -> None:
+        super().__init__(site, setup)
+        prepares = setup.standardize or setup.fill_missing is not None
+        self.data = prepared_columns(site, setup)[1] if prepares else site.data
+
+    @step
+    def row_entries(self) -> RowEntries:
+        """Mean and deviation over its entries, where sites hold rows."""
+        entries = entry_moments(self.data)
+        return RowEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
+
+    @step
+    def column_entries(self) -> ColumnEntries:
+        """Mean and deviation over its entries, where sites hold columns."""
+        entries = entry_moments(self.data)
+        return ColumnEntries(**self.shape, mean=entries.mean, deviation=entries.deviation)
+
+    @step
+    def row_moments(self) -> RowMoments:
+        """Mean row and deviation from it."""
+        moments = moments_of(self.data)
+        return RowMoments(**self.shape, mean=moments.mean, deviation=moments.deviation)
+
+    @step
+    def column_deviation(self) -> ColumnDeviation:
+        """Columns add up in squared distances, so their mean is nobody's business."""
+        return ColumnDeviation(**self.shape, deviation=moments_of(self.data).deviation)
+
+    @step
+    def pair_distances(self) -> PairDistances:
+        """Squared distances of the pairs that the seed draws alike at every party."""
+        return PairDistances(**self.shape, squared=self._distances())
+
+    @step
+    def median_gamma(self) -> MedianGamma:
+        """The whole rule, at a party that holds all rows."""
+        return MedianGamma(**self.shape, gamma=gamma_median(self._distances()))
+
+    @step
+    def sketch_rows(self, asked: DrawRows) -> RowSketch:
+        """Half the dimensions of rows that the party draws itself."""
+        n, d = self.shape.values()
+        if asked.n_rows > min(n, MAX_SKETCHED_ROWS):
+            limit = min(n, MAX_SKETCHED_ROWS)
+            raise MessageRefused(f"{asked.n_rows} rows are to be sketched, {limit} at most may be")
+        rng = self.site.generator(self.setup.seed, bandwidth.number)
+        rows = np.sort(rng.choice(n, asked.n_rows, replace=False))
+        return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
+
+    def _distances(self) -> Doubles:
+        i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, shared_rng(self.setup.seed))
+        return pair_squared_distances(self.data, i, j)
+
+
+# The coordinator's side.
+
+
+@protocol("bandwidth", roles=(BandwidthHolder,))
+def bandwidth(
+    sites: Federation,
+    rule: str | None,
+    seed: int = 0,
+    *,
+    standardize: bool = False,
+    fill_missing: float | None = None,
+) -> Bandwidth:
+    """The gamma of a rule: None (1/n_features), "scale", "mean-distance" or "median".
+
+    Of columns as their owners prepare them, if they do.
+    """
+    first, *then = needed_steps(rule, sites.split, len(sites.parties))
+    setup = MeasureSetup(seed=seed, standardize=standardize, fill_missing=fill_missing)
+    sites.enlist(BandwidthHolder, setup, [first, *then])
+    replies = sites.ask(first)
+    if then:
+        return _median_of_sketches(sites, replies)
+    return _CONCLUDE[rule](sites.split, replies)
+
+
+def _default(split: str, sizes: Replies) -> Bandwidth:
+    d = _n_features(split, sizes)
+    return Bandwidth(gamma_default(d), f"1 / n_features, {d} features", exact=True)
+
+
+def _scale(split: str, parts: Replies) -> Bandwidth:
+    entries = merge_entries(
+        [EntryMoments(part.n_rows * part.n_columns, part.mean, part.deviation) for part in parts]
+    )
+    gamma = gamma_scale(_n_features(split, parts), entries.variance)
+    return Bandwidth(gamma, "1 / (n_features · variance over all entries)", exact=True)
+
+
+def _mean_distance(split: str, parts: Replies) -> Bandwidth:
+    if split == "columns":
+        n, deviation = parts[0].n_rows, sum(part.deviation for part in parts)
+    else:
+        merged = _merged(parts)
+        n, deviation = merged.count, merged.deviation
+    gamma = gamma_mean_distance(n, deviation)
+    return Bandwidth(gamma, f"1 / mean squared distance of {n} rows", exact=True)
+
+
+def _median(split: str, parts: Replies) -> Bandwidth:
+    n = parts[0].n_rows
+    n_pairs = n * (n - 1) // 2
+    how = f"1 / (2 · median squared distance), {min(n_pairs, MAX_PAIRS)} of {n_pairs} pairs"
+    if split == "rows":
+        return Bandwidth(parts[0].gamma, how, exact=True)
+    _require_shapes(parts, "squared", [(min(n_pairs, MAX_PAIRS),)] * len(parts))
+    squared = np.sum([part.squared for part in parts], axis=0)
+    return Bandwidth(gamma_median(squared), how, exact=True)
+
+
+_CONCLUDE: dict[str | None, Callable[[str, Replies], Bandwidth]] = {
+    None: _default,
+    "scale": _scale,
+    "mean-distance": _mean_distance,
+    "median": _median,
+}
+
+
+def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
+    """Second round of "median" over several parties with rows: ρ from sketches, M from moments."""
+    moments = _merged(parts)
+    n, d = moments.count, len(moments.mean)
+    q = sketch_width(d)
+    draws = rows_drawn([part.n_rows for part in parts])
+    asked = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
+    sketches = sites.ask(BandwidthHolder.sketch_rows, each=asked)
+
+    _require_shapes(sketches, "coordinates", [(asked[p].n_rows, q) for p in sketches.parties])
+    Z = np.concatenate([sketch.coordinates for sketch in sketches])  # (m, q)
+    mean_distance = 2.0 * moments.deviation / max(n - 1, 1)
+    gamma = gamma_median(np.array([median_over_mean(Z, d) * mean_distance]))
+    how = f"approximate median squared distance: {len(Z)} of {n} rows seen in {q} of {d} dimensions"
+    return Bandwidth(gamma, how, exact=False)
+
+
+def _require_shapes(parts: Replies, field: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Sizes that only the coordinator knows; a party with another one is named."""
+    for part, party, expected in zip(parts, parts.parties, shapes, strict=True):
+        found = getattr(part, field).shape
+        if found != expected:
+            words = f"{type(part).__name__}.{field} has shape {found}; {expected} is expected"
+            raise MessageRefused(words, party=party)
+
+
+def _merged(parts: Replies) -> Moments:
+    return merge([Moments(part.n_rows, part.mean, part.deviation) for part in parts])
+
+
+def _n_features(split: str, parts: Replies) -> int:
+    widths = [part.n_columns for part in parts]
+    return int(sum(widths) if split == "columns" else widths[0])
+
+
+# What a rule needs and costs, known beforehand.
+
+
+_STEPS: dict[tuple[str | None, str], tuple[Step, ...]] = {
+    (None, "rows"): (BandwidthHolder.count_rows,),
+    (None, "columns"): (BandwidthHolder.count_columns,),
+    ("scale", "rows"): (BandwidthHolder.row_entries,),
+    ("scale", "columns"): (BandwidthHolder.column_entries,),
+    ("mean-distance", "rows"): (BandwidthHolder.row_moments,),
+    ("mean-distance", "columns"): (BandwidthHolder.column_deviation,),
+    ("median", "rows"): (BandwidthHolder.row_moments, BandwidthHolder.sketch_rows),
+    ("median", "columns"): (BandwidthHolder.pair_distances,),
+}
+
+
+def needed_steps(rule: str | None, split: str, n_parties: int = 2) -> tuple[Step, ...]:
+    """The steps of `BandwidthHolder` that a rule asks for, one a round; for `fed.require`.
+
+    >>> needed_steps("median", "columns")
+    (<step BandwidthHolder.pair_distances>,)
+    """
+    if rule not in RULES:
+        known = ", ".join(map(repr, RULES))
+        raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
+    if split not in ("rows", "columns"):
+        raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
+    if (rule, split, n_parties) == ("median", "rows", 1):
+        return (BandwidthHolder.median_gamma,)
+    return _STEPS[rule, split]
+
+
+def forecast_rounds(rule: str | None, split: str, n_parties: int) -> int:
+    """Rounds that the rule takes.
+
+    >>> forecast_rounds("median", "rows", n_parties=3)
+    2
+    """
+    return len(needed_steps(rule, split, n_parties))
+
+
+def forecast(
+    rule: str | None, split: str, names: Sequence[str], shapes: Sequence[tuple[int, int]]
+) -> list[Entry]:
+    """The ledger's entries for the rule, step by step."""
+    steps = needed_steps(rule, split, len(shapes))
+    draws = rows_drawn([n for n, _ in shapes])
+    return [
+        forecast_entry(step, name, _floats_of(step, n, d, drawn))
+        for step in steps
+        for name, (n, d), drawn in zip(names, shapes, draws, strict=True)
+    ]
+
+
+def _floats_of(step: Step, n: int, d: int, drawn: int) -> int:
+    """Floats of one reply: of a party with n rows and d columns, `drawn` of them sketched."""
+    floats = {
+        "row_moments": lambda: d,
+        "pair_distances": lambda: min(n * (n - 1) // 2, MAX_PAIRS),
+        "sketch_rows": lambda: drawn * sketch_width(d),
+    }
+    return floats[step.name]() if step.name in floats else 0
+
+
+def rows_drawn(sizes: Sequence[int]) -> list[int]:
+    """How many rows each party sketches: all, or 500 in proportion to the parties' sizes.
+
+    >>> rows_drawn([30, 20]), rows_drawn([3000, 1500, 1])
+    ([30, 20], [333, 167, 0])
+    """
+    n = sum(sizes)
+    total = min(n, MAX_SKETCHED_ROWS)
+    drawn = [total * size // n for size in sizes]
+    # Largest remainders get the rest; the stable sort favours the first parties.
+    by_remainder = sorted(range(len(sizes)), key=lambda i: -(total * sizes[i] % n))
+    for i in by_remainder[: total - sum(drawn)]:
+        drawn[i] += 1
+    return drawn
+
+
+def shared_rng(seed: int) -> np.random.Generator:
+    """The same draws at every party, unlike `SiteView.generator`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(bandwidth.number,)))

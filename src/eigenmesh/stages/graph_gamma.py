@@ -1,0 +1,297 @@
+"""gamma of the RBF kernel by rule on a graph: what `bandwidth` finds, without a coordinator.
+
+=============  =============================================================================
+node keeps     its rows or columns
+node reveals   to its neighbours, on their way to averages, and by rule
+
+               - "scale": number and sum of its entries, their deviation (moments)
+               - "mean-distance": in a row split the sum of its rows, which of one row is that
+                 row; how far rows are from the mean of all (moments)
+               - "median": of columns, squared distances of up to 1000 pairs (distances); of
+                 rows the moments above, and to all nodes half the dimensions, 64 at most, of
+                 about 500 rows of all (sketch)
+=============  =============================================================================
+
+The first node tells gamma to whoever runs the schedule. All that is averaged comes from rows with
+noise where noise is asked for (`row_noise`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import networkx as nx
+import numpy as np
+
+from eigenmesh.graphs.consensus import MixingSetup, Mixture, NodeTotal, average, mixing
+from eigenmesh.graphs.graph_forecast import GraphForecast
+from eigenmesh.graphs.shared_centroids import CentroidNode, SharedCentroids, spread
+from eigenmesh.numerics.arrays import Doubles, raw_rows
+from eigenmesh.numerics.gamma_rules import (
+    entry_moments,
+    gamma_mean_distance,
+    gamma_median,
+    gamma_scale,
+    moments_of,
+    pair_squared_distances,
+    sample_pairs,
+)
+from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.message import Message, NonNegative, Positive
+from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape
+from eigenmesh.stages.gamma import MAX_PAIRS, DrawRows, rows_drawn, shared_rng
+from eigenmesh.stages.prepare import prepared_columns
+from eigenmesh.stages.row_noise import noisy_rows
+
+
+class GraphMeasureSetup(MixingSetup, reveals=None):
+    """The rule, the shared seed, and what owners do to their data first."""
+
+    rule: str
+    split: str
+    seed: Annotated[int, NonNegative]
+    row_noise: Annotated[float, NonNegative]
+    standardize: bool
+    fill_missing: float | None
+
+
+class PairMixture(Mixture, reveals="distances"):
+    """Squared distances on their way to an average."""
+
+
+class SharedSketches(SharedCentroids, reveals="sketch"):
+    """Drawn rows, each as its coordinates in the fixed subspace, passed on."""
+
+
+class GraphGamma(Message, reveals="moments"):
+    """What the rule gives."""
+
+    gamma: Annotated[float, Positive]
+
+
+class BandwidthNode(CentroidNode):
+    """Holds rows or columns, and ends with what the rule needs of all."""
+
+    Setup = GraphMeasureSetup
+    state = (*CentroidNode.state, "middle")
+    Shared = SharedSketches
+
+    def __init__(self, site: SiteView, setup: GraphMeasureSetup) -> None:
+        super().__init__(site, setup)
+        prepares = setup.standardize or setup.fill_missing is not None
+        columns = prepared_columns(site, setup)[1] if prepares else site.data
+        self.data = noisy_rows(site, setup.row_noise) if setup.split == "rows" else columns
+        self.middle = np.zeros(0)  # the first average: count, sum, and columns
+        if (setup.rule, setup.split) == ("median", "rows"):
+            self.shared = np.zeros((0, sketch_width(site.data.shape[1])))
+
+    @step
+    def count_rows(self) -> RowSiteShape:
+        """Its size, where nodes hold rows."""
+        n, d = self.data.shape
+        return RowSiteShape(n_rows=int(n), n_columns=int(d))
+
+    @step
+    def count_columns(self) -> ColumnSiteShape:
+        """Its size, where nodes hold columns."""
+        n, d = self.data.shape
+        return ColumnSiteShape(n_rows=int(n), n_columns=int(d))
+
+    # Averages.
+
+    @step(reusable=False)
+    def begin_middle(self) -> None:
+        """Average what the common mean follows from: of entries, or of rows."""
+        if self.setup.rule == "scale":
+            entries = entry_moments(self.data)
+            sums = [entries.count, entries.count * entries.mean, self.data.shape[1]]
+            self.start_mixing(np.array(sums))
+        else:
+            rows = moments_of(self.data)
+            self.start_mixing(np.append(rows.count * rows.mean, rows.count))
+
+    @step(reusable=False)
+    def begin_deviation(self) -> None:
+        """Average the squared deviation from it; of columns each is about its own mean."""
+        if self.setup.rule == "scale":
+            self.middle = self.mixture
+            entries = entry_moments(self.data)
+            apart = (entries.mean - self.middle[1] / self.middle[0]) ** 2
+            self.start_mixing([entries.deviation + entries.count * apart])
+            return
+        own = moments_of(self.data)
+        deviation = own.deviation
+        if self.setup.split == "rows":
+            self.middle = self.mixture
+            mean = self.middle[:-1] / self.middle[-1]
+            deviation += own.count * float(np.sum((own.mean - mean) ** 2))
+        self.start_mixing([deviation])
+
+    @step(reusable=False)
+    def begin_pairs(self) -> None:
+        """Average the squared distances of the pairs that the seed draws alike everywhere."""
+        i, j = sample_pairs(self.data.shape[0], MAX_PAIRS, shared_rng(self.setup.seed))
+        self.start_mixing(pair_squared_distances(self.data, i, j))
+
+    # Sketches.
+
+    @step(reusable=False)
+    def begin_sketches(self, asked: DrawRows) -> None:
+        """Half the dimensions of rows that the node draws itself."""
+        n, d = self.data.shape
+        rng = self.site.generator(self.setup.seed, graph_bandwidth.number)
+        rows = np.sort(rng.choice(n, min(asked.n_rows, n), replace=False))
+        if len(rows):
+            drawn = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)
+            self.known = {str(self.site.index): drawn}
+
+    @step(cumulative=True)
+    def offer_sketches(self) -> dict[int, SharedSketches]:
+        """Answers to the neighbours' questions, and the own questions."""
+        return self.offers()
+
+    @step
+    def take_sketches(self, received: dict[int, SharedSketches]) -> None:
+        """Keep what came."""
+        self.take(received)
+
+    # The end.
+
+    @step(reusable=False)
+    def tell_gamma(self, whole: NodeTotal) -> GraphGamma:
+        """What the rule gives."""
+        return GraphGamma(gamma=self._gamma(self.mixture * whole.n_nodes, whole.n_nodes))
+
+    def _gamma(self, sums: Doubles, n_nodes: int) -> float:
+        n, d = self.data.shape
+        by_rows = self.setup.split == "rows"
+        if self.setup.rule == "scale":
+            count, _, width = self.middle * n_nodes
+            return gamma_scale(d if by_rows else round(width), float(sums[0] / count))
+        if self.setup.rule == "median" and not by_rows:
+            return gamma_median(sums)
+        n = round(self.middle[-1] * n_nodes) if by_rows else n
+        if self.setup.rule == "mean-distance":
+            return gamma_mean_distance(n, float(sums[0]))
+        Z = np.vstack([self.known[owner] for owner in sorted(self.known, key=int)])
+        mean_distance = 2.0 * float(sums[0]) / max(n - 1, 1)
+        return gamma_median(np.array([median_over_mean(Z, d) * mean_distance]))
+
+
+class PairNode(BandwidthNode):
+    """Of columns: what is averaged are distances."""
+
+    @step(cumulative=True)
+    def offer_mixture(self) -> PairMixture:
+        """The running average of squared distances."""
+        return PairMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, PairMixture]) -> None:
+        """One mix."""
+        self.mix(received)
+
+
+def role_for(rule: str, split: str) -> type[BandwidthNode]:
+    """The role whose messages are of the kind that the rule needs."""
+    return PairNode if (rule, split) == ("median", "columns") else BandwidthNode
+
+
+def steps_for(rule: str, split: str, lossy: bool) -> list[Step]:
+    """The steps that a rule asks for; for `fed.require`."""
+    node: Any = role_for(rule, split)
+    steps = [node.count_rows if split == "rows" else node.count_columns]
+    steps += [node.offer_mixture, node.take_mixture, node.tell_gamma]
+    if (rule, split) == ("median", "columns"):
+        return [*steps, node.begin_pairs]
+    steps += [node.begin_deviation]
+    if (rule, split) != ("mean-distance", "columns"):
+        steps += [node.begin_middle]
+    if rule == "median":
+        steps += [node.begin_sketches, node.offer_sketches, node.take_sketches]
+        steps += [node.tell_centroids] if lossy else []
+    return steps
+
+
+@protocol("graph-bandwidth", roles=(BandwidthNode, PairNode))
+def graph_bandwidth(
+    nodes: Federation,
+    rule: str,
+    seed: int,
+    *,
+    row_noise: float = 0.0,
+    standardize: bool = False,
+    fill_missing: float | None = None,
+) -> float:
+    """The gamma of a rule: "scale", "mean-distance" or "median"."""
+    setup = GraphMeasureSetup(
+        **mixing(nodes),
+        rule=rule,
+        split=nodes.split,
+        seed=seed,
+        row_noise=row_noise,
+        standardize=standardize,
+        fill_missing=fill_missing,
+    )
+    node: Any = role_for(rule, nodes.split)
+    nodes.enlist(node, setup, steps_for(rule, nodes.split, setup.lossy))
+    by_rows = nodes.split == "rows"
+    sizes = nodes.ask(node.count_rows if by_rows else node.count_columns)
+    if rule == "median" and by_rows:
+        draws = rows_drawn([size.n_rows for size in sizes])
+        each = {name: DrawRows(k) for name, k in zip(sizes.parties, draws, strict=True)}
+        nodes.ask(node.begin_sketches, each=each)
+        spread(nodes, node, node.offer_sketches, node.take_sketches)
+    _average(nodes, node, rule)
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    return float(nodes.ask(node.tell_gamma, each={nodes.parties[0]: whole})[0].gamma)
+
+
+def _average(nodes: Federation, node: Any, rule: str) -> None:
+    if (rule, nodes.split) == ("median", "columns"):
+        nodes.ask(node.begin_pairs)
+        average(nodes, node)
+        return
+    if (rule, nodes.split) != ("mean-distance", "columns"):
+        nodes.ask(node.begin_middle)
+        average(nodes, node)
+    nodes.ask(node.begin_deviation)
+    average(nodes, node)
+
+
+def forecast_graph_gamma(
+    ledger: Ledger,
+    names: Sequence[str],
+    shapes: Sequence[tuple[int, int]],
+    graph: nx.Graph,
+    rule: str,
+    split: str,
+) -> None:
+    """What the rule will cost."""
+    node: Any = role_for(rule, split)
+    sizes, (n, d) = [rows for rows, _ in shapes], shapes[0]
+    by_rows, zeros = split == "rows", [0] * len(names)
+    sketched = rule == "median" and by_rows
+    width = sketch_width(d) if sketched else d
+    known = GraphForecast(names, sizes, width, graph, ledger)
+    known.told(node.count_rows if by_rows else node.count_columns, zeros)
+    if sketched:
+        known.asked()
+        known.spread(node.offer_sketches, rows_drawn(sizes))
+    if (rule, split) == ("median", "columns"):
+        known.asked()
+        known.to_neighbours(node.offer_mixture, min(n * (n - 1) // 2, MAX_PAIRS), known.mixes)
+    else:
+        if (rule, split) != ("mean-distance", "columns"):
+            known.asked()
+            size = 3 if rule == "scale" else d + 1
+            known.to_neighbours(node.offer_mixture, size, known.mixes)
+        known.asked()
+        known.to_neighbours(node.offer_mixture, 1, known.mixes)
+    known.told(node.tell_gamma, zeros)

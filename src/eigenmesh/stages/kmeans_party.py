@@ -1,0 +1,274 @@
+"""Whoever holds points that are to be clustered: what travels, and the party's side.
+
+The coordinator's side, with who learns what, is in `distributed_kmeans.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.numerics.coresets import coreset, local_solution
+from eigenmesh.numerics.kmeans import (
+    WeightedPoints,
+    cluster_sums,
+    draw_far,
+    nearest,
+    weight_of_each,
+)
+from eigenmesh.runtime.message import (
+    Floats,
+    Integers,
+    Message,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.site import SiteView
+
+_NUMBER = 0x6B6D  # of this role in the keys of random draws
+
+
+class KMeansSetup(Message, reveals=None):
+    """Under which keys of its own store a site keeps the points, and is to keep the labels."""
+
+    points: str
+    labels: str
+    seed: Annotated[int, NonNegative] = 0
+
+
+class PointCount(Message, reveals="counts"):
+    """How many points a party holds, of how many coordinates, and their weight."""
+
+    n_points: Annotated[int, NonNegative]
+    dim: Annotated[int, SameEverywhere]
+    weight: Annotated[float, Reveals("moments"), NonNegative]
+
+
+class CandidateShare(Message, reveals=None):
+    """How many points a party is to draw."""
+
+    n_points: Annotated[int, NonNegative]
+
+
+class Points(Message, reveals="scores"):
+    """Single points."""
+
+    points: Annotated[Floats, Shape("n", "dim")]
+
+
+class NewCandidates(Points, reveals="scores"):
+    """Candidates that the receiver has not seen."""
+
+    are_first: Annotated[bool, Reveals("counts")]
+
+
+class Cost(Message, reveals="moments"):
+    """Weighted sum of squared distances to the nearest of all centres or candidates so far."""
+
+    cost: Annotated[float, NonNegative]
+
+
+class CandidateWeights(Message, reveals="counts"):
+    """The weight of the points that are nearest to each candidate."""
+
+    weights: Annotated[Floats, Shape("m"), NonNegative]
+
+
+class Centres(Message, reveals="moments"):
+    """Centres of one or more restarts, (restarts, clusters, dim), perhaps without the last ones."""
+
+    centres: Annotated[Floats, Shape("r", "k", "dim")]
+
+
+class Sums(Message, reveals="moments"):
+    """For each restart and cluster the sum of the points; a sum over one point is that point."""
+
+    sums: Annotated[Floats, Shape("r", "k", "dim")]
+    weights: Annotated[Floats, Reveals("counts"), Shape("r", "k"), NonNegative]
+    costs: Annotated[Floats, Shape("r"), NonNegative]
+
+
+class FarAsk(Message, reveals="moments"):
+    """Centres some of which are nobody's nearest, and how many."""
+
+    centres: Annotated[Floats, Shape("k", "dim")]
+    n_points: Annotated[int, Positive]
+
+
+class FarPoints(Message, reveals="scores"):
+    """The points that are farthest from their centres, farthest first."""
+
+    points: Annotated[Floats, Shape("m", "dim")]
+    weights: Annotated[Floats, Shape("m"), NonNegative]
+    squared: Annotated[Floats, Shape("m"), NonNegative]
+    labels: Annotated[Integers, Shape("m"), NonNegative]
+
+
+class LocalAsk(Message, reveals=None):
+    """How many centres a party's own solution is to have."""
+
+    n_clusters: Annotated[int, Positive]
+
+
+class LocalCost(PointCount, reveals="counts"):
+    """Cost of a party's points with centres of its own."""
+
+    cost: Annotated[float, Reveals("moments"), NonNegative]
+
+
+class CoresetAsk(Message, reveals="moments"):
+    """How many points to draw; `cost_of_a_draw` is the cost of all / the draws of all."""
+
+    n_points: Annotated[int, Reveals("counts"), NonNegative]
+    cost_of_a_draw: Annotated[float, NonNegative]
+
+
+class CoresetPart(Message, reveals="scores"):
+    """A party's part of the coreset."""
+
+    points: Annotated[Floats, Shape("m", "dim")]
+    weights: Annotated[Floats, Shape("m"), NonNegative]
+
+
+class FinalCentres(Message, reveals="moments"):
+    """The centres that were found."""
+
+    centres: Annotated[Floats, Shape("k", "dim")]
+
+
+class ClusterSizes(Message, reveals="counts"):
+    """Points and weight of each cluster, and what they cost."""
+
+    sizes: Annotated[Integers, Shape("k"), NonNegative]
+    weights: Annotated[Floats, Shape("k"), NonNegative]
+    cost: Annotated[float, Reveals("moments"), NonNegative]
+
+
+class PointHolder(Party):
+    """Holds points in its site's store; its labels end there, too."""
+
+    Setup = KMeansSetup
+    state = ("squared", "draws", "own_centres")
+
+    def __init__(self, site: SiteView, setup: KMeansSetup) -> None:
+        super().__init__(site, setup)
+        self.data = _stored_points(site, setup.points)
+        self.squared = np.ones(len(self.data.points))  # at first no point is farther than others
+        self.draws = 0
+        self.own_centres = np.zeros((0, self.data.points.shape[1]))
+
+    @step
+    def count_points(self) -> PointCount:
+        """Size and weight."""
+        return PointCount(**self._count())
+
+    def _count(self) -> dict[str, Any]:
+        n, dim = self.data.points.shape
+        return {"n_points": n, "dim": dim, "weight": float(self.data.weights.sum())}
+
+    # Seeding: k-means‖.
+
+    @step
+    def draw_candidates(self, asked: CandidateShare) -> Points:
+        """Points in proportion to their part in the cost."""
+        chances = self.data.weights * self.squared
+        self.draws += 1
+        return Points(
+            draw_far(self.data.points, chances, asked.n_points, self._generator(self.draws))
+        )
+
+    @step
+    def candidate_cost(self, new: NewCandidates) -> Cost:
+        """What is left of the cost with these candidates, too."""
+        _, squared = nearest(self.data.points, new.points)
+        self.squared = squared if new.are_first else np.minimum(self.squared, squared)
+        return Cost(float(self.data.weights @ self.squared))
+
+    @step
+    def weigh_candidates(self, all_of_them: Points) -> CandidateWeights:
+        """How much lies nearest to each candidate."""
+        labels, _ = nearest(self.data.points, all_of_them.points)
+        size = len(all_of_them.points)
+        return CandidateWeights(weight_of_each(labels, self.data.weights, size))
+
+    # Lloyd.
+
+    @step
+    def sum_clusters(self, asked: Centres) -> Sums:
+        """The sums of a Lloyd step, for every restart."""
+        found = [cluster_sums(self.data, centres) for centres in asked.centres]
+        return Sums(
+            sums=np.stack([own.sums for own in found]),
+            weights=np.stack([own.weights for own in found]),
+            costs=np.array([own.cost for own in found]),
+        )
+
+    @step
+    def farthest_points(self, asked: FarAsk) -> FarPoints:
+        """Where an empty cluster should start again."""
+        labels, squared = nearest(self.data.points, asked.centres)
+        squared = np.where(self.data.weights > 0, squared, 0.0)
+        far = np.argsort(-squared, kind="stable")[: asked.n_points]
+        points, weights = self.data.points[far], self.data.weights[far]
+        return FarPoints(points=points, weights=weights, squared=squared[far], labels=labels[far])
+
+    # Coresets.
+
+    @step
+    def solve_locally(self, asked: LocalAsk) -> LocalCost:
+        """A clustering of the own points; only its cost is told."""
+        self.own_centres = local_solution(self._counting(), asked.n_clusters, self._generator())
+        cost = 0.0
+        if len(self.own_centres):
+            _, squared = nearest(self.data.points, self.own_centres)
+            cost = float(self.data.weights @ squared)
+        return LocalCost(**self._count(), cost=cost)
+
+    @step
+    def draw_coreset(self, asked: CoresetAsk) -> CoresetPart:
+        """Weighted points that stand for all of the own."""
+        drawing = (asked.n_points, asked.cost_of_a_draw, self._generator(1))
+        part = coreset(self._counting(), self.own_centres, *drawing)
+        return CoresetPart(points=part.points, weights=part.weights)
+
+    def _counting(self) -> WeightedPoints:
+        """The points that have a weight."""
+        counting = self.data.weights > 0
+        if counting.all():
+            return self.data
+        return WeightedPoints(self.data.points[counting], self.data.weights[counting])
+
+    def _generator(self, round_: int = 0) -> np.random.Generator:
+        return self.site.generator(self.setup.seed, _NUMBER, round_)
+
+    # The end.
+
+    @step
+    def assign(self, found: FinalCentres) -> ClusterSizes:
+        """Keep the labels; tell how many points each cluster has."""
+        labels, squared = nearest(self.data.points, found.centres)
+        self.site.keep(self.setup.labels, {"labels": labels})
+        k, weights = len(found.centres), self.data.weights
+        return ClusterSizes(
+            sizes=np.bincount(labels, minlength=k),
+            weights=weight_of_each(labels, weights, k),
+            cost=float(weights @ squared),
+        )
+
+
+def _stored_points(site: SiteView, key: str) -> WeightedPoints:
+    kept = site.kept(key)
+    if kept is None:
+        raise InputError(
+            f"party {site.name!r} keeps nothing under {key!r}; its points are expected there: run "
+            f"the protocol that computes them first, on the same federation"
+        )
+    points = np.ascontiguousarray(kept["points"], dtype=np.float64)
+    weights = np.ones(len(points)) if kept.get("weights") is None else kept["weights"]
+    return WeightedPoints(points, np.asarray(weights, dtype=np.float64))

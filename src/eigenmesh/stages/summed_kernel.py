@@ -1,0 +1,357 @@
+"""Kernel PCA over column partitions by adding up what the kernel is a function of.
+
+Squared distances, L1 distances and inner products of samples add over columns exactly. So every
+party says once how far apart (or how alike) the samples are in its own columns; the centre adds,
+applies the kernel, and has the kernel matrix of the pooled columns. Beyond papers 000 and 002: the
+former multiplies kernel matrices of low rank, the latter averages eigenvectors of them.
+
+===================  ============================================================================
+party keeps          its columns X_j (T, m_j); its share: loadings, or the columns of all samples
+                     or of the landmarks
+party reveals        coordinates that keep its distances (or products): at most `local_rank`
+                     numbers a sample, the norm of the rest the last of them; or all of them
+                     (distances, gram), as coordinates or pair by pair, whichever is shorter
+coordinator learns   the samples' distances (or products) in these columns, to that accuracy
+===================  ============================================================================
+
+With all of them the components are exact. With `local_rank`, the parts left out of two samples are
+taken as orthogonal; the error that this can make is bounded sample by sample and reported. For more
+samples than a (T, T) matrix can hold, every party sends the same of all samples with the same few,
+drawn by a shared seed, and components are the best in the span of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigenmesh.errors import MessageRefused
+from eigenmesh.numerics.arrays import Doubles, Rows, squared_norms
+from eigenmesh.numerics.column_fusion import Wanted
+from eigenmesh.numerics.column_pieces import (
+    ArgumentShare,
+    Loadings,
+    principal_coordinates,
+    share_to_tree,
+)
+from eigenmesh.numerics.kernel_of_sums import (
+    ArgumentFusion,
+    LandmarkFusion,
+    Piece,
+    n_pairs,
+    upper_triangle,
+)
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.ledger import Entry, forecast_entry
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    NonEmpty,
+    NonNegative,
+    Positive,
+    Reveals,
+    SameEverywhere,
+    Shape,
+)
+from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.column_scores import (
+    ColumnModel,
+    ask_everyone,
+    landmark_samples,
+    require_samples,
+)
+from eigenmesh.stages.prepare import prepared_columns
+
+Places = NDArray[np.int64]
+KERNELS = ("poly", "rbf", "sigmoid", "laplacian", "cosine", "arc-cosine")
+_MOST_SEARCHED = 2000
+
+
+class ArgumentSetup(Message, reveals=None):
+    """What the parties agree on; `model` is the name under which they keep their shares.
+
+    A party sends all that there is if `local_rank` is None. Landmarks serve if there are more than
+    `most_samples` samples.
+    """
+
+    kernel: str
+    local_rank: Annotated[int | None, Positive]
+    n_landmarks: Annotated[int, Positive]
+    most_samples: Annotated[int, NonNegative]
+    standardize: bool
+    fill_missing: float | None
+    model: str
+    seed: int
+
+
+class LocalCoordinates(Message, reveals="scores"):
+    """Coordinates of the samples in a party's columns."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty]
+    has_residual: bool  # whether the last coordinate is the norm of what the others leave out
+
+
+class AllDistances(Message, reveals="distances"):
+    """Distances of all samples in a party's columns: from coordinates, by pairs, or to landmarks.
+
+    `norms` are squared, and there only for products with landmarks. New samples will come in
+    `new_width` numbers each.
+    """
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts")]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    coordinates: Annotated[Floats | None, Shape("n_samples", "r"), NonEmpty]
+    pairs: Annotated[Floats | None, Shape("pairs")]
+    to_landmarks: Annotated[Floats | None, Shape("n_samples", "q")]
+    norms: Annotated[Floats | None, Shape("n_samples")]
+    new_width: Annotated[int, Reveals("counts")]
+
+
+class AllProducts(AllDistances, reveals="gram"):
+    """Inner products of all samples in a party's columns, in the same forms."""
+
+
+class ArgumentHolder(Party):
+    """Holds some columns of all samples."""
+
+    Setup = ArgumentSetup
+
+    def __init__(self, site: SiteView, setup: ArgumentSetup) -> None:
+        super().__init__(site, setup)
+        # Landmarks span no subspace that an indefinite kernel could be projected on.
+        require_samples(site, kernel_matrix=setup.kernel == "sigmoid")
+        self.preparation, self.columns = prepared_columns(site, setup)
+
+    @step
+    def local_coordinates(self) -> LocalCoordinates:
+        """The leading coordinates of the own columns; the loadings stay in the site's store."""
+        X, agreed = self.columns, self.setup
+        centre = Kernel(agreed.kernel, 1.0).of == "distance"
+        coordinates, share = principal_coordinates(X, agreed.local_rank, agreed.seed, centre)
+        has_residual = share.residual
+        if not centre:  # of a product with another sample the residual tells nothing
+            share = Loadings(share.mean, share.loadings, residual=False)
+        self._keep(share)
+        return LocalCoordinates(**self._about(), coordinates=coordinates, has_residual=has_residual)
+
+    @step
+    def all_distances(self) -> AllDistances:
+        """All distances; the loadings or the columns stay in the site's store."""
+        return AllDistances(**self._about(), **self._everything())
+
+    @step
+    def all_products(self) -> AllProducts:
+        """All inner products, likewise."""
+        return AllProducts(**self._about(), **self._everything())
+
+    def _about(self) -> dict[str, Any]:
+        n, m = self.site.data.shape
+        ids = self.site.sample_ids_hash
+        return {"n_samples": int(n), "n_columns": int(m), "sample_ids": ids}
+
+    def _everything(self) -> dict[str, Any]:
+        """Whichever is shorter, coordinates or arguments, and how new samples will come."""
+        X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0, degree=1), self.setup
+        n = X.shape[0]
+        chosen = landmarks_of(agreed, n)
+        limit = n_pairs(kernel, n) / n if chosen is None else len(chosen)
+        empty = dict.fromkeys(("coordinates", "pairs", "to_landmarks", "norms"))
+        found = _exact_coordinates(X, kernel, agreed.seed, limit)
+        if found is not None and found[0].shape[1] < limit:
+            coordinates, share = found
+            self._keep(share)
+            width = coordinates.shape[1] + share.residual
+            return {**empty, "coordinates": coordinates, "new_width": int(width)}
+        Y = X if chosen is None else X[chosen]
+        self._keep(ArgumentShare(Y, agreed.kernel))
+        fields = {**empty, "new_width": int(Y.shape[0]) + (kernel.of == "cosine")}
+        if chosen is None:
+            return {**fields, "pairs": upper_triangle(kernel, X)}
+        if kernel.summed.of == "inner":
+            fields["norms"] = np.asarray(squared_norms(X), np.float64)
+        return {**fields, "to_landmarks": np.asarray(kernel.summed.arguments(X, Y), np.float64)}
+
+    def _keep(self, share: Loadings | ArgumentShare) -> None:
+        own = type(share)(**{**vars(share), "preparation": self.preparation})
+        self.site.keep(self.setup.model, share_to_tree(own))
+
+
+def _exact_coordinates(
+    X: Rows, kernel: Kernel, seed: int, limit: float
+) -> tuple[Doubles, Loadings] | None:
+    """Coordinates that keep all that the kernel sees; there are none of L1 distances.
+
+    A large matrix of more than `limit` columns is not searched for a lower rank.
+    """
+    too_large = X.shape[1] >= limit and min(X.shape) > _MOST_SEARCHED
+    if kernel.of == "manhattan" or too_large:
+        return None
+    coordinates, share = principal_coordinates(X, None, seed, centre=kernel.of == "distance")
+    # A new sample may lie outside the span of these; its distances or length need what is left.
+    outside = kernel.of != "inner" and coordinates.shape[1] < X.shape[1]
+    return coordinates, Loadings(share.mean, share.loadings, residual=outside)
+
+
+def landmarks_of(setup: Any, n: int) -> Places | None:
+    """The landmark samples of a setup; None where every pair counts."""
+    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
+
+
+# The coordinator's side.
+
+
+def needed_step(setup: ArgumentSetup) -> Step:
+    """What the parties are asked for; for `fed.require`."""
+    if setup.local_rank is not None:
+        return _a_step(ArgumentHolder.local_coordinates)
+    inner = Kernel(setup.kernel, 1.0, degree=1).summed.of == "inner"
+    return _a_step(ArgumentHolder.all_products if inner else ArgumentHolder.all_distances)
+
+
+def _a_step(found: Any) -> Step:
+    assert isinstance(found, Step)
+    return found
+
+
+@protocol("argument-fusion", roles=(ArgumentHolder,))
+def argument_fusion(
+    columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
+) -> ColumnModel:
+    """Add the parties' arguments, apply the kernel, take the leading eigenvectors."""
+    asked = needed_step(setup)
+    columns.enlist(ArgumentHolder, setup, [asked])
+    replies = ask_everyone(columns, asked)
+    n = replies[0].n_samples
+    chosen = landmarks_of(setup, n)
+    pieces = [_piece(reply, setup, kernel, chosen, name) for reply, name in _named(replies)]
+    fusion: ArgumentFusion | LandmarkFusion
+    if chosen is None:
+        fusion = ArgumentFusion.fit(pieces, n, kernel, n_components, center)
+    else:
+        norms = _norms(replies, pieces)
+        fusion = LandmarkFusion.fit(pieces, chosen, norms, kernel, n_components, center)
+    return ColumnModel(
+        fusion,
+        name=setup.model,
+        parties=replies.parties,
+        widths=tuple(reply.n_columns for reply in replies),
+        sent=tuple(_new_width(reply, setup, kernel) for reply in replies),
+        n_samples=n,
+        notes=fusion_notes(fusion),
+        sampled=sampling_words(fusion, n),
+        spreads=_spreads(pieces, n, kernel),
+    )
+
+
+def _named(replies: Replies) -> list[tuple[Any, str]]:
+    return list(zip(replies, replies.parties, strict=True))
+
+
+def _piece(
+    reply: Any, setup: ArgumentSetup, kernel: Kernel, chosen: Places | None, party: str
+) -> Piece:
+    if setup.local_rank is not None:
+        C = reply.coordinates
+        return Piece(C[:, :-1], C[:, -1]) if reply.has_residual else Piece(C)
+    if reply.coordinates is not None:
+        return Piece(reply.coordinates)
+    expected: tuple[int, ...] = (n_pairs(kernel, reply.n_samples),)
+    found = reply.pairs
+    if chosen is not None:
+        found, expected = reply.to_landmarks, (reply.n_samples, len(chosen))
+    if found is None or found.shape != expected:
+        shape = None if found is None else found.shape
+        words = f"it sent arguments of shape {shape}; {expected} is expected"
+        raise MessageRefused(words, party=party)
+    return Piece(arguments=found)
+
+
+def _spreads(pieces: Sequence[Piece], n: int, kernel: Kernel) -> tuple[float, ...]:
+    """Sums of squares of the parties' centred columns, from what they sent; for distances alone."""
+    return tuple(_spread(piece, n) for piece in pieces) if kernel.of == "distance" else ()
+
+
+def _spread(piece: Piece, n: int) -> float:
+    if piece.coordinates is not None:
+        left = 0.0 if piece.residuals is None else float(np.square(piece.residuals).sum())
+        return float(np.square(piece.coordinates).sum()) + left
+    A = np.asarray(piece.arguments)
+    # Σ of all pairs is n times the spread; of samples with landmarks, on average twice a sample's.
+    return float(A.sum()) / n if A.ndim == 1 else float(A.sum()) / (2 * A.shape[1])
+
+
+def _norms(replies: Replies, pieces: Sequence[Piece]) -> Doubles:
+    """Squared norms of all samples over all parties, as far as they were sent."""
+    norms = np.zeros(replies[0].n_samples)
+    for reply, piece in zip(replies, pieces, strict=True):
+        if piece.coordinates is not None:
+            norms += squared_norms(piece.coordinates)
+            norms += 0.0 if piece.residuals is None else np.square(piece.residuals)
+        elif reply.norms is not None:
+            norms += reply.norms
+    return norms
+
+
+def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
+    """Numbers in which a new sample will come."""
+    if setup.local_rank is None:
+        return int(reply.new_width)
+    cut = reply.has_residual and kernel.of == "inner"
+    return int(reply.coordinates.shape[1] - cut)
+
+
+def sampling_words(fusion: ArgumentFusion | LandmarkFusion, n_samples: int) -> tuple[str, ...]:
+    """That some samples stand for all, where they do."""
+    if not isinstance(fusion, LandmarkFusion):
+        return ()
+    left = fusion.error_bound / max(fusion.total, np.finfo(float).tiny)
+    return (
+        f"{n_samples:,} samples are too many for a matrix of all pairs: components are the best in "
+        f"the span of {len(fusion.coefficients)} of them, which leaves out at most {left:.2%} of "
+        f"the variance",
+    )
+
+
+def fusion_notes(fusion: ArgumentFusion | LandmarkFusion) -> tuple[str, ...]:
+    """What must be said of the model: negative eigenvalues."""
+    negative = int(np.count_nonzero(fusion.components.eigenvalues < 0))
+    if not negative:
+        return ()
+    return (
+        f"the {fusion.kernel.name} kernel is indefinite here: components are in order of |λ|, "
+        f"and {negative} of them have a negative eigenvalue",
+    )
+
+
+def forecast(
+    names: Sequence[str], shapes: Sequence[tuple[int, int]], setup: ArgumentSetup
+) -> list[Entry]:
+    """The ledger's entries; where nothing is cut, at most these: a rank may be below the shape."""
+    asked = needed_step(setup)
+    return [
+        forecast_entry(asked, name, _floats(setup, n, m))
+        for name, (n, m) in zip(names, shapes, strict=True)
+    ]
+
+
+def _floats(setup: ArgumentSetup, n: int, m: int) -> int:
+    kernel = Kernel(setup.kernel, 1.0, degree=1).summed
+    if setup.local_rank is not None:
+        return n * min(setup.local_rank, n, m)
+    inner, q = kernel.of == "inner", setup.n_landmarks
+    landmarks = n > setup.most_samples and n > q
+    directly = n * (q + inner) if landmarks else n_pairs(kernel, n)
+    limit = q if landmarks else directly / n
+    rank = min(m, n if inner else n - 1)
+    return n * rank if kernel.of in ("inner", "distance") and rank < limit else directly

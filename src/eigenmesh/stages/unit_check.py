@@ -1,0 +1,45 @@
+"""Columns that parties seem to keep in different units, by points that travel anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eigenmesh.numerics.arrays import Rows
+from eigenmesh.numerics.unit_factors import UnitFactor, unit_factors
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.site import SiteView
+
+_SHOWN = 3  # columns that the remark names
+
+
+def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) -> None:
+    """At the coordinator, of rows or their means that each party sent; once for a federation."""
+    known = (names for names in rows.column_names().values() if names is not None)
+    words = _remark(unit_factors(points, means=means), next(known, None))
+    if words:
+        rows.remark("units", words)
+
+
+def compare_units_at(site: SiteView, points: Mapping[int, Rows]) -> None:
+    """At a node, of the points that it got of each party, by number."""
+    by_name = {site.names[owner]: own for owner, own in points.items()}
+    words = _remark(unit_factors(by_name), site.column_names)
+    if words:
+        site.remark("units", words)
+
+
+def _remark(factors: Sequence[UnitFactor], names: Sequence[str] | None) -> str:
+    if not factors:
+        return ""
+    shown = "; ".join(_in_words(factor, names) for factor in factors[:_SHOWN])
+    more = f"; and {len(factors) - _SHOWN} more" if len(factors) > _SHOWN else ""
+    return (
+        f"columns of one name seem to be in different units: {shown}{more}. Convert them at their "
+        f"parties, or leave them out; if parties really differ so much, ignore this"
+    )
+
+
+def _in_words(factor: UnitFactor, names: Sequence[str] | None) -> str:
+    column = f"{factor.column} (counted from 0)" if names is None else repr(names[factor.column])
+    size = f"{factor.factor:.2g} times that of {factor.other!r}"
+    return f"column {column} of party {factor.party!r} is {size}"

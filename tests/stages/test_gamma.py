@@ -1,0 +1,435 @@
+"""Gamma rules without pooling: equal to the pooled value, at the forecast cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.spatial.distance import pdist
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.preprocessing import scale
+from sklearn.svm import SVC
+
+import eigenmesh as em
+from eigenmesh.engines.faulty import Fault
+from eigenmesh.engines.in_process import InProcess
+from eigenmesh.errors import InputError, MessageRefused, PartyLost, PolicyRefusal
+from eigenmesh.numerics.sketched_median import sketch_width
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Message
+from eigenmesh.runtime.site import Site
+from eigenmesh.stages.gamma import (
+    MAX_PAIRS,
+    MAX_SKETCHED_ROWS,
+    RULES,
+    BandwidthHolder,
+    DrawRows,
+    MeasureSetup,
+    bandwidth,
+    forecast,
+    forecast_rounds,
+    needed_steps,
+    rows_drawn,
+)
+
+SPLITS = ("rows", "columns")
+
+
+def forecast_floats(rule, split, shapes):
+    """Floats of each party, from the forecast of the ledger."""
+    names = [f"party-{i}" for i in range(len(shapes))]
+    entries = forecast(rule, split, names, shapes)
+    return [sum(entry.floats for entry in entries if entry.sender == name) for name in names]
+
+
+MOMENT_RULES = (None, "scale", "mean-distance")
+
+
+def run(parts, rule, seed=0, **options):
+    with em.federation(parts, **options) as fed:
+        return fed.run(bandwidth, rule, seed=seed)
+
+
+def gamma(parts, rule, seed=0):
+    return run(parts, rule, seed).value.gamma
+
+
+def pooled(X, rule):
+    """Each rule by its definition, in extended precision."""
+    X = np.asarray(X, dtype=np.longdouble)
+    d = X.shape[1]
+    if rule is None:
+        return 1.0 / d
+    if rule == "scale":
+        return float(1 / (d * X.var()))
+    if rule == "mean-distance":
+        return float(1 / (2 * np.square(X - X.mean(axis=0)).sum(axis=1).mean()))
+    return float(1 / (2 * np.median(pdist(np.asarray(X, dtype=float), "sqeuclidean"))))
+
+
+def blobs(n=90, d=12, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d) + 3 * rng.integers(0, 2, (n, 1))
+
+
+# 1. The pooled value.
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("law", ["equal", "power"])
+@pytest.mark.parametrize("rule", MOMENT_RULES)
+def test_equals_the_pooled_value(by, law, rule):
+    X = blobs()
+    parts = em.split(X, 5, by=by, law=law, random_state=0)
+    assert gamma(parts, rule) == pytest.approx(pooled(X, rule), rel=1e-12)
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("rule", MOMENT_RULES)
+def test_equals_the_pooled_value_for_sparse_rows(by, rule):
+    X = sp.random_array((120, 15), density=0.2, random_state=0, format="csr")
+    parts = em.split(X, 4, by=by, random_state=0)
+    assert gamma(parts, rule) == pytest.approx(pooled(X.toarray(), rule), rel=1e-12)
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("rule", ["scale", "mean-distance"])
+def test_keeps_its_digits_far_from_the_origin(by, rule):
+    # A mean near 1e6 is itself only known to 1e-10; sums of squares would keep four digits.
+    X = blobs() + 1e6
+    parts = em.split(X, 5, by=by, random_state=0)
+    assert gamma(parts, rule) == pytest.approx(pooled(X, rule), rel=1e-9)
+
+
+@pytest.mark.parametrize("by", SPLITS)
+def test_scale_is_that_of_scikit_learn(by):
+    X, y = load_breast_cancer(return_X_y=True)
+    expected = SVC(gamma="scale").fit(X[:200], y[:200])._gamma
+    parts = em.split(X[:200], 3, by=by, random_state=0)
+    assert gamma(parts, "scale") == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("parties", [1, 2, 12])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_median_over_columns_is_the_pooled_one(parties, shift):
+    X = blobs(n=45) + shift  # 990 pairs: all of them
+    result = run(em.split(X, parties, by="columns"), "median").value
+    assert result.exact
+    assert result.gamma == pytest.approx(pooled(X, "median"), rel=1e-12)
+
+
+def test_median_over_sparse_columns_is_the_pooled_one():
+    X = sp.random_array((45, 20), density=0.5, random_state=0, format="csr")
+    parts = em.split(X, 3, by="columns")
+    assert gamma(parts, "median") == pytest.approx(pooled(X.toarray(), "median"), rel=1e-12)
+
+
+def test_one_party_and_columns_draw_the_same_pairs():
+    X = load_digits().data
+    alone = run(em.Partitioned(rows=[X]), "median", seed=3).value
+    columns = run(em.split(X, 4, by="columns"), "median", seed=3).value
+    assert alone.exact
+    assert alone.how == columns.how
+    assert f"{MAX_PAIRS} of 1613706 pairs" in alone.how
+    assert alone.gamma == pytest.approx(columns.gamma, rel=1e-12)
+    # The median of 1000 of these distances has a standard error of 1 %.
+    assert alone.gamma == pytest.approx(pooled(X, "median"), rel=0.03)
+    assert gamma(em.Partitioned(rows=[X]), "median", seed=4) != alone.gamma
+
+
+# 2. The approximate median of several parties with rows.
+
+
+@cache
+def data_set(name):
+    rng = np.random.default_rng(0)
+    if name == "digits":
+        return load_digits(return_X_y=True)
+    if name == "breast cancer":
+        X, y = load_breast_cancer(return_X_y=True)
+        return scale(X), y
+    if name == "iris":
+        return load_iris(return_X_y=True)
+    if name == "wine":
+        X, y = load_wine(return_X_y=True)
+        return scale(X), y
+    if name == "clusters":
+        y = rng.integers(0, 4, 1000)
+        return 4 * rng.normal(size=(4, 3))[y] + rng.normal(size=(1000, 3)), y
+    d = int(name.removeprefix("gaussian "))
+    X = rng.normal(size=(1000, d))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+MEASURED = {  # the largest error over ten seeds and both splits, and a margin
+    "digits": 0.010 + 0.005,
+    "breast cancer": 0.073 + 0.02,
+    "iris": 0.075 + 0.01,
+    "wine": 0.062 + 0.01,
+    "gaussian 2": 0.026 + 0.02,
+    "gaussian 3": 0.039 + 0.02,
+    "gaussian 10": 0.018 + 0.01,
+    "gaussian 150": 0.002 + 0.002,
+    "clusters": 0.331 + 0.1,
+}
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+@pytest.mark.parametrize("name", MEASURED)
+def test_median_over_rows_is_near_the_pooled_one(name, by_label):
+    X, y = data_set(name)
+    expected = pooled(X, "median")
+    for seed in range(3):
+        if by_label:
+            parts = em.Partitioned(rows=[X[y == label] for label in np.unique(y)])
+        else:
+            parts = em.split(X, 6, law="power", exponent=1.0, random_state=seed)
+        assert expected / gamma(parts, "median", seed) == pytest.approx(1, abs=MEASURED[name])
+
+
+def test_median_over_rows_says_that_it_is_approximate():
+    result = run(em.split(load_digits().data, 3, random_state=0), "median").value
+    assert not result.exact
+    assert "approximate" in result.how
+    assert "500 of 1797 rows seen in 32 of 64 dimensions" in result.how
+    assert float(result) == result.gamma
+
+
+@pytest.mark.parametrize("change", [lambda X: X + 1e6, sp.csr_array])
+def test_median_over_rows_depends_on_distances_alone(change):
+    X = blobs(n=300)
+    parts = [em.Partitioned(rows=[Y[:200], Y[200:]]) for Y in (X, change(X))]
+    assert gamma(parts[0], "median") == pytest.approx(gamma(parts[1], "median"), rel=1e-8)
+
+
+def test_runs_with_other_seeds_give_no_further_coordinates_of_a_row():
+    X = blobs(n=40, d=8)
+    sketches = []
+    for seed in range(3):
+        with em.federation(em.Partitioned(rows=[X])) as fed, fed.recording():
+            fed.enlist(
+                BandwidthHolder, MeasureSetup(seed=seed, standardize=False, fill_missing=None)
+            )
+            (sketch,) = fed.ask(BandwidthHolder.sketch_rows, DrawRows(len(X)))
+            sketches.append(sketch.coordinates)
+    assert sketches[0].shape == (40, 4)
+    assert np.linalg.matrix_rank(np.hstack(sketches)) == 4
+
+
+def test_one_column_cannot_be_sketched():
+    parts = em.Partitioned(rows=[[[1.0], [2.0]], [[3.0], [5.0]]])
+    with pytest.raises(InputError, match="mean-distance"):
+        run(parts, "median")
+    with pytest.raises(InputError, match="mean-distance"):
+        forecast_floats("median", "rows", parts.shapes)
+
+
+def test_a_party_sketches_no_more_rows_than_it_may():
+    with em.federation(em.Partitioned(rows=[blobs(n=600)])) as fed, fed.recording():
+        fed.enlist(BandwidthHolder, MeasureSetup(seed=0, standardize=False, fill_missing=None))
+        with pytest.raises(MessageRefused, match="500 at most"):
+            fed.ask(BandwidthHolder.sketch_rows, DrawRows(MAX_SKETCHED_ROWS + 1))
+
+
+@pytest.mark.parametrize("sizes", [[30, 20], [3000, 1500, 1], [1] * 700, [10**6, 7, 7], [501]])
+def test_rows_are_drawn_in_proportion(sizes):
+    drawn = rows_drawn(sizes)
+    share = min(sum(sizes), MAX_SKETCHED_ROWS) / sum(sizes)
+    assert sum(drawn) == min(sum(sizes), MAX_SKETCHED_ROWS)
+    assert all(
+        k <= size and abs(k - share * size) < 1 for k, size in zip(drawn, sizes, strict=True)
+    )
+
+
+# 3. The ledger.
+
+
+def floats_by_party(result):
+    entries = list(result.recording.ledger)
+    return [sum(e.floats for e in entries if e.sender == party) for party in result.parties]
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("n_parties", [1, 4])
+@pytest.mark.parametrize("rule", RULES)
+def test_ledger_equals_the_forecast(by, n_parties, rule):
+    X = np.random.default_rng(0).normal(size=(700, 9))
+    parts = em.split(X, n_parties, by=by, law="power", exponent=1.0, random_state=0)
+    result = run(parts, rule)
+    assert floats_by_party(result) == forecast_floats(rule, by, parts.shapes)
+    assert result.recording.ledger.rounds == forecast_rounds(rule, by, n_parties)
+    assert result.recording.ledger.floats_down == 0
+
+
+def test_forecast_is_the_formula():
+    rows, columns = [(700, 9), (300, 9)], [(700, 4), (700, 5)]
+    for rule in (None, "scale"):
+        assert forecast_floats(rule, "rows", rows) == [0, 0]
+        assert forecast_floats(rule, "columns", columns) == [0, 0]
+    assert forecast_floats("mean-distance", "rows", rows) == [9, 9]
+    assert forecast_floats("mean-distance", "columns", columns) == [0, 0]
+    assert forecast_floats("median", "rows", rows) == [9 + 350 * 4, 9 + 150 * 4]
+    assert forecast_floats("median", "rows", rows[:1]) == [0]
+    assert forecast_floats("median", "columns", columns) == [1000, 1000]
+    assert [forecast_rounds("median", "rows", n) for n in (1, 2)] == [1, 2]
+    assert [sketch_width(d) for d in (2, 3, 4, 127, 128, 10**6)] == [1, 1, 2, 63, 64, 64]
+
+
+# 4. The same answer every time.
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("rule", RULES)
+def test_same_seed_same_gamma(by, rule):
+    parts = em.split(blobs(n=600), 3, by=by, random_state=0)
+    assert gamma(parts, rule, seed=5) == gamma(parts, rule, seed=5)
+
+
+# 5. What leaves a party.
+
+REVEALED = {
+    (None, "rows"): {"counts"},
+    (None, "columns"): {"counts"},
+    ("scale", "rows"): {"counts", "moments"},
+    ("scale", "columns"): {"counts", "moments"},
+    ("mean-distance", "rows"): {"counts", "moments"},
+    ("mean-distance", "columns"): {"counts", "moments"},
+    ("median", "rows"): {"counts", "moments", "sketch"},
+    ("median", "columns"): {"counts", "distances"},
+}
+
+
+@pytest.mark.parametrize(("rule", "by"), REVEALED)
+def test_reveals_what_the_rule_needs_and_no_more(rule, by):
+    kinds = REVEALED[rule, by]
+    parts = em.split(blobs(), 3, by=by, random_state=0, policies=em.Policy(allow=kinds))
+    revealed = run(parts, rule).recording.ledger.revealed()
+    assert all(set(own) == kinds for own in revealed.values())
+    assert {kind for step in needed_steps(rule, by) for kind in step.reveals} == kinds
+
+
+@pytest.mark.parametrize(
+    ("by", "kind"), [("columns", "distances"), ("rows", "sketch"), ("rows", "moments")]
+)
+def test_a_policy_that_forbids_a_needed_kind_refuses_before_anything_leaves(by, kind):
+    policies = [None, em.Policy(allow=em.Policy().allow - {kind}), None]
+    parts = em.split(blobs(), 3, by=by, names=["a", "b", "c"], policies=policies, random_state=0)
+    with em.federation(parts) as fed, fed.recording() as recording:
+        with pytest.raises(PolicyRefusal, match=f"'{kind}'") as caught:
+            fed.run(bandwidth, "median")
+        with pytest.raises(PolicyRefusal, match=f"'{kind}'"):
+            fed.require(BandwidthHolder, needed_steps("median", by, 3))
+        fed.require(BandwidthHolder, needed_steps(None, by, 3))
+    assert caught.value.party == "b"
+    assert recording.ledger.floats_up == 0
+
+
+def test_one_party_with_rows_needs_no_sketch():
+    X = blobs(n=45)
+    parts = em.Partitioned(rows=[X], policies=em.Policy(allow={"counts", "distances"}))
+    assert gamma(parts, "median") == pytest.approx(pooled(X, "median"), rel=1e-12)
+
+
+# 6. Bad input and lost parties.
+
+
+@pytest.mark.parametrize("by", SPLITS)
+@pytest.mark.parametrize("rule", ["scale", "mean-distance", "median"])
+@pytest.mark.parametrize("n_parties", [1, 2])
+def test_constant_data_get_a_helpful_error(by, rule, n_parties):
+    parts = em.split(np.full((20, 4), 7.0), n_parties, by=by, random_state=0)
+    with pytest.raises(InputError, match="pass gamma as a number"):
+        run(parts, rule)
+
+
+def test_mostly_equal_rows_have_no_median():
+    X = np.zeros((100, 2))
+    X[:5] = np.arange(10.0).reshape(5, 2)
+    for parts in (em.split(X, 2, random_state=0), em.split(X, 2, by="columns")):
+        with pytest.raises(InputError, match="median squared distance is 0"):
+            run(parts, "median")
+
+
+@pytest.mark.parametrize("by", SPLITS)
+def test_one_sample_has_no_median(by):
+    with pytest.raises(InputError, match="at least two rows"):
+        run(em.split(np.ones((1, 4)), 1, by=by, random_state=0), "median")
+
+
+def unchecked(*data, split):
+    sites = [Site(f"site-{i}", opens=lambda X=X: X) for i, X in enumerate(data)]
+    return Federation(InProcess(sites), split=split)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_column_holder_with_other_samples_is_named(rule):
+    # Both have more than 1000 pairs, so that the distances alone would add up.
+    odd = pytest.raises(MessageRefused, match="'site-2' has n_rows 150, the others 200")
+    with unchecked(blobs(200), blobs(200), blobs(150), split="columns") as fed, odd:
+        fed.run(bandwidth, rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_row_holder_with_other_columns_is_named(rule):
+    odd = pytest.raises(MessageRefused, match="'site-2' has n_columns 5, the others 4")
+    with unchecked(blobs(d=4), blobs(d=4), blobs(d=5), split="rows") as fed, odd:
+        fed.run(bandwidth, rule)
+
+
+def lying(step, field):
+    """The step, with an array one element short at site-1."""
+
+    def shortened(party, *messages):
+        reply = step(party, *messages)
+        cut = 1 if party.site.name == "site-1" else 0
+        return replace(reply, **{field: getattr(reply, field)[cut:]})
+
+    return shortened
+
+
+@pytest.mark.parametrize(
+    ("split", "step", "field"),
+    [("columns", "pair_distances", "squared"), ("rows", "sketch_rows", "coordinates")],
+)
+def test_a_party_that_sends_too_little_is_named(monkeypatch, split, step, field):
+    declared = vars(BandwidthHolder)[step]
+    monkeypatch.setattr(declared, "function", lying(declared.function, field))
+    short = pytest.raises(MessageRefused, match=f"{field} has shape")
+    with unchecked(blobs(), blobs(), split=split) as fed, short as caught:
+        fed.run(bandwidth, "median")
+    assert caught.value.party == "site-1"
+
+
+def test_a_party_too_small_to_be_drawn_sends_no_rows():
+    X = blobs(n=1201)
+    result = run(em.Partitioned(rows=[X[:600], X[600:1200], X[1200:]]), "median")
+    assert floats_by_party(result) == [12 + 250 * 6, 12 + 250 * 6, 12]
+    assert result.value.gamma == pytest.approx(pooled(X, "median"), rel=0.1)
+
+
+def test_unknown_rules_and_splits_are_refused():
+    with pytest.raises(InputError, match="'mean-distance'"):
+        needed_steps("auto", "rows")
+    with pytest.raises(InputError, match="'rows' or 'columns'"):
+        needed_steps("scale", "cells")
+
+
+def test_setup_refuses_a_negative_seed():
+    assert issubclass(MeasureSetup, Message)
+    with pytest.raises(MessageRefused, match="negative"):
+        run(em.split(blobs(), 2, random_state=0), "scale", seed=-1)
+
+
+def test_a_lost_party_is_named_or_left_out():
+    X = blobs()
+    parts = em.Partitioned(rows=[X[:30], X[30:60], X[60:]], names=["a", "b", "c"])
+    lost = [Fault("lose", "b", round=1)]
+    with pytest.raises(PartyLost, match="'b'"):
+        run(parts, "mean-distance", faults=lost)
+    result = run(parts, "mean-distance", faults=lost, on_loss="survivors")
+    assert list(result.lost) == ["b"]
+    rest = np.vstack([X[:30], X[60:]])
+    assert result.value.gamma == pytest.approx(pooled(rest, "mean-distance"), rel=1e-12)
