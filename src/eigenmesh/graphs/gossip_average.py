@@ -24,6 +24,7 @@ from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Scope, ask, columns, enlist, exchange, sequence
 from eigenmesh.runtime.site import SiteView
 
 
@@ -68,7 +69,16 @@ class AveragingNode(Party):
         return RunningMean(value=self.value, degree=len(self.site.neighbours))
 
 
-@protocol("gossip-average", roles=(AveragingNode,))
+def schedule(scope: Scope, n_rounds: int) -> Node:
+    """`n_rounds` exchanges, then everybody tells."""
+    return sequence(
+        enlist(AveragingNode, AverageSetup()),
+        exchange(AveragingNode.offer_mean, AveragingNode.mix, n_rounds, d=columns),
+        ask(AveragingNode.tell_mean, d=columns),
+    )
+
+
+@protocol("gossip-average", roles=(AveragingNode,), schedule=schedule)
 def gossip_average(nodes: Federation, n_rounds: int) -> Replies:
     """Every node's estimate after `n_rounds` exchanges."""
     nodes.enlist(AveragingNode, AverageSetup())

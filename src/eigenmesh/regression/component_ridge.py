@@ -64,7 +64,7 @@ class TargetMean(Message, reveals="moments"):
 class NormalEquations(Message, reveals="moments"):
     """ZᵀZ by its upper triangle, Zᵀ(y − ȳ), Zᵀ1, Σ(y − ȳ) and Σ(y − ȳ)²."""
 
-    upper: Annotated[Floats, Shape("k(k+1)/2")]
+    upper: Annotated[Floats, Shape("k*(k+1)//2")]
     cross: Annotated[Floats, Shape("k", "m")]
     score_sums: Annotated[Floats, Shape("k")]
     target_sums: Annotated[Floats, Shape("m")]

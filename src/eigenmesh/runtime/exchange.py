@@ -32,10 +32,17 @@ class Exchange:
         self.failures: dict[int, EigenmeshError] = {}
         self.not_undone: dict[int, EigenmeshError] = {}
 
-    def run(self, send: Step, receive: Step, on_loss: str, max_age: int) -> None:
+    def run(
+        self,
+        send: Step,
+        receive: Step,
+        on_loss: str,
+        max_age: int,
+        fields: Mapping[str, Any],
+    ) -> None:
         """Send, deliver and receive at every party; undo it everywhere if anything failed."""
         steps = {"role": role_name(send.role), "send": send.name, "receive": receive.name}
-        request = {"op": "exchange", **steps, "on_loss": on_loss, "max_age": max_age}
+        request = {"op": "exchange", **steps, "on_loss": on_loss, "max_age": max_age, **fields}
         requests = {i: {**request, "neighbours": near} for i, near in self._neighbours.items()}
         self._swap(requests)
         if self.failures:

@@ -19,6 +19,7 @@ from eigenmesh.errors import (
     MessageRefused,
     PartyFailed,
     PartyLost,
+    StepRefused,
     TopologyError,
 )
 from eigenmesh.runtime import records
@@ -27,6 +28,7 @@ from eigenmesh.runtime.engine import Engine, Reply
 from eigenmesh.runtime.exchange import Exchange
 from eigenmesh.runtime.ledger import COORDINATOR, Books, Recording, step_label
 from eigenmesh.runtime.message import (
+    NO_LIMITS,
     Message,
     add,
     check,
@@ -40,7 +42,9 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
+from eigenmesh.runtime.schedule import Ask, Enlist, Scope, common_limits
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import Guard, Stage, Study
 from eigenmesh.runtime.topology import (
     Topology,
     build_graph,
@@ -106,6 +110,9 @@ class Federation:
         if self._graph is not None:
             mark_losses(self._graph, on_loss != "raise")
         self._courier = Courier(engine, self.timeout)
+        self._guard: Guard | None = None
+        self._told: dict[str, int] = {}
+        self._place: Ask | Enlist | None = None
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
         self._missed_in_a_row: Counter[str] = Counter()
@@ -177,6 +184,20 @@ class Federation:
         question = {"role": role_name(role), "steps": _step_names(role, steps)}
         self._together(lambda: self._broadcast("require", **question))
 
+    def require_stages(self, *stages: Stage) -> None:
+        """Ask every party, before anything runs, whether its policy lets these runs' replies out.
+
+        Numbers that are found on the way, such as gamma, may be any of their kind here.
+        """
+        studies = {stage.study(self.scope).document.decode(): stage for stage in stages}
+
+        def question() -> None:
+            for study, stage in studies.items():
+                role = role_name(stage.protocol.roles[0])
+                self._broadcast("require", role=role, steps=[], study=study)
+
+        self._together(question)
+
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
         run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
@@ -198,6 +219,7 @@ class Federation:
                 f"'survivors' or 'raise' is expected"
             )
         self._courier.begin_run()
+        self._follow_study(Study.of(protocol, self.scope, args, kwargs))
         self._last_reply.clear()
         self._missed_in_a_row.clear()
         with self.recording() as recording, self._engine.session():
@@ -208,6 +230,38 @@ class Federation:
         reason = getattr(value, "stop_reason", "finished")
         reused, dropped = dict(self.reused), dict(self.dropped)
         return Run(value, recording, self.parties, dict(self.lost), reused, dropped, reason)
+
+    # The study of the run under way.
+
+    @property
+    def scope(self) -> Scope:
+        """Who takes part, on which graph, and what becomes of losses."""
+        edges = None
+        if self._graph is not None:
+            edges = tuple(sorted((min(e), max(e)) for e in self._graph.edges))
+        return Scope(self._names, self.split, self.on_loss, self.max_age, edges)
+
+    def _follow_study(self, study: Study) -> None:
+        self._guard, self._told, self._place = Guard(study), {}, None
+
+    def settle(self, **numbers: int) -> None:
+        """Numbers on which the rest of the schedule hangs; every party hears of them."""
+        self._told = {**self._told, **numbers}
+
+    def _next_in_study(self, key: tuple[str, ...]) -> dict[str, Any]:
+        """Hold a request against the study before it is sent; gives the fields that it adds."""
+        if self._guard is None or self._guard.study.tree is None:
+            return {}
+        try:
+            places = self._guard.admit(key, self._told)
+        except StepRefused as error:
+            raise FederationError(
+                f"protocol {self._guard.study.protocol.name!r} breaks its own schedule: "
+                f"{error.reason}"
+            ) from None
+        self._guard.move(places)
+        self._place = places[0].node
+        return {"told": dict(self._told)} if self._told else {}
 
     def _together(self, action: Callable[[], Any]) -> Any:
         """Act where the coordinator is; everywhere else answer its requests until it has acted.
@@ -253,7 +307,10 @@ class Federation:
         for i in self._active():
             self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
         names = _step_names(role, steps)
-        self._broadcast("enlist", role=role_name(role), steps=names, message=data)
+        fields = self._next_in_study(("enlist", role_name(role)))
+        if self._guard is not None and self._guard.study.tree is not None:
+            fields["study"] = self._guard.study.document.decode()
+        self._broadcast("enlist", role=role_name(role), steps=names, message=data, **fields)
 
     def _broadcast(self, operation: str, **fields: Any) -> None:
         request = {"op": operation, **fields}
@@ -315,6 +372,7 @@ class Federation:
         self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
+        request |= self._next_in_study(("step", role_name(step.role), step.name))
         distinct = {id(message): message for message in messages.values()}
         encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
         stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
@@ -379,15 +437,17 @@ class Federation:
         """
         if self._graph is None:
             raise TopologyError("exchange needs a graph; pass topology= to the federation")
+        key = ("exchange", role_name(send.role), send.name, receive.name)
         for _ in range(times):
+            fields = self._next_in_study(key)
             self._books.new_round()
-            while not self._exchange_once(send, receive):
+            while not self._exchange_once(send, receive, fields):
                 self._require_connected()
 
-    def _exchange_once(self, send: Step, receive: Step) -> bool:
+    def _exchange_once(self, send: Step, receive: Step, fields: Mapping[str, Any]) -> bool:
         """Whether the round was complete; if not, it has been undone and a party is out."""
         exchange = Exchange(self._courier, self._names, self._neighbours())
-        exchange.run(send, receive, self.on_loss, self.max_age)
+        exchange.run(send, receive, self.on_loss, self.max_age, fields)
         self._book(send, exchange)
         if not exchange.failures:
             return True
@@ -507,7 +567,8 @@ class Federation:
             return None
         if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
             raise MessageRefused("its reply holds no message")
-        message = decode(step.signature.gives, answer.data)
+        sizes = common_limits(self._place.up) if isinstance(self._place, Ask) else NO_LIMITS
+        message = decode(step.signature.gives, answer.data, sizes)
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
         return message

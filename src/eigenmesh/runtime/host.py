@@ -27,12 +27,15 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
-from eigenmesh.runtime.message import decode, encode
+from eigenmesh.runtime.message import NO_LIMITS, Message, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
 from eigenmesh.runtime.protocol import known_roles
 from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
+from eigenmesh.runtime.schedule import START, Own, Positions, limits, steps_in
 from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.runtime.study import Guard, Study, read_study
 
 _log = logging.getLogger("eigenmesh.site")
 
@@ -64,7 +67,9 @@ class Host:
         self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
+        self._guard: Guard | None = None
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
+        self._positions_before: Positions = START  # of the exchange that the snapshot is of
         # The request of an exchange whose second half is still to come, as it came and as read.
         self._half_done: tuple[bytes, Tree] | None = None
         self._mailbox = Mailbox(self._view)
@@ -170,18 +175,57 @@ class Host:
         """Would the policy let these steps' replies out? Nothing is built, nothing leaves."""
         for step in self._listed(tree["role"], tree["steps"]).values():
             self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
+        self._consent(tree)
         return None
+
+    def _consent(self, tree: Tree) -> Study | None:
+        """The study that a request is about, if it concerns this site and its policy allows it."""
+        if "study" not in tree:
+            return None
+        study = read_study(tree["study"].encode())
+        index, names = self._view.index, self._view.names
+        if study.scope.parties != names or names[index] != self.site.name:
+            raise StepRefused("the study is of other parties", party=self.site.name)
+        for step in steps_in(study.tree) if study.tree else ():
+            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
+        return study
 
     def _enlist(self, tree: Tree) -> Tree:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
+        study = self._consent(tree)
         if tree["run"] != self._run:
             self._seen_runs.add(tree["run"])
             self._run = tree["run"]
             self._enlisted = {}
             self._mailbox = Mailbox(self._view)
-        self._build(tree["role"], bytes(as_bytes(tree, "message")), tree["steps"])
+            self._guard = None if study is None else Guard(study)
+        setup = bytes(as_bytes(tree, "message"))
+        if self._guard is not None:
+            if study is not self._guard.study:
+                raise StepRefused("a run has one study", party=self.site.name)
+            agreed = self._admitted(tree, ("enlist", tree["role"]))
+            if not any(encode(match.node.setup) == setup for match in agreed):
+                raise StepRefused("the setup is not the study's", party=self.site.name)
+            self._guard.move(agreed)
+        free = self._guard is None  # else the study says what may be asked, and when
+        steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
+        self._build(tree["role"], setup, steps)
         return None
+
+    # What a study lets pass.
+
+    def _admitted(self, tree: Tree, key: tuple[str, ...]) -> tuple[Any, ...]:
+        """The places of the study that a request fits; no study, no places."""
+        if self._guard is None:
+            return ()
+        with naming(self.site.name):
+            return self._guard.admit(key, tree.get("told", {}), self._own)
+
+    @property
+    def _own(self) -> Own:
+        rows, columns = self.site.data.shape
+        return Own(int(rows), int(columns), len(self._view.neighbours), self._view.index)
 
     def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
         role_class = self._role(role)
@@ -198,11 +242,32 @@ class Host:
         if (takes is None) != (tree.get("message") is None):
             expected = takes.__name__ if takes else "no message"
             raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
-        arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
+        places = self._admitted(tree, ("step", tree["role"], step.name))
+        arguments, places = self._read_message(takes, tree, places)
         self._permit(enlisted, step)
+        if self._guard is not None:
+            self._guard.move(places)
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
-        return None if result is None else np.frombuffer(encode(result), np.uint8)
+        up = limits(places[0].node.up, self._own) if places else NO_LIMITS
+        return None if result is None else np.frombuffer(encode(result, up), np.uint8)
+
+    def _read_message(
+        self, takes: type[Message] | None, tree: Tree, places: tuple[Any, ...]
+    ) -> tuple[list[Message], tuple[Any, ...]]:
+        """What a step is to take, and the places of the study at which it may be so large."""
+        if takes is None:
+            return [], places
+        data, refusal, fits, message = as_bytes(tree, "message"), None, [], None
+        for place in places:
+            try:
+                message = decode(takes, data, limits(place.node.down, self._own))
+                fits.append(place)
+            except MessageRefused as error:
+                refusal = refusal or error
+        if refusal is not None and not fits:
+            raise refusal
+        return [message or decode(takes, data)], tuple(fits)
 
     def _rollback(self, tree: Tree) -> Tree:
         """Undo the exchange of a given turn, if this party took part in it."""
@@ -210,10 +275,12 @@ class Host:
         if turn == tree["undo"]:
             for role, state in states.items():
                 self._enlisted[role].party.restore(state)
+            if self._guard is not None:
+                self._guard.positions = self._positions_before
         return None
 
     def _dismiss(self, tree: Tree) -> Tree:
-        self._run, self._enlisted, self._snapshot = "", {}, (0, {})
+        self._run, self._enlisted, self._snapshot, self._guard = "", {}, (0, {}), None
         return None
 
     # Exchange between neighbours.
@@ -225,6 +292,11 @@ class Host:
         enlisted, step = self._asked(tree, "send")
         self._asked(tree, "receive")
         self._view.neighbours = self._checked_neighbours(tree["neighbours"])
+        key = ("exchange", tree["role"], tree["send"], tree["receive"])
+        places = self._admitted(tree, key)
+        if self._guard is not None:
+            self._positions_before = self._guard.positions
+            self._guard.move(places)
         self._snapshot = (
             tree["turn"],
             {role: e.party.export() for role, e in self._enlisted.items()},
@@ -250,6 +322,9 @@ class Host:
         known = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
         if not known or len(set(numbers)) < len(numbers):
             raise MessageRefused("the request lists neighbours that are no other parties, or twice")
+        graph = None if self._guard is None else self._guard.study.scope.graph
+        if graph is not None and not set(numbers) <= set(graph.adj[own]):
+            raise StepRefused("the request lists neighbours that are not the study's")
         return tuple(numbers)
 
     def _accept(self, tree: Tree, request: bytes, inbox: Mapping[int, bytes]) -> Tree:
@@ -329,6 +404,8 @@ class Host:
                 "turn": self._turn,
                 "seen_runs": sorted(self._seen_runs),
                 "neighbours": self._view.neighbours,
+                "guard": None if self._guard is None else self._guard.export(),
+                "before": [[pc, list(turns)] for pc, turns in self._positions_before],
                 "parties": parties,
                 "snapshot_turn": snapshot_turn,
                 "snapshot": states,
@@ -342,6 +419,8 @@ class Host:
         self._seen_runs = set(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
+        self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
+        self._positions_before = frozenset((pc, tuple(turns)) for pc, turns in tree["before"])
         for role, saved in tree["parties"].items():
             party = self._build(role, bytes(as_bytes(saved, "setup")), saved["steps"])
             party.restore(saved["state"])

@@ -9,13 +9,16 @@ a message leaves and again where it arrives::
         values: Annotated[Floats, Shape("r"), Descending, NonNegative]
 
 A letter or name in `Shape` stands for one size throughout the message; where an integer field has
-that name, it is that field's value. Arrays and numbers must be finite, always.
+that name, it is that field's value. An axis may be an expression of such names, "q*(q+1)//2".
+Arrays and numbers must be finite, always. What a schedule says of the sizes comes as `Limits`.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
+import operator
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -71,11 +74,64 @@ class Reveals:
             raise TypeError(f"a field reveals {self.kind!r}, which is none of {sorted(KINDS)}")
 
 
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+class Axis:
+    """The size of one axis: a number, a name, or an expression of names.
+
+    >>> Axis("q*(q+1)//2").value({"q": 4})
+    10
+    """
+
+    def __init__(self, text: str | int) -> None:
+        self.text = str(text)
+        self._tree = ast.parse(self.text, mode="eval").body
+        self.names = frozenset(n.id for n in ast.walk(self._tree) if isinstance(n, ast.Name))
+        self.is_name = isinstance(self._tree, ast.Name)
+        self.value(dict.fromkeys(self.names, 1))  # raises TypeError if it cannot be computed
+
+    def value(self, sizes: Mapping[str, int]) -> int:
+        """The size; every name in it must be among `sizes`."""
+        return self._value(self._tree, sizes)
+
+    def _value(self, tree: ast.expr, sizes: Mapping[str, int]) -> int:
+        match tree:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](self._value(left, sizes), self._value(right, sizes))
+        raise TypeError(f"a size cannot be {self.text!r}; names, numbers, +, -, * and // are meant")
+
+
 class Shape:
-    """Sizes of an array's axes: numbers, or names that stand for one size in the message."""
+    """Sizes of an array's axes: numbers, names that stand for one size, or expressions of them."""
 
     def __init__(self, *axes: str | int) -> None:
-        self.axes = axes
+        self.axes = tuple(Axis(axis) for axis in axes)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether an axis follows from sizes that other fields fix."""
+        return any(not axis.is_name and axis.names for axis in self.axes)
+
+
+class Limit(NamedTuple):
+    """What a schedule says of one size: just so much, or at most."""
+
+    size: int
+    exact: bool
+
+
+Limits = Mapping[str, Limit]
+NO_LIMITS: Limits = {}
 
 
 class Check(NamedTuple):
@@ -156,10 +212,15 @@ def _declaration(message_type: type[Message]) -> _Declared:
         hints = get_type_hints(message_type, include_extras=True)
         names = [f.name for f in dataclasses.fields(cast(Any, message_type))]
         fields = tuple(_field(n, hints[n], message_type) for n in names)
-        numbers_first = tuple(sorted(fields, key=lambda field: field.is_array))  # may be sizes
+        numbers_first = tuple(sorted(fields, key=_check_order))
         kinds = sorted({field.kind for field in fields if field.kind})
         _declared[message_type] = _Declared(fields, numbers_first, frozenset(names), tuple(kinds))
     return _declared[message_type]
+
+
+def _check_order(field: Field) -> int:
+    """Numbers may be sizes, and plain sizes are needed for derived ones."""
+    return 0 if not field.is_array else 2 if field.shape and field.shape.is_derived else 1
 
 
 def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
@@ -195,49 +256,84 @@ def kinds_of(message_type: type[Message]) -> frozenset[str]:
     return frozenset(_declaration(message_type).kinds)
 
 
-def check(message: Message) -> None:
-    """Raise `MessageRefused` unless every field is as the message type declares it."""
+def check(message: Message, limits: Limits = NO_LIMITS) -> None:
+    """Raise `MessageRefused` unless every field is as its type declares, and as large as it may."""
     owner = type(message)
     sizes: dict[str, int] = {}
     for field in _declaration(owner).in_check_order:
         value = getattr(message, field.name)
         if value is not None or not field.optional:
-            _check_field(field, value, sizes, f"{owner.__name__}.{field.name}")
+            _check_field(field, value, sizes, limits, f"{owner.__name__}.{field.name}")
 
 
-def _check_field(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
+def _check_field(
+    field: Field, value: Any, sizes: dict[str, int], limits: Limits, label: str
+) -> None:
     if field.is_array:
-        _check_array(field, value, sizes, label)
+        _check_array(field, value, sizes, limits, label)
     else:
         _check_scalar(field, value, label)
         if field.type is int:
-            sizes[field.name] = value
+            _fix(field.name, value, sizes, limits, label)
     for condition in field.checks:
         if not condition.holds(value):
             raise MessageRefused(f"{label} {condition.words}")
 
 
-def _check_array(field: Field, value: Any, sizes: dict[str, int], label: str) -> None:
+def _check_array(
+    field: Field, value: Any, sizes: dict[str, int], limits: Limits, label: str
+) -> None:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
         found = getattr(value, "dtype", type(value).__name__)
         expected = _WORDS[field.dtype_kinds]
         raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
     if field.shape is not None:
-        _check_shape(value.shape, field.shape.axes, sizes, label)
+        _check_shape(value.shape, field.shape.axes, sizes, limits, label)
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise MessageRefused(f"{label} holds a value that is not finite{_OVERFLOW}")
 
 
 def _check_shape(
-    shape: tuple[int, ...], axes: tuple[str | int, ...], sizes: dict[str, int], label: str
+    shape: tuple[int, ...],
+    axes: tuple[Axis, ...],
+    sizes: dict[str, int],
+    limits: Limits,
+    label: str,
 ) -> None:
     """Hold an array's sizes against the declared ones; the first use of a name fixes its size."""
     fits = len(shape) == len(axes)
     for axis, size in zip(axes, shape, strict=False):
-        fits = fits and size == (sizes.setdefault(axis, size) if isinstance(axis, str) else axis)
+        if axis.is_name:
+            fits = fits and size == sizes.get(axis.text, size)
+            if fits:
+                _fix(axis.text, size, sizes, limits, label)
+        else:
+            fits = fits and _derived(axis, sizes, limits) in (None, size)
     if not fits:
-        words = ", ".join(f"{a}={sizes[a]}" if a in sizes else str(a) for a in map(str, axes))
+        words = ", ".join(_in_words(axis, sizes) for axis in axes)
         raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
+
+
+def _fix(name: str, size: int, sizes: dict[str, int], limits: Limits, label: str) -> None:
+    """Note the size of a name, if the schedule lets it be so large."""
+    limit = limits.get(name)
+    if limit is not None and (size > limit.size or (limit.exact and size != limit.size)):
+        words = "exactly" if limit.exact else "at most"
+        raise MessageRefused(f"{label} has {name}={size}; {words} {limit.size} is in the schedule")
+    sizes.setdefault(name, size)
+
+
+def _derived(axis: Axis, sizes: Mapping[str, int], limits: Limits) -> int | None:
+    """What an expression comes to; None if neither the message nor the schedule tells."""
+    stated = {name: limits[name].size for name in axis.names if name in limits}
+    known = {**stated, **sizes}
+    return axis.value(known) if axis.names <= known.keys() else None
+
+
+def _in_words(axis: Axis, sizes: Mapping[str, int]) -> str:
+    if not axis.names <= sizes.keys() or not axis.names:
+        return axis.text
+    return f"{axis.text}={axis.value(sizes)}"
 
 
 def _check_scalar(field: Field, value: Any, label: str) -> None:
@@ -250,13 +346,13 @@ def _check_scalar(field: Field, value: Any, label: str) -> None:
         raise MessageRefused(f"{label} is {value}; a finite number is expected{_OVERFLOW}")
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, limits: Limits = NO_LIMITS) -> bytes:
     """Check a message and give its wire form."""
-    check(message)
+    check(message, limits)
     return wire.dumps({f.name: getattr(message, f.name) for f in fields_of(type(message))})
 
 
-def decode(message_type: type[M], data: bytes | memoryview) -> M:
+def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_LIMITS) -> M:
     """Read a message of the type that the receiver expects; the wire does not get to choose."""
     tree = wire.loads(data)
     fields = fields_of(message_type)
@@ -264,7 +360,7 @@ def decode(message_type: type[M], data: bytes | memoryview) -> M:
         names = ", ".join(field.name for field in fields)
         raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
     message = message_type(**{f.name: _as_declared(f, tree[f.name]) for f in fields})
-    check(message)
+    check(message, limits)
     return message
 
 
@@ -280,6 +376,24 @@ def floats_by_kind(message: Message) -> Mapping[str, int]:
         value = getattr(message, field.name)
         if field.kind and isinstance(value, np.ndarray) and value.ndim and "f" in field.dtype_kinds:
             counts[field.kind] += value.size
+    return counts
+
+
+def planned_floats(message_type: type[Message], sizes: Mapping[str, int]) -> dict[str, int]:
+    """`floats_by_kind` of a message of these sizes; an optional array without them is absent."""
+    counts = dict.fromkeys(_declaration(message_type).kinds, 0)
+    for field in fields_of(message_type):
+        if not (field.kind and "f" in field.dtype_kinds):
+            continue
+        assert field.shape is not None, f"{message_type.__name__}.{field.name} has no shape"
+        missing = frozenset().union(*(axis.names for axis in field.shape.axes)) - sizes.keys()
+        if not missing:
+            counts[field.kind] += math.prod(axis.value(sizes) for axis in field.shape.axes)
+        elif not field.optional:
+            raise TypeError(
+                f"the schedule does not say {', '.join(sorted(missing))} of "
+                f"{message_type.__name__}.{field.name}"
+            )
     return counts
 
 

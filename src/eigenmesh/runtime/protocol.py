@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
+from eigenmesh.errors import StepRefused
 from eigenmesh.runtime.party import Party
 
 R = TypeVar("R")
@@ -22,13 +23,16 @@ class Protocol(Generic[R]):
     """A paper's method: its roles and the coordinator's side as a function of a federation.
 
     `skips` says whether its answer stays right when a party misses a round and takes part in the
-    next; without it, `on_loss="skip"` is refused.
+    next; without it, `on_loss="skip"` is refused. `schedule` gives, from a `Scope` and those of the
+    coordinator's arguments that it names, what will be asked of the parties.
     """
 
     name: str
     roles: tuple[type[Party], ...]
     coordinate: Callable[..., R]
     skips: bool = False
+    schedule: Callable[..., Any] | None = None
+    version: int = 1
 
     @property
     def number(self) -> int:
@@ -37,7 +41,11 @@ class Protocol(Generic[R]):
 
 
 def protocol(
-    name: str, *, roles: tuple[type[Party], ...], skips: bool = False
+    name: str,
+    *,
+    roles: tuple[type[Party], ...],
+    skips: bool = False,
+    schedule: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., R]], Protocol[R]]:
     """Register a protocol. Hosts know the roles of registered protocols, and no others."""
 
@@ -45,7 +53,7 @@ def protocol(
         if name in _protocols:
             raise TypeError(f"a protocol {name!r} is registered already")
         _require_own_names(roles)
-        registered = Protocol(name, roles, coordinate, skips)
+        registered = Protocol(name, roles, coordinate, skips, schedule)
         _protocols[name] = registered
         return registered
 
@@ -69,6 +77,14 @@ def known_roles() -> dict[str, type[Party]]:
     """Every registered role by name, those of installed extensions included."""
     _load_extensions()
     return {role_name(role): role for p in _protocols.values() for role in p.roles}
+
+
+def protocol_named(name: str) -> Protocol[Any]:
+    """A registered protocol."""
+    _load_extensions()
+    if name not in _protocols:
+        raise StepRefused(f"protocol {name!r} is not known at this site")
+    return _protocols[name]
 
 
 @cache

@@ -54,6 +54,11 @@ def formerly(*names: str) -> Callable[[C], C]:
     return alias
 
 
+def is_record(value: Any) -> bool:
+    """Whether a value's class is in the table."""
+    return _name_of(type(value)) in _TABLE
+
+
 def dumps(value: Any) -> bytes:
     """A result in wire form."""
     return wire.dumps({"value": to_tree(value)})

@@ -26,6 +26,8 @@ _REQUEST_FIELDS = {
     "on_loss": str,
     "max_age": int,
     "undo": int,
+    "study": str,
+    "told": dict,
     "message": np.ndarray,
 }
 _FIELDS = {
@@ -36,8 +38,14 @@ _FIELDS = {
     "rollback": {"undo"},
     "dismiss": set(),
 }
+_OPTIONAL = {
+    "require": {"study"},
+    "enlist": {"study", "told"},
+    "step": {"message", "told"},
+    "exchange": {"told"},
+}
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}
-_ALLOWED = {op: needed | ({"message"} if op == "step" else set()) for op, needed in _NEEDED.items()}
+_ALLOWED = {op: needed | _OPTIONAL.get(op, set()) for op, needed in _NEEDED.items()}
 
 
 def read_request(request: bytes) -> Tree:

@@ -7,6 +7,7 @@ once more. With any other `on_loss` nothing is asked twice.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,6 +71,7 @@ class Patient:
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """`Federation.run` of a protocol all of whose steps bear repetition."""
 
+        @functools.wraps(protocol.coordinate)
         def coordinate(fed: Federation, *args: Any, **kwargs: Any) -> R:
             return protocol.coordinate(patient(fed), *args, **kwargs)
 

@@ -12,13 +12,14 @@ two steps, whose messages differ only in what must be the same everywhere.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, Positive, Reveals, SameEverywhere
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
 from eigenmesh.stages.ask_again import Patient
 
 
@@ -67,12 +68,21 @@ class SurveyedSite(Party):
         return ColumnSiteShape(**self.shape)
 
 
-@protocol("survey", roles=(SurveyedSite,), skips=True)
+def schedule(scope: Scope) -> Node:
+    """One question."""
+    return sequence(enlist(SurveyedSite, SurveySetup()), ask(count_step(scope.split)))
+
+
+def count_step(split: str) -> Any:
+    """The step that counts, by how the sites' data make up the whole."""
+    return SurveyedSite.count_rows if split == "rows" else SurveyedSite.count_columns
+
+
+@protocol("survey", roles=(SurveyedSite,), skips=True, schedule=schedule)
 def survey(sites: Federation) -> Replies:
     """A `SiteShape` from every party; an error names the one that does not fit the others.
 
     Who misses the round is asked again where that is allowed: a size cannot be guessed.
     """
-    count = SurveyedSite.count_rows if sites.split == "rows" else SurveyedSite.count_columns
-    sites.enlist(SurveyedSite, SurveySetup(), [count])
-    return Patient(sites).ask(count)
+    sites.enlist(SurveyedSite, SurveySetup())
+    return Patient(sites).ask(count_step(sites.split))

@@ -123,13 +123,13 @@ def stack(parts: Sequence[Rows]) -> Rows:
 class UpperGram(Message, reveals="gram"):
     """A symmetric matrix, by its upper triangle."""
 
-    upper: Annotated[Floats, Shape("t(t+1)/2")]
+    upper: Annotated[Floats, Shape("t*(t+1)//2")]
 
 
 class GramSums(Message, reveals="gram"):
     """Gram matrix and sum of some rows' features, how many they are, and Σ k(x, x)."""
 
-    upper: Annotated[Floats, Shape("q(q+1)/2")]
+    upper: Annotated[Floats, Shape("q*(q+1)//2")]
     sums: Annotated[Floats, Shape("q")]
     n_rows: Annotated[int, Reveals("counts")]
     trace: Annotated[float, Reveals("moments")]

@@ -59,7 +59,7 @@ class WeightSetup(KernelSetup, reveals=None):
 class WeightedSums(Message, reveals="gram"):
     """Σ w k kᵀ, Σ w k, Σ w and Σ w k(x, x) of some rows, k being shifted values with landmarks."""
 
-    upper: Annotated[Floats, Shape("q(q+1)/2")]
+    upper: Annotated[Floats, Shape("q*(q+1)//2")]
     sums: Annotated[Floats, Shape("q")]
     n_rows: Annotated[int, Reveals("counts")]
     weight: Annotated[float, Reveals("moments"), NonNegative]

@@ -85,7 +85,7 @@ class GramTriangle(Present, reveals="gram"):
     """[A B]ᵀ[A B], or BᵀB, by the upper triangle."""
 
     n_rows: Annotated[int, Reveals("counts"), Positive]
-    upper: Annotated[Floats, Shape("w(w+1)/2")]
+    upper: Annotated[Floats, Shape("w*(w+1)//2")]
 
 
 class GramSketch(Present, reveals="gram"):
@@ -94,7 +94,7 @@ class GramSketch(Present, reveals="gram"):
     n_rows: Annotated[int, Reveals("counts"), Positive]
     drawn: Annotated[Floats, Shape("D", "p")]
     cross: Annotated[Floats, Shape("D", "r")]
-    basis: Annotated[Floats, Shape("r(r+1)/2")]
+    basis: Annotated[Floats, Shape("r*(r+1)//2")]
 
 
 # The party's side.

@@ -16,11 +16,13 @@ from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
 from eigenmesh.methods.vfed.paper_party import PowerHolder
-from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, forecast, vfed_pca
+from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, vfed_pca
 from eigenmesh.methods.vfed.vfed_forecast import paper_forecast, peers_forecast
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.count import SurveyedSite, survey
 from eigenmesh.stages.linear_columns import VFedResult
 
@@ -245,20 +247,19 @@ class VFedPCA(LinearColumnEstimator):
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             k = whole_number(self.n_components, "n_components")
             return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
-        ledger = Ledger()
-        if not isinstance(wanted, int):
-            counts = SurveyedSite.count_columns
-            ledger.entries += [forecast_entry(counts, name, 0) for name in names]
-            ledger.rounds += 1
-        for k in [wanted] if isinstance(wanted, int) else self._numbers(shapes):
-            run = self._forecast_run(names, shapes, graph, k, rounds)
-            ledger.entries += run.entries
-            ledger.rounds += run.rounds
-        return ledger
+        if graph is not None and isinstance(wanted, int):
+            return peers_forecast(names, shapes, graph, wanted, rounds)
+        parties = Parties(tuple(names), tuple(shapes), graph)
+        return forecast_stages(self._stages(parties), parties, "columns")
 
-    def _forecast_run(
-        self, names: Sequence[str], shapes: Any, graph: Any, k: int, rounds: int
-    ) -> Ledger:
-        if graph is not None:
-            return peers_forecast(names, shapes, graph, k, rounds)
-        return Ledger.of(forecast(names, shapes, k, rounds), rounds=rounds + 1)
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit runs, one after the other."""
+        run = vfed_pca if parties.graph is None else vfed_peers
+        wanted, tolerance = self._wanted(), positive(self.tolerance, "tolerance")
+        if isinstance(wanted, int):
+            return [stage(run, self._agreed(wanted), self._rounds(), tolerance)]
+        runs = [
+            stage(run, self._agreed(k, at_most=True), self._rounds(), tolerance)
+            for k in self._numbers(parties.shapes)
+        ]
+        return [stage(survey), *runs]

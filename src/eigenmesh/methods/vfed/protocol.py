@@ -19,7 +19,6 @@ share of its own λ; components beside far larger ones are sought without these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from eigenmesh.numerics.column_fusion import number_of
 from eigenmesh.numerics.column_pieces import share_to_tree
 from eigenmesh.numerics.eigen import SPECTRUM_ROUNDING
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Entry, forecast_entry, forecast_message
 from eigenmesh.runtime.message import (
     Floats,
     Message,
@@ -44,6 +42,7 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, loop, rows, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import ask_everyone
 from eigenmesh.stages.linear_columns import VFedResult, model_of, prepared_block
@@ -126,7 +125,25 @@ class VectorHolder(Party):
         self.site.keep(self.setup.model, share_to_tree(share))
 
 
-@protocol("vfed-pca", roles=(VectorHolder,))
+def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
+    """Own vectors, then k vectors up and down a round; a loss begins the search anew."""
+    k = setup.n_components
+    products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k))
+    return sequence(
+        enlist(VectorHolder, setup),
+        ask(VectorHolder.local_start, n_samples=rows, k=k),
+        products,
+        ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
+        loop(
+            scope.restarts,
+            loop(n_rounds, ask(VectorHolder.multiply, n=rows, b=k)),
+            ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
+            usual=0,
+        ),
+    )
+
+
+@protocol("vfed-pca", roles=(VectorHolder,), schedule=schedule)
 def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
     """The coordinator's side, in at most `n_rounds` rounds of one vector a component up and down.
 
@@ -244,17 +261,3 @@ def n_components_of(setup: Any, values: Doubles, total: float) -> int:
     if not setup.at_most:
         return int(setup.n_components)
     return number_of(setup.share, values, total, SPECTRUM_ROUNDING)
-
-
-def forecast(
-    names: Sequence[str], shapes: Sequence[tuple[int, int]], k: int, n_rounds: int
-) -> list[Entry]:
-    """The ledger's entries if all rounds are run: k vectors up and k down a round and party."""
-    entries = []
-    for name, (n, _) in zip(names, shapes, strict=True):
-        entries.append(forecast_entry(VectorHolder.local_start, name, n * k))
-        for _ in range(n_rounds - 1):
-            entries.append(forecast_message(VectorHolder.multiply, name, n * k))
-            entries.append(forecast_entry(VectorHolder.multiply, name, n * k))
-        entries.append(forecast_message(VectorHolder.keep_loadings, name, n * k))
-    return entries

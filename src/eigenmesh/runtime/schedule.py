@@ -1,0 +1,581 @@
+"""Schedules: which steps a protocol asks for, in which order, how often, how large their messages.
+
+A protocol declares its schedule once, as a function of what its coordinator is given::
+
+    def schedule(scope, setup, n_rounds):
+        return sequence(
+            enlist(Holder, setup),
+            ask(Holder.local_start, k=setup.n_components),
+            loop(n_rounds, ask(Holder.multiply, k=setup.n_components)),
+            ask(Holder.keep_loadings, k=at_most(setup.n_components)),
+        )
+
+Everything that follows from order and size of messages is derived from it: the forecast
+(`forecast`), the kinds that a policy must allow (`steps_in`), which steps a host answers and when
+(`Program`), the table on the method's page (`table`).
+
+`scope` says who takes part and what becomes of losses. Sizes are bound by the names that the
+messages' `Shape` annotations use: a number, a function of what a party owns, `at_most` of either,
+or `shared`, of which only the sum over the parties is known. Branches are plain Python, on
+parameters; what only the data decide is a `loop` with a fewest and a most. Numbers that are known
+after some replies, such as how many rows there are, are settled once: the coordinator says them,
+every host checks them against what it knows, and the rest is built from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
+from eigenmesh.runtime.message import Limit, Message, planned_floats
+from eigenmesh.runtime.party import Party, Step
+from eigenmesh.runtime.topology import is_lossy, mark_losses
+
+# What sizes may depend on.
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a party knows of itself: the shape of its data and its place in the graph."""
+
+    rows: int
+    columns: int
+    degree: int = 0
+    index: int = 0
+    parties: Parties | None = None  # all of them; known in a plan only
+    receiver: Own | None = None  # the neighbour that a message of a plan goes to
+
+
+Amount = int | Callable[[Own], int]
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size of a message: exactly so much, or at most; `usual` is what a plan counts."""
+
+    amount: Amount
+    exact: bool = True
+    usual: Amount | None = None
+
+    def limit(self, own: Own) -> Limit:
+        """What a host lets pass."""
+        return Limit(_of(self.amount, own), self.exact)
+
+    @property
+    def common(self) -> Limit | None:
+        """What whoever sees a message knows of its size; None if that depends on its party."""
+        return None if callable(self.amount) else Limit(int(self.amount), self.exact)
+
+    def planned(self, own: Own) -> int:
+        """What a plan counts for a party."""
+        return _of(self.amount if self.usual is None else self.usual, own)
+
+
+def limits(sizes: Mapping[str, Size], own: Own) -> dict[str, Limit]:
+    """How large the messages of a party may be."""
+    return {name: size.limit(own) for name, size in sizes.items()}
+
+
+def common_limits(sizes: Mapping[str, Size]) -> dict[str, Limit]:
+    """How large anybody's messages may be, as far as all know."""
+    known = {name: size.common for name, size in sizes.items()}
+    return {name: limit for name, limit in known.items() if limit is not None}
+
+
+def _of(amount: Amount, own: Own) -> int:
+    return int(amount(own)) if callable(amount) else int(amount)
+
+
+def at_most(amount: Amount, planned: Amount | None = None) -> Size:
+    """A size that may be smaller; a plan counts `planned`, or the most."""
+    return Size(amount, exact=False, usual=planned)
+
+
+def rows(own: Own) -> int:
+    """As many as a party has rows."""
+    return own.rows
+
+
+def columns(own: Own) -> int:
+    """As many as a party has columns."""
+    return own.columns
+
+
+def by_rows(count: int) -> Callable[[Own], int]:
+    """In a plan, how many of `count` draws fall to a party: by rows, the first has the rest.
+
+    What falls to whom is drawn, so that a party's own part is an expectation and the sum is exact.
+    """
+
+    def part(own: Own) -> int:
+        assert own.parties is not None, "how draws fall is for plans"
+        return own.parties.by_rows(count)[own.index]
+
+    return part
+
+
+Sizes = Mapping[str, Size | Amount]
+
+
+# The tree.
+
+
+@dataclass(frozen=True, eq=False)
+class Enlist:
+    """A party of a role is built, from this setup."""
+
+    role: type[Party]
+    setup: Message
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What a request must name."""
+        return ("enlist", self.role.__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """One round: a step at every party, or between neighbours if there is a step to receive."""
+
+    step: Step
+    receive: Step | None
+    down: Mapping[str, Size]
+    up: Mapping[str, Size]
+    missable: bool = False  # whether it may be addressed to some parties only
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """What a request must name."""
+        if self.receive is None:
+            return ("step", self.step.role.__name__, self.step.name)
+        return ("exchange", self.step.role.__name__, self.step.name, self.receive.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Something from `fewest` to `most` times; a plan counts `usual`, or the most."""
+
+    body: Node
+    most: int
+    fewest: int
+    usual: int
+
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """One thing after the other."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Settle:
+    """Numbers that the coordinator says once, and what follows from them.
+
+    `planned` gives them to a plan; `accepts` is a host's check, by what it owns; `typical` are such
+    that all steps occur which may.
+    """
+
+    typical: Mapping[str, int]
+    planned: Callable[[Parties], Mapping[str, int]]
+    rest: Callable[..., Node]
+    accepts: Callable[..., bool]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is told."""
+        return tuple(self.typical)
+
+
+Node = Enlist | Ask | Loop | InOrder | Settle
+
+
+def enlist(role: type[Party], setup: Message) -> Enlist:
+    """Parties of a role, built at every site."""
+    return Enlist(role, setup)
+
+
+def ask(
+    step: Any,
+    *,
+    down: Sizes | None = None,
+    up: Sizes | None = None,
+    missable: bool = False,
+    **both: Size | Amount,
+) -> Ask:
+    """One round of `step`; `down` binds sizes of what it takes, `up` of what it gives."""
+    return Ask(step, None, _sizes(both, down), _sizes(both, up), missable)
+
+
+def exchange(
+    send: Any, receive: Any, times: int = 1, fewest: int | None = None, **sizes: Size | Amount
+) -> Loop:
+    """`times` rounds between neighbours, or from `fewest` to `times`."""
+    bound = _sizes(sizes, None)
+    return loop(times, Ask(send, receive, bound, bound), fewest=times if fewest is None else fewest)
+
+
+def loop(
+    most: int, *body: Node | None, fewest: int | None = None, usual: int | None = None
+) -> Loop:
+    """`body` from `fewest` times, 0 if not told, to `most` times."""
+    least = 0 if fewest is None else min(fewest, most)
+    return Loop(sequence(*body), most, least, most if usual is None else min(usual, most))
+
+
+def times(count: int, *body: Node | None) -> Loop:
+    """`body` exactly `count` times."""
+    return loop(count, *body, fewest=count)
+
+
+def maybe(*body: Node | None, planned: bool = True) -> Loop:
+    """Once or not at all, as the data decide."""
+    return loop(1, *body, usual=int(planned))
+
+
+def sequence(*parts: Node | None) -> Node:
+    """One after the other; None stands for nothing."""
+    present = tuple(part for part in parts if part is not None)
+    return present[0] if len(present) == 1 else InOrder(present)
+
+
+def settle(
+    planned: Callable[[Parties], Mapping[str, int]],
+    rest: Callable[..., Node],
+    accepts: Callable[..., bool] = lambda own, **numbers: True,
+    **typical: int,
+) -> Settle:
+    """Numbers that are told once: ``accepts(own, **numbers)``, then ``rest(**numbers)`` follows.
+
+    `typical` names them, with values for which all steps occur that may.
+    """
+    return Settle(typical, planned, rest, accepts)
+
+
+def _sizes(both: Sizes, one_way: Sizes | None) -> dict[str, Size]:
+    given = {**both, **(one_way or {})}
+    return {name: s if isinstance(s, Size) else Size(s) for name, s in given.items()}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Who takes part in a run, on which graph, and what becomes of losses."""
+
+    parties: tuple[str, ...]
+    split: str
+    on_loss: str = "raise"
+    max_age: int = 3
+    edges: tuple[tuple[int, int], ...] | None = None  # None: there is a coordinator
+
+    @cached_property
+    def graph(self) -> nx.Graph | None:
+        """The graph by number, as the federation has it."""
+        if self.edges is None:
+            return None
+        graph = nx.Graph()
+        graph.add_nodes_from(range(len(self.parties)))
+        graph.add_edges_from(self.edges)
+        return mark_losses(graph, self.on_loss != "raise")
+
+    @property
+    def lossy(self) -> bool:
+        """Whether messages between neighbours may be missing."""
+        return self.graph is not None and is_lossy(self.graph)
+
+    @property
+    def restarts(self) -> int:
+        """How often a search may begin anew, because a party has left."""
+        return 0 if self.on_loss == "raise" else len(self.parties)
+
+
+# Plans.
+
+
+@dataclass(frozen=True, eq=False)
+class Parties:
+    """Names and shapes of those whom a plan is for."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, int], ...]
+    graph: nx.Graph | None = None
+
+    def scope(self, split: str) -> Scope:
+        """As if these were the parties of a run in which nothing is lost, or might be."""
+        edges, lossy = None, False
+        if self.graph is not None:
+            edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
+            lossy = is_lossy(self.graph)
+        return Scope(self.names, split, "survivors" if lossy else "raise", edges=edges)
+
+    @cached_property
+    def owns(self) -> tuple[Own, ...]:
+        """What each knows of itself."""
+        degrees = [0 if self.graph is None else self.graph.degree(i) for i in self.numbers]
+        return tuple(Own(*self.shapes[i], degrees[i], i, self) for i in self.numbers)
+
+    def by_rows(self, count: int) -> list[int]:
+        """A number divided by the parties' rows."""
+        if count not in self._divided:
+            parts = [count * rows // self.n_rows for rows, _ in self.shapes]
+            parts[0] += count - sum(parts)
+            self._divided[count] = parts
+        return self._divided[count]
+
+    @cached_property
+    def _divided(self) -> dict[int, list[int]]:
+        return {}
+
+    @property
+    def numbers(self) -> range:
+        """The parties by number."""
+        return range(len(self.names))
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Of all, where they hold rows."""
+        return sum(rows for rows, _ in self.shapes)
+
+
+class Round(NamedTuple):
+    """A round of a schedule, how often a plan counts it, and whether it will be just so often."""
+
+    ask: Ask
+    times: int
+    exact: bool
+
+
+def rounds_of(node: Node, parties: Parties) -> Iterator[Round]:
+    """Every round of a schedule, in order."""
+    match node:
+        case Ask():
+            yield Round(node, 1, not node.missable)
+        case InOrder():
+            for part in node.parts:
+                yield from rounds_of(part, parties)
+        case Loop():
+            sure = node.fewest == node.most
+            for step, count, exact in rounds_of(node.body, parties):
+                yield Round(step, count * node.usual, exact and sure)
+        case Settle():
+            yield from rounds_of(node.rest(**node.planned(parties)), parties)
+
+
+def forecast(node: Node, parties: Parties) -> Ledger:
+    """The ledger of a run that keeps to the plan: floats, kinds and rounds, no bytes."""
+    ledger = Ledger()
+    for round_ in rounds_of(node, parties):
+        ledger.rounds += round_.times
+        if round_.times:
+            ledger.entries += _entries(round_, parties)
+    return ledger
+
+
+def _entries(round_: Round, parties: Parties) -> Iterator[Entry]:
+    asked, times = round_.ask, round_.times
+    label, signature = step_label(asked.step), asked.step.signature
+    for name, own in zip(parties.names, parties.owns, strict=True):
+        if asked.receive is not None:
+            for kinds in _to_neighbours(asked, own):
+                yield _entry(label, name, COORDINATOR, kinds, times)
+            continue
+        if signature.takes is not None:
+            kinds = planned_floats(signature.takes, _planned(asked.down, own))
+            yield _entry(label, COORDINATOR, name, kinds, times)
+        if signature.gives is not None:
+            kinds = planned_floats(signature.gives, _planned(asked.up, own))
+            yield _entry(label, name, COORDINATOR, kinds, times)
+
+
+def _entry(step: str, sender: str, receiver: str, kinds: Mapping[str, int], times: int) -> Entry:
+    counts = {kind: floats * times for kind, floats in kinds.items()}
+    return Entry(0, step, sender, receiver, counts, sum(counts.values()), 0)
+
+
+def _planned(sizes: Mapping[str, Size], own: Own) -> dict[str, int]:
+    return {name: size.planned(own) for name, size in sizes.items()}
+
+
+def _to_neighbours(asked: Ask, own: Own) -> Iterator[dict[str, int]]:
+    """Floats by kind of each message of a node to its neighbours."""
+    parties, gives = own.parties, asked.step.signature.gives
+    assert gives is not None, f"{asked.step!r} gives nothing to neighbours"
+    assert parties is not None, "who is near is known in a plan"
+    assert parties.graph is not None, "an exchange is planned on a graph"
+    for j in parties.graph.neighbors(own.index):
+        to = replace(own, receiver=parties.owns[j])
+        yield planned_floats(gives, _planned(asked.up, to))
+
+
+# What hosts follow.
+
+
+class _Begin(NamedTuple):
+    most: int
+    fewest: int
+    end: int
+
+
+class _End(NamedTuple):
+    begin: int
+
+
+class _Await(NamedTuple):
+    settle: Settle
+
+
+Position = tuple[int, tuple[int, ...]]  # place in the program, turns of the loops around it
+Positions = frozenset[Position]
+START: Positions = frozenset({(0, ())})
+
+
+class Match(NamedTuple):
+    """A place of the program that a request fits, and where the party is after it."""
+
+    node: Ask | Enlist
+    after: Position
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A schedule as a list of instructions, so that a position in it is a few whole numbers.
+
+    `told` are numbers settled so far; the program ends at the first that is not.
+    """
+
+    tree: Node
+    scope: Scope
+    told: tuple[tuple[str, int], ...] = ()
+    instructions: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._compile(self.tree, dict(self.told))
+
+    def _compile(self, node: Node, told: Mapping[str, int]) -> bool:
+        """Whether all of it is known."""
+        match node:
+            case InOrder():
+                return all(self._compile(part, told) for part in node.parts)
+            case Loop():
+                return self._compile_loop(node.body, node.most, node.fewest, told)
+            case Ask() if self.scope.on_loss == "skip":
+                # Who missed it is asked again, until it has been silent too often.
+                self._wrap(node, self.scope.max_age + 1)
+            case Settle():
+                if not set(node.names) <= told.keys():
+                    self.instructions.append(_Await(node))
+                    return False
+                return self._compile(node.rest(**{n: told[n] for n in node.names}), told)
+            case _:
+                self.instructions.append(node)
+        return True
+
+    def _compile_loop(self, body: Node, most: int, fewest: int, told: Mapping[str, int]) -> bool:
+        begin = len(self.instructions)
+        self.instructions.append(None)
+        known = self._compile(body, told)
+        self.instructions.append(_End(begin))
+        self.instructions[begin] = _Begin(most, fewest, len(self.instructions) - 1)
+        return known
+
+    def _wrap(self, node: Ask, most: int) -> None:
+        begin = len(self.instructions)
+        self.instructions.extend([_Begin(most, 0, begin + 2), node, _End(begin)])
+
+    @property
+    def forgiving(self) -> bool:
+        """Whether a party may miss a round and take part in the next."""
+        return self.scope.on_loss in ("reuse", "skip")
+
+    def awaits(self, positions: Positions) -> Settle | None:
+        """The numbers that are to be told before anything else, if there are any."""
+        for node, _ in _reachable(self, positions):
+            if isinstance(node, _Await):
+                return node.settle
+        return None
+
+    def matches(self, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
+        """Where a request fits; nowhere if it is out of order or comes too often."""
+        return _matches(self, positions, key)
+
+    def is_over(self, positions: Positions) -> bool:
+        """Whether nothing need come any more."""
+        return any(node is None for node, _ in _reachable(self, positions))
+
+
+@lru_cache(maxsize=4096)
+def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
+    fits = []
+    for node, (pc, turns) in _reachable(program, positions):
+        if isinstance(node, Ask | Enlist) and node.key == key:
+            fits.append(Match(node, (pc + 1, turns)))
+    return tuple(fits)
+
+
+@lru_cache(maxsize=4096)
+def _reachable(program: Program, positions: Positions) -> tuple[tuple[Any, Position], ...]:
+    """What may come next: every instruction that is reached without a request."""
+    reached: dict[Position, Any] = {}
+    # A loop whose body was passed over whole is not gone through again: that leads nowhere new.
+    waiting = [(position, frozenset[int]()) for position in positions]
+    while waiting:
+        position, entered = waiting.pop()
+        pc, turns = position
+        if position in reached:
+            continue
+        node = program.instructions[pc] if pc < len(program.instructions) else None
+        reached[position] = node
+        match node:
+            case _Begin():
+                waiting += _into(node, pc, turns, entered)
+            case _End() if node.begin in entered:
+                waiting.append(((pc + 1, turns[:-1]), entered))
+            case _End():
+                waiting += _onwards(program, node.begin, turns, entered)
+            case Ask() if node.missable or program.forgiving:
+                waiting.append(((pc + 1, turns), entered))
+    return tuple((node, position) for position, node in reached.items())
+
+
+Move = tuple[Position, frozenset[int]]
+
+
+def _into(begin: _Begin, pc: int, turns: tuple[int, ...], entered: frozenset[int]) -> list[Move]:
+    """Into a loop that is come to from outside, or past it."""
+    moves = [((pc + 1, (*turns, 0)), entered | {pc})] if begin.most else []
+    return [*moves, ((begin.end + 1, turns), entered)] if not begin.fewest else moves
+
+
+def _onwards(
+    program: Program, begin: int, turns: tuple[int, ...], entered: frozenset[int]
+) -> list[Move]:
+    """Into the next turn of a loop, or out of it."""
+    loop_, done = program.instructions[begin], turns[-1] + 1
+    moves = []
+    if done < loop_.most:
+        moves.append(((begin + 1, (*turns[:-1], done)), entered | {begin}))
+    if done >= loop_.fewest or program.forgiving:
+        moves.append(((loop_.end + 1, turns[:-1]), entered))
+    return moves
+
+
+# What must be allowed, and what people read.
+
+
+def steps_in(node: Node) -> dict[Step, None]:
+    """All steps that may be asked for, in order; in an exchange the one that sends."""
+    match node:
+        case Ask():
+            return {node.step: None}
+        case InOrder():
+            parts = [steps_in(part) for part in node.parts]
+            return {step: None for part in parts for step in part}
+        case Loop() if node.most:
+            return steps_in(node.body)
+        case Settle():
+            return steps_in(node.rest(**node.typical))
+    return {}

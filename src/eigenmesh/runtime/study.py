@@ -1,0 +1,264 @@
+"""Studies: what a site consents to, a schedule with its parameters bound and who takes part.
+
+A study is written in one canonical form, whose digest is its name. A host builds the schedule from
+its own register, never from the wire, and follows it with a `Guard`: a request that is not next in
+it is refused before anything is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eigenmesh.errors import EigenmeshError, InputError, StepRefused
+from eigenmesh.runtime import records
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.protocol import Protocol, protocol_named
+from eigenmesh.runtime.schedule import (
+    START,
+    Match,
+    Node,
+    Own,
+    Parties,
+    Positions,
+    Program,
+    Scope,
+    forecast,
+)
+
+_FLOAT = "float"  # marks a number that is written by its bits
+
+
+class Stage(NamedTuple):
+    """One run of a protocol, with its arguments: what a fit does, and what a plan forecasts."""
+
+    protocol: Protocol[Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = {}
+
+    def study(self, scope: Scope) -> Study:
+        """What the parties of a run are asked to agree to."""
+        return Study.of(self.protocol, scope, self.args, self.kwargs)
+
+    def forecast(self, scope: Scope, parties: Parties) -> Ledger:
+        """What it will send."""
+        tree = self.study(scope).tree
+        assert tree is not None, f"{self.protocol.name} has no schedule"
+        return forecast(tree, parties)
+
+
+def stage(protocol: Protocol[Any], *args: Any, **kwargs: Any) -> Stage:
+    """A run of `protocol` with these arguments, as `Federation.run` takes them."""
+    return Stage(protocol, args, kwargs)
+
+
+def forecast_stages(stages: Iterable[Stage], parties: Parties, split: str) -> Ledger:
+    """What several runs, one after the other, will send."""
+    ledger, scope = Ledger(), parties.scope(split)
+    for each in stages:
+        own = each.forecast(scope, parties)
+        ledger.entries += own.entries
+        ledger.rounds += own.rounds
+    return ledger
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A protocol with what its schedule is made of, for these parties."""
+
+    protocol: Protocol[Any]
+    terms: Mapping[str, Any]
+    scope: Scope
+
+    @classmethod
+    def of(
+        cls, protocol: Protocol[Any], scope: Scope, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Study:
+        """The study of one run: of the coordinator's arguments those that the schedule takes."""
+        if protocol.schedule is None:
+            return cls(protocol, {}, scope)
+        bound = inspect.signature(protocol.coordinate).bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        for name, parameter in inspect.signature(protocol.coordinate).parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                arguments.update(arguments.pop(name, {}))
+        taken = list(inspect.signature(protocol.schedule).parameters)[1:]
+        terms = {name: _term(arguments[name], name) for name in taken if name in arguments}
+        return cls(protocol, terms, scope)
+
+    @cached_property
+    def tree(self) -> Node | None:
+        """The schedule; None if the protocol declares none."""
+        schedule = self.protocol.schedule
+        return None if schedule is None else schedule(self.scope, **self.terms)
+
+    @cached_property
+    def document(self) -> bytes:
+        """The canonical form."""
+        tree = {
+            "protocol": self.protocol.name,
+            "version": self.protocol.version,
+            "terms": {name: records.to_tree(value) for name, value in self.terms.items()},
+            "scope": {
+                "parties": list(self.scope.parties),
+                "split": self.scope.split,
+                "on_loss": self.scope.on_loss,
+                "max_age": self.scope.max_age,
+                "edges": None if self.scope.edges is None else [list(e) for e in self.scope.edges],
+            },
+        }
+        return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """The name of the study."""
+        return hashlib.sha256(self.document).hexdigest()
+
+    def program(self, told: Mapping[str, int]) -> Program | None:
+        """The schedule as far as it is known when these numbers are."""
+        if self.tree is None:
+            return None
+        return _program(self, tuple(sorted(told.items())))
+
+
+@lru_cache(maxsize=64)
+def _program(study: Study, told: tuple[tuple[str, int], ...]) -> Program:
+    assert study.tree is not None
+    return Program(study.tree, study.scope, told)
+
+
+@lru_cache(maxsize=64)  # the hosts of one process share what follows from a study
+def read_study(document: bytes) -> Study:
+    """The study that a document describes, by this process's own register of protocols."""
+    try:
+        tree = _read(json.loads(document))
+        scope = tree["scope"]
+        edges = None if scope["edges"] is None else tuple((i, j) for i, j in scope["edges"])
+        study = Study(
+            protocol_named(tree["protocol"]),
+            {name: records.from_tree(value) for name, value in tree["terms"].items()},
+            Scope(
+                tuple(scope["parties"]), scope["split"], scope["on_loss"], scope["max_age"], edges
+            ),
+        )
+        version = study.protocol.version
+        if tree["version"] != version:
+            raise StepRefused(
+                f"the study is of version {tree['version']!r} of {study.protocol.name!r}, this "
+                f"site has version {version}; install the same version of the library everywhere"
+            )
+        if study.document != document:
+            raise StepRefused("the study is not in its canonical form")
+        study.program({})
+    except EigenmeshError:
+        raise
+    except Exception as error:  # whatever is wrong with it, a document from outside is refused
+        raise StepRefused(f"the study is malformed ({type(error).__name__})") from None
+    return study
+
+
+def _term(value: Any, name: str) -> Any:
+    """A parameter as a study has it: of arrays only the shape."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return tuple(value.shape)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return tuple(_term(item, name) for item in value)
+    if value is None or isinstance(value, bool | int | float | str) or records.is_record(value):
+        return value
+    raise InputError(f"{name} is a {type(value).__name__}, which cannot be part of a study")
+
+
+def _written(tree: Any) -> Any:
+    """Numbers by their bits, so that one study has one form."""
+    if isinstance(tree, float):
+        return {_FLOAT: tree.hex()}
+    if isinstance(tree, dict):
+        return {key: _written(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_written(item) for item in tree]
+    return tree
+
+
+def _read(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        if tree.keys() == {_FLOAT}:
+            return float.fromhex(tree[_FLOAT])
+        return {key: _read(value) for key, value in tree.items()}
+    return [_read(item) for item in tree] if isinstance(tree, list) else tree
+
+
+class Guard:
+    """Where one party is in a study. `told` are the numbers that were settled."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.told: dict[str, int] = {}
+        self.positions: Positions = START
+
+    def admit(
+        self, key: tuple[str, ...], told: Mapping[str, int], own: Own | None = None
+    ) -> tuple[Match, ...]:
+        """The places in the schedule that a request fits; refused if there is none.
+
+        A host says what it owns, so that what it is told can be held against it.
+        """
+        program = self.study.program(self.told)
+        if program is None:
+            return ()
+        told = self._settled(program, told, own)
+        if told != self.told:
+            program = self.study.program(told)
+            assert program is not None
+        matches = program.matches(self.positions, key)
+        if not matches:
+            raise StepRefused(f"{' '.join(key)} is not what comes next in the study")
+        self.told = told
+        return matches
+
+    def _settled(
+        self, program: Program, told: Mapping[str, int], own: Own | None
+    ) -> dict[str, int]:
+        """What was settled, and what is now; a number that was told is not told anew."""
+        if any(told.get(name, number) != number for name, number in self.told.items()):
+            raise StepRefused("a number that was settled has changed")
+        fresh = {name: number for name, number in told.items() if name not in self.told}
+        awaited = program.awaits(self.positions)
+        if not fresh:
+            return self.told
+        if awaited is None or set(awaited.names) != set(fresh):
+            raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
+        whole = all(type(number) is int for number in fresh.values())
+        if not whole or not (own is None or awaited.accepts(own, **fresh)):
+            raise StepRefused(f"{', '.join(sorted(fresh))} cannot be what was told")
+        return {**self.told, **fresh}
+
+    def move(self, matches: tuple[Match, ...]) -> None:
+        """On to what comes after."""
+        if matches:
+            self.positions = frozenset(match.after for match in matches)
+
+    def export(self) -> dict[str, Any]:
+        """What a restarted host goes on from."""
+        return {
+            "study": self.study.document.decode(),
+            "told": dict(self.told),
+            "positions": [[pc, list(turns)] for pc, turns in sorted(self.positions)],
+        }
+
+    @classmethod
+    def restored(cls, exported: Mapping[str, Any]) -> Guard:
+        """Where `export` was called."""
+        guard = cls(read_study(exported["study"].encode()))
+        guard.told = dict(exported["told"])
+        guard.positions = frozenset((pc, tuple(turns)) for pc, turns in exported["positions"])
+        return guard
