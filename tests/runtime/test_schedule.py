@@ -344,3 +344,17 @@ def test_exchanges_are_planned_by_degree_and_draws_by_rows():
     draws = [by_rows(7)(own) for own in parties.owns]
     assert draws == [2, 2, 3]
     assert rows(Own(4, 3)) == 4
+
+
+def test_a_role_of_a_scheduled_protocol_is_enlisted_by_a_study_only():
+    asker = Asker(study_of())
+    message = np.frombuffer(encode(ToySetup(k=2)), np.uint8)
+    assert refused(asker.send(op="enlist", steps=["count"], message=message))
+    assert refused(asker.ask("count"))
+
+
+def test_what_a_host_remembers_of_runs_is_bounded():
+    asker = Asker(study_of())
+    for run in range(10_050):
+        asker.host._note_run(str(run))
+    assert len(asker.host._seen_runs) == 10_000

@@ -29,14 +29,15 @@ from eigenmesh.errors import (
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
-from eigenmesh.runtime.message import NO_LIMITS, Message, decode, encode
+from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
-from eigenmesh.runtime.protocol import known_roles
+from eigenmesh.runtime.protocol import is_scheduled, known_roles
 from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
-from eigenmesh.runtime.schedule import START, Own, Positions, limits, steps_in
+from eigenmesh.runtime.schedule import START, Own, Positions, common_limits, limits, steps_in
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
 
+_MOST_RUNS = 10_000  # whose names are kept
 _log = logging.getLogger("eigenmesh.site")
 
 
@@ -64,7 +65,7 @@ class Host:
         self._view = SiteView(site, index, names)
         self._lock = threading.Lock()
         self._run = ""
-        self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
+        self._seen_runs: dict[str, None] = {}  # in the order in which they began
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
@@ -73,6 +74,7 @@ class Host:
         # The request of an exchange whose second half is still to come, as it came and as read.
         self._half_done: tuple[bytes, Tree] | None = None
         self._mailbox = Mailbox(self._view)
+        self._sizes: Limits = NO_LIMITS  # of the exchange under way, as far as all know them
         self._operations: dict[str, Callable[[Tree], Tree]] = {
             "require": self._require,
             "enlist": self._enlist,
@@ -194,8 +196,12 @@ class Host:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
         study = self._consent(tree)
+        if study is None and is_scheduled(self._role(tree["role"])):
+            raise StepRefused(
+                f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
+            )
         if tree["run"] != self._run:
-            self._seen_runs.add(tree["run"])
+            self._note_run(tree["run"])
             self._run = tree["run"]
             self._enlisted = {}
             self._mailbox = Mailbox(self._view)
@@ -212,6 +218,12 @@ class Host:
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
         self._build(tree["role"], setup, steps)
         return None
+
+    def _note_run(self, run: str) -> None:
+        """A request of an old run must not begin it again; of very old ones nothing is kept."""
+        self._seen_runs[run] = None
+        while len(self._seen_runs) > _MOST_RUNS:
+            del self._seen_runs[next(iter(self._seen_runs))]
 
     # What a study lets pass.
 
@@ -294,6 +306,7 @@ class Host:
         self._view.neighbours = self._checked_neighbours(tree["neighbours"])
         key = ("exchange", tree["role"], tree["send"], tree["receive"])
         places = self._admitted(tree, key)
+        self._sizes = common_limits(places[0].node.up) if places else NO_LIMITS
         if self._guard is not None:
             self._positions_before = self._guard.positions
             self._guard.move(places)
@@ -333,7 +346,7 @@ class Host:
         self._half_done = None  # a second delivery would be taken twice
         _, send = self._asked(tree, "send")
         enlisted, receive = self._asked(tree, "receive")
-        messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
+        messages, missed = self._mailbox.unpack(tree, send, receive, inbox, self._sizes)
         receive.function(enlisted.party, messages)
         self._write_state()
         return {"sent": self._mailbox.sent, "missed": missed}
@@ -402,7 +415,7 @@ class Host:
             {
                 "run": self._run,
                 "turn": self._turn,
-                "seen_runs": sorted(self._seen_runs),
+                "seen_runs": list(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
@@ -416,7 +429,7 @@ class Host:
         """Go on where `export` was called."""
         tree = wire.loads(exported)
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
-        self._seen_runs = set(tree["seen_runs"])
+        self._seen_runs = dict.fromkeys(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])

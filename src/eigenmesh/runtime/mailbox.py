@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eigenmesh.errors import EigenmeshError, PartyLost, StaleRound
-from eigenmesh.runtime.message import Message, decode, encode, floats_by_kind
+from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, decode, encode, floats_by_kind
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.requests import Tree
 from eigenmesh.runtime.site import SiteView
@@ -44,7 +44,12 @@ class Mailbox:
         return {to: address(tree, own, to) + encoded[id(m)] for to, m in messages.items()}
 
     def unpack(
-        self, tree: Tree, send: Step, receive: Step, inbox: Mapping[int, bytes]
+        self,
+        tree: Tree,
+        send: Step,
+        receive: Step,
+        inbox: Mapping[int, bytes],
+        sizes: Limits = NO_LIMITS,
     ) -> tuple[dict[int, Message], list[Tree]]:
         """The neighbours' messages; a missing one is dropped or replaced as the request says.
 
@@ -55,7 +60,7 @@ class Mailbox:
         for sender in self._view.neighbours:
             key = (tree["role"], receive.name, sender)
             try:
-                messages[sender] = self._opened(tree, receive, sender, inbox.get(sender))
+                messages[sender] = self._opened(tree, receive, sender, inbox.get(sender), sizes)
                 if tree["on_loss"] == "reuse":
                     self._last_heard[key] = (tree["turn"], messages[sender])
             except EigenmeshError as error:
@@ -65,7 +70,9 @@ class Mailbox:
                     messages[sender] = replacement
         return messages, missed
 
-    def _opened(self, tree: Tree, step: Step, sender: int, data: bytes | None) -> Message:
+    def _opened(
+        self, tree: Tree, step: Step, sender: int, data: bytes | None, sizes: Limits
+    ) -> Message:
         name, own = self._view.names[sender], self._view.name
         if data is None:
             raise PartyLost(f"no message came to {own!r}", party=name)
@@ -74,7 +81,7 @@ class Mailbox:
             if not data.startswith(expected):
                 raise StaleRound("a message of another turn, sender or receiver, or a damaged one")
             assert step.signature.takes is not None
-            return decode(step.signature.takes, memoryview(data)[len(expected) :])
+            return decode(step.signature.takes, memoryview(data)[len(expected) :], sizes)
         except EigenmeshError as error:
             words = f"its message to {own!r} was refused: {error.reason}"
             raise type(error)(words, party=name) from None
