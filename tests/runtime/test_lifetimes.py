@@ -13,7 +13,9 @@ from eigenmesh.runtime.message import Message, encode
 from eigenmesh.runtime.party import Party, step, steps_of
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.requests import error_from
+from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import stage
 from eigenmesh.stages.count import survey
 
 ROWS = [np.arange(6.0).reshape(3, 2) + i for i in range(4)]
@@ -25,7 +27,10 @@ def request(op, run, turn, **fields):
 
 def enlisting(run, turn):
     setup = np.frombuffer(encode(AverageSetup()), np.uint8)
-    return request("enlist", run, turn, role="AveragingNode", steps=["tell_mean"], message=setup)
+    scope = Scope(("a", "b"), "rows", edges=((0, 1),))
+    study = stage(gossip_average, 0).study(scope).document.decode()
+    fields = {"role": "AveragingNode", "steps": [], "message": setup, "study": study}
+    return request("enlist", run, turn, **fields)
 
 
 def error_of(reply):

@@ -350,7 +350,7 @@ def test_a_role_of_a_scheduled_protocol_is_enlisted_by_a_study_only():
     asker = Asker(study_of())
     message = np.frombuffer(encode(ToySetup(k=2)), np.uint8)
     assert refused(asker.send(op="enlist", steps=["count"], message=message))
-    assert refused(asker.ask("count"))
+    assert "error" in asker.ask("count")
 
 
 def test_what_a_host_remembers_of_runs_is_bounded():
