@@ -46,17 +46,6 @@ def paper_linear(
     return (V * np.sqrt(squares)) @ U.T
 
 
-def gap_spectrum(beta: float) -> tuple[float, float]:
-    """The leading squares 5000 and 5000/β of figure 4 in the one-shot paper; β sets the gap.
-
-    >>> gap_spectrum(100)
-    (5000.0, 50.0)
-    """
-    if not beta >= 1:
-        raise InputError(f"beta is {beta!r}, expected a number ≥ 1: the ratio of two eigenvalues")
-    return 5000.0, 5000.0 / beta
-
-
 def gene_like(
     n_samples: int = 120,
     n_features: int = 5000,
