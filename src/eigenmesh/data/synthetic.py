@@ -71,8 +71,8 @@ def gene_like(
     labels = rng.permutation(np.arange(n_samples) % n_classes)
     levels = rng.normal(scale=2.0, size=(n_classes, n_factors))[labels]  # (n, f)
     activity = levels + rng.normal(size=(n_samples, n_factors))
-    taken = rng.random((n_factors, n_features)) < 0.1
-    loadings = np.where(taken, rng.laplace(scale=0.7, size=taken.shape), 0.0)  # (f, d)
+    moves = rng.random((n_factors, n_features)) < 0.1
+    loadings = np.where(moves, rng.laplace(scale=0.7, size=moves.shape), 0.0)  # (f, d)
     baseline = rng.gamma(shape=4.0, scale=1.5, size=n_features)
     X: Array = baseline + activity @ loadings + noise * rng.normal(size=(n_samples, n_features))
     return X, labels

@@ -328,8 +328,8 @@ def _checked_gamma(kernel: Kernel) -> float:
     gamma, distance = kernel.gamma, kernel.of != "inner"
     if gamma is not None and _is_finite_number(gamma) and (gamma > 0 if distance else gamma != 0):
         return float(gamma)
-    expected = "a positive finite number" if distance else "a finite number other than 0"
+    expectation = "a positive finite number" if distance else "a finite number other than 0"
     raise InputError(
-        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expected}; "
+        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expectation}; "
         "1 / n_features is a common choice"
     )
