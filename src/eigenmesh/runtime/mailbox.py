@@ -33,6 +33,7 @@ class Mailbox:
         self._view = view
         self._last_heard: dict[tuple[str, str, int], tuple[int, Message]] = {}
         self.sent: list[Tree] = []  # of the exchange under way: receiver, floats by kind, bytes
+        self.sizes: Limits = NO_LIMITS  # of what neighbours send in it, as far as all know
 
     def pack(self, tree: Tree, messages: Mapping[int, Message]) -> dict[int, bytes]:
         """An envelope for each neighbour."""
@@ -44,12 +45,7 @@ class Mailbox:
         return {to: address(tree, own, to) + encoded[id(m)] for to, m in messages.items()}
 
     def unpack(
-        self,
-        tree: Tree,
-        send: Step,
-        receive: Step,
-        inbox: Mapping[int, bytes],
-        sizes: Limits = NO_LIMITS,
+        self, tree: Tree, send: Step, receive: Step, inbox: Mapping[int, bytes]
     ) -> tuple[dict[int, Message], list[Tree]]:
         """The neighbours' messages; a missing one is dropped or replaced as the request says.
 
@@ -60,7 +56,7 @@ class Mailbox:
         for sender in self._view.neighbours:
             key = (tree["role"], receive.name, sender)
             try:
-                messages[sender] = self._opened(tree, receive, sender, inbox.get(sender), sizes)
+                messages[sender] = self._opened(tree, receive, sender, inbox.get(sender))
                 if tree["on_loss"] == "reuse":
                     self._last_heard[key] = (tree["turn"], messages[sender])
             except EigenmeshError as error:
@@ -70,9 +66,7 @@ class Mailbox:
                     messages[sender] = replacement
         return messages, missed
 
-    def _opened(
-        self, tree: Tree, step: Step, sender: int, data: bytes | None, sizes: Limits
-    ) -> Message:
+    def _opened(self, tree: Tree, step: Step, sender: int, data: bytes | None) -> Message:
         name, own = self._view.names[sender], self._view.name
         if data is None:
             raise PartyLost(f"no message came to {own!r}", party=name)
@@ -81,7 +75,7 @@ class Mailbox:
             if not data.startswith(expected):
                 raise StaleRound("a message of another turn, sender or receiver, or a damaged one")
             assert step.signature.takes is not None
-            return decode(step.signature.takes, memoryview(data)[len(expected) :], sizes)
+            return decode(step.signature.takes, memoryview(data)[len(expected) :], self.sizes)
         except EigenmeshError as error:
             words = f"its message to {own!r} was refused: {error.reason}"
             raise type(error)(words, party=name) from None
