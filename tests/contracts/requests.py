@@ -14,7 +14,7 @@ from typing import Any
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.mailbox import address
-from eigenmesh.runtime.schedule import Ask, Enlist, InOrder, Loop, Node, Settle, sequence
+from eigenmesh.runtime.schedule import Ask, CutShort, Enlist, InOrder, Loop, Settle
 from eigenmesh.runtime.site import Site
 
 
@@ -103,6 +103,8 @@ class Turns:
 def nullable(node: Any) -> bool:
     """Whether nothing of it need come."""
     match node:
+        case CutShort():
+            return True
         case Turns():
             return node.done >= node.loop.fewest or nullable(node.loop.body)
         case Loop():
@@ -121,6 +123,8 @@ def follows(node: Any, key: tuple[str, ...], told: Mapping[str, int]) -> list[An
             return [InOrder(())] if node.key == key else []
         case Loop():
             return follows(Turns(node), key, told)
+        case CutShort():
+            return [CutShort(rest) for rest in follows(node.body, key, told)]
         case Turns():
             if node.done >= node.loop.most:
                 return []
@@ -149,15 +153,3 @@ def simplified(node: Any) -> Any:
         live = [p for p in flat if not (isinstance(p, Turns) and p.done >= p.loop.most)]
         return InOrder(tuple(live))
     return node
-
-
-__all__ = [
-    "Node",
-    "Received",
-    "Replayed",
-    "follows",
-    "key_of",
-    "recorded",
-    "sequence",
-    "simplified",
-]
