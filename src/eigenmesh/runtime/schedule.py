@@ -195,14 +195,15 @@ class InOrder:
 class Settle:
     """Numbers that the coordinator says once, and what follows from them.
 
-    `planned` gives them to a plan; `accepts` is a host's check, by what it owns; `typical` are such
-    that all steps occur which may.
+    `planned` gives them to a plan, and `fullest` to one of all that may be sent; `accepts` is a
+    host's check, by what it owns; `typical` are such that all steps occur which may.
     """
 
     typical: Mapping[str, int]
     planned: Callable[[Parties], Mapping[str, int]]
     rest: Callable[..., Node]
     accepts: Callable[..., bool]
+    fullest: Callable[[Parties], Mapping[str, int]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -282,13 +283,14 @@ def settle(
     planned: Callable[[Parties], Mapping[str, int]],
     rest: Callable[..., Node],
     accepts: Callable[..., bool] = lambda own, **numbers: True,
+    fullest: Callable[[Parties], Mapping[str, int]] | None = None,
     **typical: int,
 ) -> Settle:
     """Numbers that are told once: ``accepts(own, **numbers)``, then ``rest(**numbers)`` follows.
 
     `typical` names them, with values for which all steps occur that may.
     """
-    return Settle(typical, planned, rest, accepts)
+    return Settle(typical, planned, rest, accepts, fullest or planned)
 
 
 def _sizes(both: Sizes, one_way: Sizes | None) -> dict[str, Size]:
@@ -383,28 +385,29 @@ class Round(NamedTuple):
     exact: bool
 
 
-def rounds_of(node: Node, parties: Parties) -> Iterator[Round]:
-    """Every round of a schedule, in order."""
+def rounds_of(node: Node, parties: Parties, most: bool = False) -> Iterator[Round]:
+    """Every round of a schedule, in order; with `most`, of loops all turns that there may be."""
     match node:
         case Ask():
             yield Round(node, 1, not node.missable)
         case InOrder():
             for part in node.parts:
-                yield from rounds_of(part, parties)
+                yield from rounds_of(part, parties, most)
         case Loop():
-            sure = node.fewest == node.most
-            for step, count, exact in rounds_of(node.body, parties):
-                yield Round(step, count * node.usual, exact and sure)
+            sure, turns = node.fewest == node.most, node.most if most else node.usual
+            for step, count, exact in rounds_of(node.body, parties, most):
+                yield Round(step, count * turns, exact and sure)
         case CutShort():
-            yield from rounds_of(node.body, parties)
+            yield from rounds_of(node.body, parties, most)
         case Settle():
-            yield from rounds_of(node.rest(**node.planned(parties)), parties)
+            numbers = node.fullest(parties) if most else node.planned(parties)
+            yield from rounds_of(node.rest(**numbers), parties, most)
 
 
-def forecast(node: Node, parties: Parties) -> Ledger:
-    """The ledger of a run that keeps to the plan: floats, kinds and rounds, no bytes."""
+def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:
+    """The ledger of a run that keeps to the plan, or makes the `most` of it; without bytes."""
     ledger = Ledger()
-    for round_ in rounds_of(node, parties):
+    for round_ in rounds_of(node, parties, most):
         ledger.rounds += round_.times
         if round_.times:
             ledger.entries += _entries(round_, parties)

@@ -51,11 +51,11 @@ class Stage(NamedTuple):
         """What the parties of a run are asked to agree to."""
         return Study.of(self.protocol, scope, self.args, self.kwargs)
 
-    def forecast(self, scope: Scope, parties: Parties) -> Ledger:
-        """What it will send."""
+    def forecast(self, scope: Scope, parties: Parties, most: bool = False) -> Ledger:
+        """What it will send, or at `most`."""
         tree = self.study(scope).tree
         assert tree is not None, f"{self.protocol.name} has no schedule"
-        return forecast(tree, parties)
+        return forecast(tree, parties, most)
 
 
 def stage(protocol: Protocol[Any], *args: Any, **kwargs: Any) -> Stage:
@@ -63,14 +63,29 @@ def stage(protocol: Protocol[Any], *args: Any, **kwargs: Any) -> Stage:
     return Stage(protocol, args, kwargs)
 
 
-def forecast_stages(stages: Iterable[Stage], parties: Parties, split: str) -> Ledger:
-    """What several runs, one after the other, will send."""
+def forecast_stages(
+    stages: Iterable[Stage], parties: Parties, split: str, most: bool = False
+) -> Ledger:
+    """What several runs, one after the other, will send, or at `most`."""
     ledger, scope = Ledger(), parties.scope(split)
     for each in stages:
-        own = each.forecast(scope, parties)
+        own = each.forecast(scope, parties, most)
         ledger.entries += own.entries
         ledger.rounds += own.rounds
     return ledger
+
+
+def floats_besides(
+    stages: Iterable[Stage], parties: Parties, split: str, fullest: Iterable[Stage] | None = None
+) -> int:
+    """What these runs may send beyond their forecast, if the data will have it.
+
+    `fullest` are the runs then, where some hang on what those before them came to.
+    """
+    runs = list(stages)
+    usual = forecast_stages(runs, parties, split)
+    most = forecast_stages(runs if fullest is None else fullest, parties, split, most=True)
+    return most.floats_up + most.floats_down - usual.floats_up - usual.floats_down
 
 
 @dataclass(frozen=True, eq=False)
