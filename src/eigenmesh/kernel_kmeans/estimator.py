@@ -27,20 +27,18 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
 from eigenmesh.kernel_kmeans.fit_rows import Outcome, fit_at_parties, fit_exact
-from eigenmesh.kernel_kmeans.kmeans_forecast import (
-    PlannedComponents,
-    forecast,
-    method_of_rows,
-    plan_notes,
-)
+from eigenmesh.kernel_kmeans.kmeans_forecast import PlannedComponents, method_of_rows
 from eigenmesh.kernel_kmeans.predict import FittedKernelKMeans
 from eigenmesh.kernel_kmeans.protocol import LABELS
+from eigenmesh.kernel_kmeans.row_stages import row_notes, row_stages
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
+from eigenmesh.methods.diskpca.landmark_draws import LANDMARKS
 from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.kmeans import METHODS as KMEANS
 
@@ -348,7 +346,7 @@ class KernelKMeans(FittedKernelKMeans):
         return method_of_rows(self._wishes(), shapes)
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        return plan_notes(self._wishes(), names, shapes)
+        return row_notes(self._wishes(), names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""
@@ -358,4 +356,9 @@ class KernelKMeans(FittedKernelKMeans):
             own = self.get_params(deep=False)
             params = {n: own[n] for n in FedKernelKMeans._get_param_names() if n in own}
             return FedKernelKMeans(**params)._forecast(names, shapes)
-        return forecast(wishes, self.gamma, names, shapes)
+        parties = Parties(tuple(names), tuple(shapes))
+        return forecast_stages(self._stages(parties), parties, "rows")
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit to rows at a coordinator runs, one after the other."""
+        return row_stages(self._wishes(), self.gamma, parties)

@@ -10,24 +10,17 @@ import numpy as np
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.party_values import NONE
-from eigenmesh.kernel_kmeans.choose_clustering import (
-    REFINE,
-    Choice,
-    Wishes,
-    allowed,
-    candidates_for,
-)
+from eigenmesh.kernel_kmeans.choose_clustering import Choice, Wishes, allowed, candidates_for
 from eigenmesh.kernel_kmeans.cluster_maps import FeatureMap, model_of_means
 from eigenmesh.kernel_kmeans.protocol import (
     LABELS,
-    SCORES,
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
 )
+from eigenmesh.kernel_kmeans.row_stages import how_to_cluster, scoring_run, setup_of
 from eigenmesh.kernel_pca.choose_landmarks import MOST_LANDMARKS
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
-from eigenmesh.methods.diskpca.scores import ScoreSetup
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, is_sparse
 from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
 from eigenmesh.numerics.kernel_lloyd import kernel_lloyd
@@ -73,7 +66,7 @@ def fit_at_parties(
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
     choice = allowed(fed, candidates_for(wishes, shapes))
     kernel = find_kernel(fed, wishes.seed)
-    setup = _setup(wishes, kernel, weights)
+    setup = setup_of(wishes, kernel, weights)
     found = _run(fed, wishes, choice, setup)
     rather = _rows_instead(fed, wishes, choice, found)
     if rather is not None:
@@ -81,22 +74,14 @@ def fit_at_parties(
     return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
 
 
-def _run(fed: Federation, wishes: Wishes, choice: Choice, setup: ScoreSetup) -> KernelKMeansResult:
-    how = {
-        "method": choice.kmeans,
-        "n_init": wishes.n_init,
-        "max_iter": wishes.max_iter,
-        "tol": wishes.tol,
-        "refine": REFINE if choice.kmeans == "coreset" else 0,
-    }
+def _run(
+    fed: Federation, wishes: Wishes, choice: Choice, setup: LandmarkSetup
+) -> KernelKMeansResult:
+    how = how_to_cluster(wishes, choice)
     if choice.landmarks == "none":
-        return fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
-    numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
-    most = MOST_LANDMARKS if wishes.n_landmarks is None else choice.n_landmarks
-    accuracy = Accuracy(wishes.accuracy, most)
-    options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
-    options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
-    return fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
+        return feature_kmeans(fed, setup, wishes.n_clusters, **how)
+    scoring = scoring_run(wishes, choice, setup)
+    return kernel_kmeans(fed, scoring, wishes.n_clusters, seeding=choice.seeding, **how)
 
 
 def _rows_instead(
@@ -119,26 +104,11 @@ def _rows_instead(
         return None
 
 
-def _setup(wishes: Wishes, kernel: Kernel, weights: str) -> ScoreSetup:
-    s = wishes.n_eigenvectors
-    return ScoreSetup(
-        kernel=kernel.name,
-        gamma=kernel.gamma,
-        degree=float(kernel.degree),
-        coef0=float(kernel.coef0),
-        leverage_rank=s,
-        embedding_dim=wishes.n_features if wishes.method == "random-features" else 2 * s,
-        seed=wishes.seed,
-        scores=SCORES,
-        weights=weights,
-    )
-
-
 def _concluded(
     found: KernelKMeansResult,
     wishes: Wishes,
     choice: Choice,
-    setup: ScoreSetup,
+    setup: LandmarkSetup,
     kernel: Kernel,
     n_columns: int,
     unweighted: bool,

@@ -1,4 +1,4 @@
-"""What `KernelKMeans` will cost, before anything runs."""
+"""What `KernelKMeans` of columns, or of rows on a graph, will cost, before anything runs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from eigenmesh.estimators.graphs import NO_GRAPH
-from eigenmesh.estimators.kernel_gamma import forecast_gamma
-from eigenmesh.kernel_kmeans.choose_clustering import REFINE, Choice, Wishes, candidates_for
+from eigenmesh.kernel_kmeans.choose_clustering import Wishes, candidates_for
 from eigenmesh.kernel_kmeans.fit_components import RANK_OF_COLUMNS, most_components
 from eigenmesh.kernel_kmeans.graph import Wanted
 from eigenmesh.kernel_kmeans.graph import forecast as graph_forecast
-from eigenmesh.kernel_kmeans.protocol import ClusteredRows, FeatureRows
-from eigenmesh.kernel_pca.choose_landmarks import MOST_LANDMARKS
-from eigenmesh.methods.diskpca.diskpca_forecast import forecast as diskpca_forecast
-from eigenmesh.methods.diskpca.estimator import DisKPCA
 from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
-from eigenmesh.runtime.ledger import Ledger, forecast_entry, forecast_message
-from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import forecast_stages, stage
+from eigenmesh.runtime.ledger import Ledger, forecast_entry
 from eigenmesh.stages.column_scores import ShareHolder
 from eigenmesh.stages.count import SurveyedSite
-from eigenmesh.stages.kmeans import distributed_kmeans
-from eigenmesh.stages.kmeans_party import KMeansSetup
-from eigenmesh.stages.row_messages import KernelSetup
 
 Shapes = Sequence[tuple[int, int]]
 
-_HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, hangs on the data"
 _SETTLES = "at most: k-means that settles earlier sends less"
 
 
@@ -110,71 +99,3 @@ def _scores_of_columns(
         most = min(n, d)
         sent = rank - 1 if rank < most else most  # without what is left out
         ledger.entries.append(forecast_entry(ShareHolder.project_samples, name, n * sent))
-
-
-def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -> Ledger:
-    """The ledger, if the landmarks need not be doubled and no iteration is saved.
-
-    Lloyd is taken to need 20 iterations, which only the data decide.
-    """
-    if wishes.method == "exact":
-        ledger = Ledger()
-        forecast_gamma(ledger, wishes.kernel, gamma, names, shapes)
-        return ledger
-    choice = candidates_for(wishes, shapes)[0]
-    ledger = Ledger(rounds=1)
-    ledger.entries += [forecast_entry(SurveyedSite.count_rows, name, 0) for name in names]
-    forecast_gamma(ledger, wishes.kernel, gamma, names, shapes)
-    dim = _scoring(ledger, wishes, choice, names, shapes)
-    how: dict[str, Any] = {"method": choice.kmeans, "n_init": wishes.n_init, "refine": REFINE}
-    points, parties = KMeansSetup("", "", 0), Parties(tuple(names), tuple(shapes))
-    run = stage(distributed_kmeans, points, wishes.n_clusters, dim=dim, **how)
-    clustering = forecast_stages([run], parties, "rows")
-    ledger.entries += clustering.entries
-    ledger.rounds += clustering.rounds
-    return ledger
-
-
-def plan_notes(wishes: Wishes, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-    """What hangs on the data, and what it would cost if landmarks doubled as often as they may."""
-    if wishes.method in ("exact", "fed"):
-        return ()
-    if wishes.method == "random-features":
-        return (_HANGS_ON_DATA,)
-    choice = candidates_for(wishes, shapes)[0]
-    doubling = DisKPCA(
-        wishes.n_eigenvectors,
-        kernel=wishes.kernel,
-        center=False,
-        n_landmarks=choice.n_landmarks,
-        landmarks=choice.landmarks,
-        accuracy=wishes.accuracy,
-        max_landmarks=MOST_LANDMARKS if wishes.n_landmarks is None else None,
-    )
-    return (_HANGS_ON_DATA, *doubling._plan_notes(names, shapes))
-
-
-def _scoring(
-    ledger: Ledger, wishes: Wishes, choice: Choice, names: Sequence[str], shapes: Shapes
-) -> int:
-    """Everything but k-means; gives the dimensions of the points."""
-    if choice.landmarks == "none":
-        ledger.rounds += 2
-        ledger.entries += [forecast_entry(FeatureRows.count_rows, name, 0) for name in names]
-        return embedded_width(wishes.kernel, shapes[0][1], wishes.n_features)
-    s, q = wishes.n_eigenvectors, min(choice.n_landmarks, sum(n for n, _ in shapes))
-    setup = KernelSetup(wishes.kernel, 1.0, 3.0, 1.0, s, 2 * s, wishes.seed)
-    found = diskpca_forecast(names, shapes, setup, s, q, choice.landmarks, measured=True)
-    ledger.entries += [
-        entry._replace(step=entry.step.replace("RowHolder.", "ClusteredRows."))
-        for entry in found.entries
-    ]
-    ledger.rounds += found.rounds + 2
-    for name in names:
-        ledger.entries += [
-            forecast_message(ClusteredRows.keep_scores, name, q * s + 2 * s),
-            forecast_entry(
-                ClusteredRows.cluster_moments, name, wishes.n_clusters * q + wishes.n_clusters
-            ),
-        ]
-    return s

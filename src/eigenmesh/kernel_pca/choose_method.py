@@ -17,8 +17,6 @@ from eigenmesh.graphs.consensus import mixing
 from eigenmesh.kernel_pca.choose_landmarks import LANDMARK_KERNELS, Choice
 from eigenmesh.methods.admm.estimator import ADMMKPCA
 from eigenmesh.methods.diskpca.estimator import DisKPCA
-from eigenmesh.methods.diskpca.protocol import RowHolder, steps_for
-from eigenmesh.methods.diskpca.sketching import EmbeddedRows, sketching_steps
 from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
 from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.gossip.protocol import GossipNode
@@ -30,11 +28,13 @@ from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.methods.vfed.protocol import VectorHolder
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import Party, Step, steps_of
+from eigenmesh.runtime.schedule import steps_in
+from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.summed_kernel import KERNELS as ARGUMENT_KERNELS
 
 _UNIT_NORM = ("rbf", "laplacian", "cosine")  # every row has the same norm in feature space
 
-Needs = tuple[type[Party], Iterable[Step] | None]
+Needs = tuple[type[Party], Iterable[Step] | None] | list[Stage]
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Way:
         return self.split == "columns"
 
 
-def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
-    return RowHolder, steps_for(estimator.landmarks, bool(estimator.center))
+def _own_run(estimator: Any, fed: Federation) -> Needs:
+    return [estimator._stage(1.0)]
 
 
 def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
@@ -83,9 +83,7 @@ def _gossip(features: str, why: str) -> Way:
 
 def _landmarks(choice: str, kernels: Sequence[str], why: str) -> Way:
     options = {"landmarks": choice}
-    return Way(
-        "diskpca", "rows", kernels, DisKPCA, _landmark_steps, why, options, all_components=True
-    )
+    return Way("diskpca", "rows", kernels, DisKPCA, _own_run, why, options, all_components=True)
 
 
 WAYS = (
@@ -105,7 +103,7 @@ WAYS = (
         "rows",
         LANDMARK_KERNELS,
         SketchingPCA,
-        lambda estimator, fed: (EmbeddedRows, sketching_steps()),
+        _own_run,
         "sums of embedded rows are all that may leave; the components are those of the embedding",
         all_components=True,
         cheaper="lower n_components",
@@ -208,13 +206,13 @@ def choose_way(
         needs = way.needs(estimator, fed)
         try:
             if needs is not None:
-                fed.require(*needs)
+                require_needs(fed, needs)
         except PolicyRefusal as refusal:
             refusals.append(refusal)
             tried += [] if needs is None else [(way.name, needs)]
             continue
         return Choice(way.name, _words(fed, way, estimator, refusals)), estimator
-    raise _nothing_allowed(tried, refusals[0])
+    raise _nothing_allowed(fed, tried, refusals[0])
 
 
 def _words(fed: Federation, way: Way, estimator: Any, refusals: Sequence[PolicyRefusal]) -> str:
@@ -227,12 +225,29 @@ def _words(fed: Federation, way: Way, estimator: Any, refusals: Sequence[PolicyR
     return f"{parties} {fed.split}; {why}{refused}"
 
 
-def _nothing_allowed(tried: Sequence[tuple[str, Needs]], first: PolicyRefusal) -> PolicyRefusal:
+def require_needs(fed: Federation, needs: Needs) -> None:
+    """Ask every party whether its policy lets this happen."""
+    if isinstance(needs, list):
+        fed.require_stages(*needs)
+    else:
+        fed.require(*needs)
+
+
+def _steps_of(fed: Federation, needs: Needs) -> Iterable[Step]:
+    if isinstance(needs, list):
+        trees = [run.study(fed.scope).tree for run in needs]
+        return [step for tree in trees if tree is not None for step in steps_in(tree)]
+    role, steps = needs
+    known: Any = role  # mypy takes a class for unhashable
+    return steps_of(known).values() if steps is None else steps
+
+
+def _nothing_allowed(
+    fed: Federation, tried: Sequence[tuple[str, Needs]], first: PolicyRefusal
+) -> PolicyRefusal:
     needed = []
-    for name, (role, steps) in tried:
-        known: Any = role  # mypy takes a class for unhashable
-        listed = steps_of(known).values() if steps is None else steps
-        kinds = sorted(set().union(*(step.reveals for step in listed)))
+    for name, needs in tried:
+        kinds = sorted(set().union(*(step.reveals for step in _steps_of(fed, needs))))
         needed.append(f"{', '.join(kinds)} (for {name})")
     options = "; or ".join(dict.fromkeys(needed))
     return PolicyRefusal(f"{first.reason}; what would do: {options}", party=first.party)

@@ -20,8 +20,7 @@ from eigenmesh.kernel_pca.exact import ExactModel
 from eigenmesh.kernel_pca.one_array import PooledKernelPCA
 from eigenmesh.kernel_pca.variance_share import explaining
 from eigenmesh.methods.diskpca.estimator import DisKPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
-from eigenmesh.methods.diskpca.weighted import WeightedRows, weighted_steps
+from eigenmesh.methods.diskpca.landmark_draws import LANDMARKS
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import Topology
@@ -369,4 +368,4 @@ def _is_split(X: Any) -> bool:
 
 
 def _weighted_needs(estimator: Any, fed: Federation) -> Needs:
-    return WeightedRows, weighted_steps(estimator.landmarks)
+    return [estimator._stage(1.0, "sample_weight")]

@@ -25,7 +25,7 @@ from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_colu
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.kernel_pca.choose_method import WAYS
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
+from eigenmesh.methods.diskpca.landmark_draws import LANDMARKS
 from eigenmesh.regression.column_ridge import require_targets, target_array
 from eigenmesh.regression.fit import Regression, Wishes, fit_split
 from eigenmesh.regression.regression_forecast import (

@@ -13,11 +13,13 @@ from sklearn.base import clone
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
-from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.party_values import at_sites
 from eigenmesh.graphs.consensus import mixing
 from eigenmesh.kernel_pca.choose_method import Needs, Way, choose_way
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.diskpca.estimator import DisKPCA
+from eigenmesh.methods.diskpca.scores import landmark_scores
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit
@@ -25,16 +27,12 @@ from eigenmesh.regression.column_ridge import column_ridge, column_targets, requ
 from eigenmesh.regression.component_ridge import (
     RidgeResult,
     RidgeSetup,
-    TargetRows,
+    TargetSetup,
     component_ridge,
-    regression_steps,
+    landmark_ridge,
+    mean_target,
 )
-from eigenmesh.regression.embedded_ridge import (
-    EmbeddedRidgeSetup,
-    EmbeddedTargets,
-    embedded_ridge,
-    embedded_steps,
-)
+from eigenmesh.regression.embedded_ridge import EmbeddedRidgeSetup, embedded_ridge
 from eigenmesh.regression.graph_ridge import (
     PROBES,
     GraphRidgeSetup,
@@ -44,6 +42,7 @@ from eigenmesh.regression.graph_ridge import (
     ridge_steps,
 )
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 
 SCORES = "kernel-pc-regressor scores"
 APART_UNSAID = 1e-3  # nodes whose predictions are further apart, of their spread, deserve a warning
@@ -97,28 +96,49 @@ def row_ways(door: KernelPCA, alone: bool) -> list[Way]:
     if alone and door.n_landmarks is not None and door.landmarks == "auto":
         # Who asks for a number may ask for every row, which centroids never are; nothing leaves.
         found = sorted(found, key=lambda way: way.options.get("landmarks") != "diskpca")
-    return [dataclasses.replace(way, needs=_ridge_steps) for way in found]
+    return [dataclasses.replace(way, needs=_ridge_runs) for way in found]
 
 
-def _ridge_steps(estimator: Any, fed: Federation) -> Needs:
+def _ridge_runs(estimator: Any, fed: Federation) -> Needs:
+    return row_runs(estimator, 1)
+
+
+def row_runs(estimator: Any, k: int) -> list[Stage]:
+    """The runs of `fit_rows` once gamma is known, of one target a row."""
+    mean, targets = np.zeros(1), TargetSetup(targets="targets")
     if isinstance(estimator, SketchingPCA):
-        return EmbeddedTargets, embedded_steps()
-    return TargetRows, regression_steps(estimator.landmarks)
+        setup = EmbeddedRidgeSetup(**vars(estimator._agreed(1.0)), targets=targets.targets)
+        components = [stage(embedded_ridge, setup, mean, k, 0.0)]
+    else:
+        components = [
+            scoring_run(estimator, 1.0, k),
+            stage(component_ridge, RidgeSetup(targets.targets, SCORES), mean, k, 0.0),
+        ]
+    return [stage(mean_target, targets), *components]
+
+
+def scoring_run(estimator: DisKPCA, gamma: float | None, k: int) -> Stage:
+    """Landmarks and components, whose scores the sites keep."""
+    setup = LandmarkSetup(**{**vars(estimator._agreed(gamma)), "scores": SCORES})
+    q = estimator.n_landmarks
+    return stage(landmark_scores, setup, k, q, estimator.landmarks, True, estimator._accuracy(q))
 
 
 def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
-    """Components and normal equations in one run."""
+    """Targets, components, then normal equations from the scores that these leave at the sites."""
     door = wishes.door
     choice, estimator = choose_way(fed, row_ways(door, len(fed.parties) == 1), door._built)
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
+        mean = np.asarray(fed.run(mean_target, TargetSetup(targets)).value.mean, dtype=float)
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
-        found = _run_rows(fed, wishes, estimator, gamma, targets)
+        found = _run_rows(fed, wishes, estimator, gamma, targets, mean)
         rather = _rows_instead(fed, door, estimator, found)
         if rather is not None:
             few = int(found.model.landmarks.shape[0])
             why = f"{choice.why}; the landmarks are rows, since {few} centroids miss too much"
             choice = dataclasses.replace(choice, why=why)
-            estimator, found = rather, _run_rows(fed, wishes, rather, gamma, targets)
+            estimator = rather
+            found = _run_rows(fed, wishes, rather, gamma, targets, mean)
     k, rank = wishes.n_components, len(found.model.eigenvalues)
     short = (f"{k} components were asked for, the {found.source} determine {rank}",)
     return Regression(
@@ -175,25 +195,26 @@ def _rows_instead(
     q = 2 * int(found.model.landmarks.shape[0])
     rows: DisKPCA = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)
     try:
-        fed.require(*_ridge_steps(rows, fed))
+        fed.require_stages(*row_runs(rows, 1))
     except PolicyRefusal:
         return None
     return rows
 
 
 def _run_rows(
-    fed: Federation, wishes: Wishes, estimator: Any, gamma: float | None, targets: str
+    fed: Federation,
+    wishes: Wishes,
+    estimator: Any,
+    gamma: float | None,
+    targets: str,
+    mean: Doubles,
 ) -> RidgeResult:
     k, alpha = wishes.n_components, wishes.alpha
-    agreed = vars(estimator._agreed(gamma))
     if isinstance(estimator, SketchingPCA):
-        setup = EmbeddedRidgeSetup(**agreed, targets=targets)
-        return fed.run(embedded_ridge, setup, k, alpha).value
+        setup = EmbeddedRidgeSetup(**vars(estimator._agreed(gamma)), targets=targets)
+        return fed.run(embedded_ridge, setup, mean, k, alpha).value
     assert isinstance(estimator, DisKPCA), "rows at a coordinator have these two ways"
-    kept = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
-    q = estimator.n_landmarks
-    wanted = (k, q, estimator.landmarks, alpha, estimator._accuracy(q))
-    return fed.run(component_ridge, kept, *wanted).value
+    return landmark_ridge(fed, scoring_run(estimator, gamma, k), targets, mean, alpha)
 
 
 def is_flat(y: Any) -> bool:
