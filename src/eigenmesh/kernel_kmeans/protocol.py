@@ -33,6 +33,7 @@ from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, keep_points, ke
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.cluster_means import ClusterMeans
 from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
+from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
@@ -81,13 +82,24 @@ def feature_schedule(scope: Scope, setup: LandmarkSetup) -> Node:
     )
 
 
+@record
+@dataclass(frozen=True)
+class FeaturePoints:
+    """What the sites keep."""
+
+    dim: int  # coordinates of a point
+    baseline_floats: int
+    stop_reason: str = "every site keeps the features of its rows"
+
+
 @protocol("feature-points", roles=(FeatureRows,), schedule=feature_schedule)
-def feature_points(rows: Federation, setup: LandmarkSetup) -> int:
-    """Random features, kept at the sites; gives the numbers that shipping every row would take."""
+def feature_points(rows: Federation, setup: LandmarkSetup) -> FeaturePoints:
+    """Random features, kept at the sites."""
     rows.enlist(FeatureRows, setup)
     sizes = rows.ask(FeatureRows.count_rows)
     rows.ask(FeatureRows.keep_features)
-    return sum(size.n_values for size in sizes)
+    dim = embedded_width(setup.kernel, sizes[0].n_columns, setup.embedding_dim)
+    return FeaturePoints(dim, sum(size.n_values for size in sizes))
 
 
 # What the rows of each cluster add up to.
@@ -207,9 +219,11 @@ def feature_kmeans(
     fed: Federation, setup: LandmarkSetup, n_clusters: int, **how: Any
 ) -> KernelKMeansResult:
     """One-shot random features, then k-means of them; the inertia is that of the features."""
-    baseline = fed.run(feature_points, setup).value
-    clusters: KMeansResult = fed.run(distributed_kmeans, points_of(setup), n_clusters, **how).value
-    facts = (clusters.inertia, 0.0, None, baseline, clusters.stop_reason)
+    kept: FeaturePoints = fed.run(feature_points, setup).value
+    points = points_of(setup)
+    run = fed.run(distributed_kmeans, points, n_clusters, dim=kept.dim, **how)
+    clusters: KMeansResult = run.value
+    facts = (clusters.inertia, 0.0, None, kept.baseline_floats, clusters.stop_reason)
     return KernelKMeansResult(None, np.zeros(0), clusters, *facts)
 
 
