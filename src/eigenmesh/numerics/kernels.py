@@ -38,7 +38,7 @@ _ARC_COSINE_ORDERS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters; `gamma` is a number here, rules are in `bandwidth`.
+    """A kernel and its parameters; `gamma` is a number here, rules are in `gamma_rules`.
 
     >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [2.0]])).round(4)
     array([[1.    , 0.1353],
