@@ -184,6 +184,7 @@ class Kernel:
     def _symmetric_matrix(self, X: Rows, block_rows: int) -> Floats:
         n = X.shape[0]
         K = np.empty((n, n), X.dtype)
+        # The upper half is computed and mirrored: half the work, and BLAS cannot round it apart.
         for rows in blocks(n, block_rows):
             after = slice(rows.stop, n)
             here = X[rows]
@@ -246,6 +247,7 @@ def _apply_arc_cosine(kernel: Kernel, values: Floats) -> None:
 
 
 def _arc_cosine_higher(order: int, cosine: Floats, theta: Floats) -> None:
+    # J₁ = sin θ + (π − θ) cos θ; J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ).
     sine = np.sin(theta)
     if order == 1:
         cosine *= np.pi - theta
