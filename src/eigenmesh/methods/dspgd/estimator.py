@@ -29,6 +29,7 @@ from eigenmesh.methods.dspgd.maths import STEP_SIZES
 from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal
 from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup, FeatureHolder
 from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, steps_for
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.stages.ask_again import patient
@@ -322,3 +323,16 @@ class FedKernelKMeans(PartyLabels):
         ledger.rounds += further.rounds
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
+
+
+register(
+    Method(
+        "fed",
+        "rows",
+        KERNELS,
+        FedKernelKMeans,
+        "random features improved in rounds, then distributed k-means",
+        task="clusters",
+        rank=10,
+    )
+)
