@@ -323,11 +323,11 @@ def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
             )
 
 
-def _check_links(faults: Sequence[Fault], fed: Federation) -> None:
+def _check_links(faults: Sequence[Fault], run: Federation) -> None:
     """A fault on a link that is not there would be no fault, without a word."""
-    numbers = {name: i for i, name in enumerate(fed.parties)}
+    numbers = {name: i for i, name in enumerate(run.parties)}
     for fault in (fault for fault in faults if fault.to is not None):
-        graph, i, j = fed.graph, numbers.get(fault.party or ""), numbers[str(fault.to)]
+        graph, i, j = run.graph, numbers.get(fault.party or ""), numbers[str(fault.to)]
         if graph is None or (i is not None and not graph.has_edge(i, j)):
             raise InputError(
                 f"a fault is set on the link from {fault.party or 'everybody'!r} to {fault.to!r}; "

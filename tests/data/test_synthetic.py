@@ -14,8 +14,8 @@ def squares(X):
 def test_squared_singular_values_are_the_spectrum_of_the_paper():
     X = paper_linear(random_state=0)
     assert X.shape == (200, 1000)
-    wanted = np.array([5000.0, 2500.0, 1125.0] + [50.0] * 47 + [0.0] * 150)
-    np.testing.assert_allclose(squares(X), wanted, rtol=1e-12, atol=1e-9)
+    spectrum = np.array([5000.0, 2500.0, 1125.0] + [50.0] * 47 + [0.0] * 150)
+    np.testing.assert_allclose(squares(X), spectrum, rtol=1e-12, atol=1e-9)
 
 
 def test_spectrum_of_figure_four():
@@ -34,8 +34,8 @@ def test_the_one_shot_anchors_of_paper_000_are_met_on_these_data():
         for block in np.hsplit(X, 2):
             values, vectors = np.linalg.eigh(block @ block.T)
             total += (vectors[:, -2:] * values[-2:]) @ vectors[:, -2:].T
-        found = np.linalg.eigh(total)[1][:, -2:]
-        errors.append(np.linalg.norm(found - truth @ (truth.T @ found)))
+        V = np.linalg.eigh(total)[1][:, -2:]
+        errors.append(np.linalg.norm(V - truth @ (truth.T @ V)))
     assert 1e-4 < np.mean(errors) < 1e-2
 
 

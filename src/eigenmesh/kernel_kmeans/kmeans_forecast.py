@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eigenmesh.estimators.graphs import NO_GRAPH
-from eigenmesh.kernel_kmeans.choose_clustering import Wishes, candidates_for
+from eigenmesh.kernel_kmeans.choose_clustering import ClusteringParameters, candidates_for
 from eigenmesh.kernel_kmeans.fit_components import RANK_OF_COLUMNS, most_components
 from eigenmesh.kernel_kmeans.graph import Wanted
 from eigenmesh.kernel_kmeans.graph import forecast as graph_forecast
@@ -30,7 +30,7 @@ class PlannedComponents:
     `build` gives the estimator that a fit will run for so many components.
     """
 
-    wishes: Wishes
+    params: ClusteringParameters
     split: str
     build: Callable[[int], Any]
 
@@ -42,11 +42,11 @@ class PlannedComponents:
         return (*notes, _SETTLES) if self.split == "rows" else notes
 
     def _components(self, shapes: Shapes) -> Any:
-        return self.build(most_components(self.wishes, self.split, [d for _, d in shapes]))
+        return self.build(most_components(self.params, self.split, [d for _, d in shapes]))
 
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        wishes, ledger = self.wishes, Ledger()
-        if wishes.kernel in RANK_OF_COLUMNS:
+        params, ledger = self.params, Ledger()
+        if params.kernel in RANK_OF_COLUMNS:
             by_columns = self.split == "columns"
             asked: Any = SurveyedSite.count_columns if by_columns else SurveyedSite.count_rows
             ledger.rounds += 1
@@ -56,22 +56,26 @@ class PlannedComponents:
         ledger.entries += components.entries
         ledger.rounds += components.rounds
         if self.split == "rows":
-            _graph_clusters(ledger, wishes, estimator, names, shapes)
-        elif isinstance(estimator, OneShotKPCA) and wishes.kernel == "poly":
+            _graph_clusters(ledger, params, estimator, names, shapes)
+        elif isinstance(estimator, OneShotKPCA) and params.kernel == "poly":
             _scores_of_columns(ledger, estimator, names, shapes)
         return ledger
 
 
-def method_of_rows(wishes: Wishes, shapes: Shapes) -> str:
+def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
     """What a fit to rows at a coordinator runs, in words."""
-    if wishes.method in ("exact", "fed"):
-        return wishes.method
-    choice = candidates_for(wishes, shapes)[0]
+    if params.method in ("exact", "fed"):
+        return params.method
+    choice = candidates_for(params, shapes)[0]
     return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"
 
 
 def _graph_clusters(
-    ledger: Ledger, wishes: Wishes, estimator: Any, names: Sequence[str], shapes: Shapes
+    ledger: Ledger,
+    params: ClusteringParameters,
+    estimator: Any,
+    names: Sequence[str],
+    shapes: Shapes,
 ) -> None:
     sizes, dim = [n for n, _ in shapes], int(estimator.n_components)
     span, width = "scores", dim
@@ -82,11 +86,11 @@ def _graph_clusters(
         width = {
             "rows": sizes[0],
             "centroids": centroids,
-            "random": embedded_width(wishes.kernel, shapes[0][1], estimator.n_features),
+            "random": embedded_width(params.kernel, shapes[0][1], estimator.n_features),
         }[agreed.features]
-    wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, "", wishes.seed)
+    wanted = Wanted(params.n_clusters, params.n_init, params.tol, span, "", params.seed)
     graph = estimator._planned_graph(names)
-    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), wishes.max_iter)
+    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), params.max_iter)
 
 
 def _scores_of_columns(

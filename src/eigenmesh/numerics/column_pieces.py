@@ -244,6 +244,7 @@ def sampled_rbf_spectrum(
     values, vectors = left_singular(E, min(rank + 1, B.shape[1]))
     r = min(rank, len(values))
     left_out = max(n - float(np.vdot(E, E)), 0.0)
+    # By Weyl: what lies outside the span may add all of its trace to one eigenvalue.
     after = (float(values[r]) if len(values) > r else 0.0) + left_out
     V = vectors[:, :r]
     # k(Y, x) B Eᵀ V, which of the rows themselves gives V λ.
@@ -269,6 +270,7 @@ def principal_coordinates(
     if width is None:
         vectors = vectors[:, : max(numerical_rank(values, max(X.shape)), 1)]
     raw = np.asarray(X.T @ vectors) - np.outer(mean, vectors.sum(axis=0))
+    # Xᵀu = σv: by QR and not by division with σ, which may be 0.
     basis = _orthonormal_columns(raw)
     share = Loadings(mean, basis, is_cut)
     return share.project(X), share

@@ -179,10 +179,10 @@ def shifted_sums(span: Span, A: Rows, Y: Rows) -> tuple[Doubles, Doubles, float,
         route = verdict
     H, s = _whole(route, span, pieces)
     # The blocks had the shift c + e, rounded or one number for all: K − 1cᵀ = K' + 1eᵀ.
-    error = kernel.shift - span.shift
-    cross = np.outer(error, s)
-    H += cross + cross.T + A.shape[0] * np.outer(error, error)
-    return H, s + A.shape[0] * error, pieces.trace, route
+    e = kernel.shift - span.shift
+    cross = np.outer(e, s)
+    H += cross + cross.T + A.shape[0] * np.outer(e, e)
+    return H, s + A.shape[0] * e, pieces.trace, route
 
 
 def _run(route: Route, span: Span, A: Rows) -> tuple[ShiftedKernel, Pieces]:

@@ -342,12 +342,12 @@ def _residuals(pieces: Sequence[Piece], n: int) -> Doubles:
 
 def _summed_arguments(pieces: Sequence[Piece], S: Doubles, R: Doubles, kernel: Kernel) -> Doubles:
     """What the kernel, or the one that it is made of, is a function of: (T, T)."""
-    summed = kernel.summed
-    A = np.asarray(summed.arguments(S, S), np.float64)
+    base = kernel.summed
+    A = np.asarray(base.arguments(S, S), np.float64)
     for piece in pieces:
         if piece.arguments is not None:
-            _add_triangle(A, piece.arguments, diagonal=summed.of == "inner")
-    _add_residuals(A, squared_norms(R), summed)
+            _add_triangle(A, piece.arguments, diagonal=base.of == "inner")
+    _add_residuals(A, squared_norms(R), base)
     return A
 
 
@@ -359,6 +359,7 @@ def _missing_of_cut(
     S, R = _side_by_side(shorter, n), _residuals(shorter, n)
     K, U = _summed_arguments(shorter, S, R, kernel), components.eigenvectors
     kernel.from_arguments(K, out=K)
+    # To first order, with the same eigenvectors: no second decomposition of a (T, T) matrix.
     changes = components.eigenvalues - np.einsum("ij,ij->j", U, K @ U)
     rest = float(np.square(_residuals(pieces, n)).sum())
     last = float(np.square(R).sum()) - rest
@@ -370,6 +371,7 @@ def _shorten(piece: Piece) -> Piece:
     """With the last coordinate among what is left out."""
     if piece.coordinates is None or piece.residuals is None or piece.kept < 2:
         return piece
+    # Coordinates are orthogonal to what they leave out, so that squared norms add up.
     last = np.asarray(piece.coordinates[:, -1], np.float64)
     return Piece(piece.coordinates[:, :-1], np.hypot(piece.residuals, last))
 
@@ -383,6 +385,7 @@ def _missing_of_landmarks(
     centre: bool,
 ) -> Doubles:
     """Shortfalls of landmarks, from what half of them capture less and leave out more."""
+    # Every second one: chosen like the whole, and its kernel values are columns of C already.
     half, values = np.arange(0, len(places), 2), components.eigenvalues
     K = C[places[half]][:, half]
     E = C[:, half] @ pseudo_inverse_root((K + K.T) / 2)
@@ -411,7 +414,8 @@ def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
 def _apply_kernel(A: Doubles, R: Doubles, kernel: Kernel) -> float:
     """Arguments become kernel values, in place; returns a bound of ‖K − K̂‖_F.
 
-    Residuals of two samples may have a product of ±Σ_j ρ_jp ρ_jq instead of none.
+    Residuals of two samples may have a product of ±Σ_j ρ_jp ρ_jq instead of none, by the inequality
+    of Cauchy and Schwarz at every party.
     """
     squared_error, is_cut = 0.0, bool(R.any())
     norms = np.diagonal(A).copy()
@@ -438,6 +442,7 @@ def _largest_change(kernel: Kernel, A: Doubles, values: Doubles, spread: Doubles
     low = np.maximum(A - 2 * spread, 0.0) if distance else A - spread
     high = A + (2 if distance else 1) * spread
     change = np.zeros_like(A)
+    # A monotone function changes most at an end of the interval.
     for end in (low, high):
         np.maximum(change, np.abs(kernel.from_arguments(end) - values), out=change)
     if kernel.name == "poly":

@@ -38,7 +38,7 @@ _ARC_COSINE_ORDERS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters; `gamma` is a number here, rules are in `bandwidth`.
+    """A kernel and its parameters; `gamma` is a number here, rules are in `gamma_rules`.
 
     >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [2.0]])).round(4)
     array([[1.    , 0.1353],
@@ -184,6 +184,7 @@ class Kernel:
     def _symmetric_matrix(self, X: Rows, block_rows: int) -> Floats:
         n = X.shape[0]
         K = np.empty((n, n), X.dtype)
+        # The upper half is computed and mirrored: half the work, and BLAS cannot round it apart.
         for rows in blocks(n, block_rows):
             after = slice(rows.stop, n)
             here = X[rows]
@@ -246,6 +247,7 @@ def _apply_arc_cosine(kernel: Kernel, values: Floats) -> None:
 
 
 def _arc_cosine_higher(order: int, cosine: Floats, theta: Floats) -> None:
+    # J₁ = sin θ + (π − θ) cos θ; J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ).
     sine = np.sin(theta)
     if order == 1:
         cosine *= np.pi - theta

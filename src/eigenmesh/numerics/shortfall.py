@@ -260,8 +260,8 @@ def _sums(rows: _OutsideRows, probes: Probes, n: int) -> ProbeSums:
 
 def _without_noise(F: Doubles, noise: float) -> Doubles:
     """The vector less what noise adds to its squared length."""
-    squared = float(F @ F)
-    return F * np.sqrt(max(1 - noise / squared, 0.0)) if squared > 0 else F
+    squared_length = float(F @ F)
+    return F * np.sqrt(max(1 - noise / squared_length, 0.0)) if squared_length > 0 else F
 
 
 def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:

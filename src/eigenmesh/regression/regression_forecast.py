@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -12,10 +13,16 @@ from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import is_plain
-from eigenmesh.kernel_pca.choose_method import choose_way
-from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
+from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
-from eigenmesh.regression.fit import Wishes, row_runs, row_ways, scoring_run
+from eigenmesh.methods.registry import Method
+from eigenmesh.regression.fit import (
+    RegressionParameters,
+    ridge_needs,
+    row_methods,
+    row_runs,
+    scoring_run,
+)
 from eigenmesh.regression.graph_ridge import forecast_graph_ridge
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger, forecast_entry
@@ -48,12 +55,12 @@ class PlannedRegression:
         return self.forecast(names, shapes)
 
 
-def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
+def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     """The fit to a federation, by what its parties let out."""
-    k, strict = wishes.n_components, fed.align == "strict"
+    k, strict = params.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
-        return _of_rows(_allowed(fed, wishes), k)
-    inner, graph = wishes.door._planned(fed), fed.graph
+        return _of_rows(*_allowed(fed, params), k)
+    inner, graph = params.door._planned(fed), fed.graph
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
     if fed.split == "columns":
@@ -63,51 +70,54 @@ def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
     return _of_graph(inner, k)
 
 
-def planned_unopened(source: Any, wishes: Wishes) -> PlannedRegression:
+def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegression:
     """The fit to a plain array or a Dask collection, which nobody opens for a forecast."""
-    k, door = wishes.n_components, wishes.door
+    k, door = params.n_components, params.door
     if is_dask_collection(source) and door.topology is not None:
         return _of_graph(door._planned(source), k)
-    return _of_rows(door._built(row_ways(door, is_plain(source))[0]), k)
+    method = row_methods(door, is_plain(source))[0]
+    return _of_rows(method, build_estimator(door, method), k)
 
 
-def _of_rows(estimator: Any, k: int) -> PlannedRegression:
+def _of_rows(method: Method, estimator: Any, k: int) -> PlannedRegression:
     return PlannedRegression(
         estimator,
-        lambda *sizes: forecast_rows(estimator, k, *sizes),
-        lambda *sizes: row_notes(estimator, k, *sizes),
+        partial(forecast_rows, method, estimator, k),
+        partial(row_notes, method, estimator, k),
     )
-
-
-def row_notes(estimator: Any, k: int, names: Names, shapes: Shapes) -> tuple[str, ...]:
-    """What it would cost if landmarks doubled as often as they may."""
-    if isinstance(estimator, SketchingPCA):
-        return ()
-    more = floats_besides(
-        [scoring_run(estimator, 1.0, k)], Parties(tuple(names), tuple(shapes)), "rows"
-    )
-    notes: tuple[str, ...] = estimator._growth_notes(names, shapes, more)
-    return notes
 
 
 def _of_graph(inner: Any, k: int) -> PlannedRegression:
     return PlannedRegression(inner, lambda *sizes: forecast_graph(inner, k, *sizes))
 
 
-def _allowed(fed: Federation, wishes: Wishes) -> Any:
-    ways = row_ways(wishes.door, len(fed.parties) == 1)
-    build = wishes.door._built
+def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any]:
+    door = params.door
+    candidates = row_methods(door, len(fed.parties) == 1)
     try:
-        return choose_way(fed, ways, build)[1]
+        build = partial(build_estimator, door)
+        return choose_method(fed, candidates, build, ridge_needs)[1:]
     except PolicyRefusal:  # the plan of the first says who refuses what
-        return build(ways[0])
+        return candidates[0], build_estimator(door, candidates[0])
 
 
-def forecast_rows(estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
+def forecast_rows(method: Method, estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
     """Targets, components and normal equations at a coordinator."""
     parties = Parties(tuple(names), tuple(shapes))
     search = gamma_stages(estimator.kernel, estimator.gamma, parties)
-    return forecast_stages([*search, *row_runs(estimator, k)], parties, "rows")
+    return forecast_stages([*search, *row_runs(method, estimator, k)], parties, "rows")
+
+
+def row_notes(
+    method: Method, estimator: Any, k: int, names: Names, shapes: Shapes
+) -> tuple[str, ...]:
+    """What it would cost if landmarks doubled as often as they may."""
+    if not method.takes_landmarks:
+        return ()
+    parties = Parties(tuple(names), tuple(shapes))
+    more = floats_besides([scoring_run(estimator, 1.0, k)], parties, "rows")
+    notes: tuple[str, ...] = estimator._growth_notes(names, shapes, more)
+    return notes
 
 
 def forecast_graph(inner: Any, k: int, names: Names, shapes: Shapes) -> Ledger:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy, lost_in_rounding
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.accuracy import (
+    caveats_of,
+    checked_accuracy,
+    growth_notes,
+    lost_in_rounding,
+    residual_claim,
+)
+from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
+    PSD_KERNELS,
     agreed_fields,
     gamma_stages,
     kernel_gamma,
@@ -27,8 +34,9 @@ from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
 from eigenmesh.methods.diskpca.protocol import DisKPCAResult, diskpca
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import is_exact
-from eigenmesh.numerics.mean_outside import MARGIN
+from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.row_messages import KernelSetup
@@ -180,6 +188,24 @@ class DisKPCA(RowEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
+    @classmethod
+    def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
+        own = arguments.shared_with(cls)
+        if own["landmarks"] == "auto":
+            own.update(options)
+        own.update(
+            n_components=arguments.n_components,
+            n_landmarks=arguments.n_landmarks,
+            accuracy=arguments.accuracy,
+            max_landmarks=arguments.most_landmarks,
+        )
+        estimator = cls(**own)
+        estimator._variance_share = arguments.share
+        return estimator
+
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return [self._stage(1.0, "sample_weight" if weighted else NONE)]
+
     def _less(self, split: str, on_graph: bool) -> str:
         if self.kernel not in ("linear", "cosine"):
             return self._cheaper
@@ -317,29 +343,34 @@ class DisKPCA(RowEstimator):
         return len(self.eigenvalues_)
 
 
-def growth_notes(q: int, most: int, accuracy: float, more: int, n_parties: int) -> tuple[str, ...]:
-    """What `more` floats may go to: a second look at what q landmarks miss, or up to `most`."""
-    if most > q:
-        return (
-            f"as if {q} landmarks were enough: they double while they miss more "
-            f"than accuracy={accuracy:g}, which takes at most {more:,} floats more",
-        )
-    if n_parties == 1 or not more:
-        return ()
-    return (f"a second look, if the first leaves doubt, takes {more:,} floats more",)
-
-
-def residual_claim(residual: float, error: float, weighted: bool = False) -> str:
-    """What a residual is worth, in words; that of weighted rows is a bound.
-
-    >>> residual_claim(12.5, 0.0)
-    'residual 12.5, exact for these components'
-    """
-    if not error:
-        return f"residual {residual:.4g}, exact for these components"
-    if weighted:
-        return f"residual {residual:.4g}, at most {error:.2g} too large"
-    return (
-        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
-        f"the landmarks' span does not hold the mean of the rows"
+def _with_landmarks(landmarks: str, kernels: tuple[str, ...], why: str) -> Method:
+    return Method(
+        "diskpca",
+        "rows",
+        kernels,
+        DisKPCA,
+        why,
+        rank=10,
+        options={"landmarks": landmarks},
+        n_components="or share",
+        span="landmarks",
+        landmarks=LANDMARKS,
+        takes_weights=True,
     )
+
+
+register(
+    _with_landmarks(
+        "centroids",
+        ("rbf", "laplacian", "cosine"),  # under which every row has the same norm
+        "centroids are the best landmarks where every row weighs the same, and no row leaves",
+    )
+)
+register(
+    _with_landmarks(
+        "diskpca",
+        PSD_KERNELS,
+        "landmarks are rows drawn by leverage and distance, since a few may carry the variance",
+    )
+)
+register(_with_landmarks("centroids", PSD_KERNELS, "landmarks are centroids, and no row leaves"))

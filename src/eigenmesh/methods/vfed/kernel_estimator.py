@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.base import Shapes, seed_of
+from eigenmesh.estimators.base import Needs, Shapes, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_checks import (
     concluded,
@@ -22,6 +22,7 @@ from eigenmesh.estimators.columns import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
 from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.kernel_graph import PeerFusion, argument_peers, peer_role
 from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
@@ -222,6 +223,9 @@ class VFedAKPCA(ColumnEstimator):
             return gamma
         return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return self._asked(fed.graph is not None)
+
     def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
         if self.variant == "paper":
             return PowerHolder, None
@@ -292,3 +296,22 @@ class VFedAKPCA(ColumnEstimator):
             ledger.entries += forecast(names, shapes, self._agreed())
             ledger.rounds += 1
         return ledger
+
+
+def _exact(graph: bool, why: str) -> Method:
+    return Method(
+        "vfed-akpca", "columns", KERNELS, VFedAKPCA, why, graph, rank=60, n_components="or share"
+    )
+
+
+register(
+    _exact(
+        False,
+        "each says how far apart the samples are in its columns, which adds up to the exact answer",
+    )
+)
+register(
+    _exact(
+        True, "neighbours average how far apart the samples are in their columns, which is exact"
+    )
+)
