@@ -233,7 +233,7 @@ def fit_graph(fed: Federation, wishes: Wishes, y: Any) -> Regression:
 def fit_columns(fed: Federation, wishes: Wishes, y: Any) -> Regression:
     """Components of the columns; the targets are, and stay, where the scores arrive."""
     door = wishes.door
-    fed.run(column_targets, y)
+    fed.run(column_targets, y, fed.align == "strict")
     scores = np.asarray(door.fit_transform(fed))
     found = fed.run(column_ridge, scores, y, wishes.alpha).value
     reason = "the samples' scores and targets are in one place"
