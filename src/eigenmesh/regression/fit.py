@@ -250,7 +250,7 @@ def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
 def fit_columns(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components of the columns; the targets are, and stay, where the scores arrive."""
     door = params.door
-    fed.run(column_targets, y)
+    fed.run(column_targets, y, fed.align == "strict")
     scores = np.asarray(door.fit_transform(fed))
     ridge = fed.run(column_ridge, scores, y, params.alpha).value
     reason = "the samples' scores and targets are in one place"
