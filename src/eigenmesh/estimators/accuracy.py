@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.errors import InputError
-from eigenmesh.estimators.preparation_checks import is_number
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import MARGIN
@@ -44,20 +42,6 @@ def adopt_missing(estimator: Any, missing: Missing | None) -> None:
     values = (None, None, None) if missing is None else missing
     for name, value in zip(SHORTFALL, values, strict=True):
         setattr(estimator, name, value)
-
-
-def checked_accuracy(value: Any) -> float:
-    """A share above 0, at most 1.
-
-    >>> checked_accuracy(0.01)
-    0.01
-    """
-    if is_number(value) and 0 < float(value) <= 1:
-        return float(value)
-    raise InputError(
-        f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
-        f"expected, a number above 0 and at most 1 such as 0.01"
-    )
 
 
 def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:

@@ -16,18 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import SHORTFALL, checked_accuracy, residual_claim
+from eigenmesh.estimators.accuracy import SHORTFALL, residual_claim
 from eigenmesh.estimators.checks import (
+    checked_accuracy,
     checked_gamma,
     components_asked,
     missing_gap,
     one_of,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
-from eigenmesh.estimators.preparation_checks import share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.kernel_pca.choose_method import (
     build_estimator,

@@ -14,11 +14,12 @@ from eigenmesh.estimators.checks import (
     find_gamma,
     finite_number,
     missing_gap,
+    preparation_fields,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
-from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
 from eigenmesh.methods.one_shot.protocol import forecast as spectrum_forecast
