@@ -19,7 +19,7 @@ SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlie
 _RESOLVED = 5e-7
 
 
-class Missing(NamedTuple):
+class MissingShares(NamedTuple):
     """What is missing of the wanted eigenvalues, as fitted attributes have it."""
 
     shortfalls: Any  # (k,)
@@ -27,17 +27,17 @@ class Missing(NamedTuple):
     shortfall_error: float | None  # its standard error, None if not known
 
     @classmethod
-    def of(cls, measured: Shortfall) -> Missing:
+    def of(cls, measured: Shortfall) -> MissingShares:
         """As it was measured."""
         return cls(measured.values, measured.largest, measured.error)
 
     @classmethod
-    def of_estimator(cls, fitted: Any) -> Missing:
+    def of_estimator(cls, fitted: Any) -> MissingShares:
         """That of an estimator behind a front door, as far as it has it."""
         return cls(*(getattr(fitted, name, None) for name in SHORTFALL))
 
 
-def adopt_missing(estimator: Any, missing: Missing | None) -> None:
+def adopt_missing(estimator: Any, missing: MissingShares | None) -> None:
     """Set the fitted attributes, None where nothing is known."""
     values = (None, None, None) if missing is None else missing
     for name, value in zip(SHORTFALL, values, strict=True):

@@ -450,8 +450,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     def _saved_names(self) -> list[str]:
         own = ["_labels"] if self._over_columns else []  # labels of rows are their parties'
-        kept = [name for name in (*own, "_means", *SHORTFALL) if hasattr(self, name)]
-        return [*super()._saved_names(), *kept]
+        names = (*own, "_means", *SHORTFALL)
+        return [*super()._saved_names(), *(name for name in names if hasattr(self, name))]
 
     # Before anything runs.
 

@@ -348,10 +348,10 @@ def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> 
     if X.shape[0] < ROWS_A_CENTROID * count:
         return "diskpca", f"{X.shape[0]:,} rows have no {count} clusters, so landmarks are rows"
     skew = leverage_skew(kernel, X, rank, seed)
-    seen = f"leverage max/mean is {skew:.3g}"
+    skewness = f"leverage max/mean is {skew:.3g}"
     if skew >= SKEWED:
-        return "diskpca", f"{seen}: few rows matter most, so they are drawn by it as landmarks"
-    return "centroids", f"{seen}: no row stands out, so the landmarks are centroids"
+        return "diskpca", f"{skewness}: few rows matter most, so they are drawn by it as landmarks"
+    return "centroids", f"{skewness}: no row stands out, so the landmarks are centroids"
 
 
 def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int) -> float:

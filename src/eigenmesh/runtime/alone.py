@@ -7,6 +7,7 @@ is a call. What a message may hold is checked as everywhere.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from eigenmesh.threads import at_work, one_blas_thread
 
 R = TypeVar("R")
 NAME = "party-0"
+_log = logging.getLogger("eigenmesh.site")
 
 
 class Alone(Federation):
@@ -67,7 +69,7 @@ class Alone(Federation):
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol."""
-        with one_blas_thread():
+        with one_blas_thread(), at_work():
             value = protocol.coordinate(self, *args, **kwargs)
         self._at_work = {}
         for about, words in self._site.remarks.items():
@@ -104,7 +106,7 @@ class Alone(Federation):
         if each is not None:
             message = each[NAME] if isinstance(each, Mapping) else each[0]
         arguments = () if message is None else (_as_sent(message),)
-        with at_work(), _named():
+        with _named():
             reply = step.function(self._at_work[step.role], *arguments)
             return Replies((None if reply is None else _as_sent(reply),), self._names)
 
@@ -140,7 +142,10 @@ def _named() -> Iterator[None]:
     except EigenmeshError as error:
         raise type(error)(error.reason, party=NAME) from None
     except Exception as error:
+        _log.exception("site %s: a step failed", NAME)
         too_large = "; rescale its columns" if isinstance(error, OverflowError) else ""
         raise PartyFailed(
-            f"party {NAME!r} failed with {type(error).__name__}{too_large}", party=NAME
+            f"party {NAME!r} failed with {type(error).__name__}{too_large}; "
+            f"its own log has the details",
+            party=NAME,
         ) from error
