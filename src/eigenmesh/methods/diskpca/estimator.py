@@ -9,14 +9,9 @@ from typing import Any, NamedTuple, Self
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import (
-    caveats_of,
-    checked_accuracy,
-    lost_in_rounding,
-    residual_claim,
-)
+from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding, residual_claim
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
@@ -186,27 +181,12 @@ class DisKPCA(RowEstimator):
 
         Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
         """
-        k, q = self._wanted(), whole_number(self.n_landmarks, "n_landmarks")
-        form = self._form(sample_weight is not None)
-        self._agreed(1.0)  # wrong parameters are told before anybody is asked
-        accuracy = self._accuracy(q)
+        self._check(sample_weight is not None)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            fed.require(form.role, form.steps)
-            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            agreed, center = self._agreed(gamma), bool(self.center)
-            grown = () if accuracy is None else (accuracy,)
-            with at_sites(fed, sample_weight, "sample_weight") as weights:
-                if weights != NONE:
-                    agreed = WeightSetup(**vars(agreed), weights=weights)
-                wanted = (k, q, self.landmarks, center, *grown)
-                outcome = fed.run(form.protocol, agreed, *wanted).value
-        self._adopt(outcome, gamma)
-        self._weighted = sample_weight is not None
+            outcome = self._run(fed, sample_weight)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
-        if accuracy is not None:
-            self._missing_in_words = self._missing(outcome)
-            caveats += self._missing_in_words
+        caveats += self._missing_in_words
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -218,6 +198,37 @@ class DisKPCA(RowEstimator):
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _fit_alone(self, rows: Federation, sample_weight: Any) -> Self:
+        """Of rows in one place: without an account, since nothing is sent."""
+        self._check(sample_weight is not None)
+        self._run(rows, sample_weight)
+        return self
+
+    def _check(self, weighted: bool) -> None:
+        """Wrong parameters are told before anybody is asked."""
+        self._wanted()
+        q = whole_number(self.n_landmarks, "n_landmarks")
+        self._form(weighted)
+        self._agreed(1.0)
+        self._accuracy(q)
+
+    def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
+        k, q, center = self._wanted(), self.n_landmarks, bool(self.center)
+        form, accuracy = self._form(sample_weight is not None), self._accuracy(self.n_landmarks)
+        fed.require(form.role, form.steps)
+        gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+        agreed = self._agreed(gamma)
+        with at_sites(fed, sample_weight, "sample_weight") as weights:
+            if weights != NONE:
+                agreed = WeightSetup(**vars(agreed), weights=weights)
+            grown = () if accuracy is None else (accuracy,)
+            sizes = (k, q, self.landmarks, center, *grown)
+            outcome = fed.run(form.protocol, agreed, *sizes).value
+        self._adopt(outcome, gamma)
+        self._weighted = sample_weight is not None
+        self._missing_in_words = () if accuracy is None else self._missing(outcome)
+        return outcome
 
     @classmethod
     def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:

@@ -14,12 +14,13 @@ from eigenmesh.estimators.checks import (
     find_gamma,
     finite_number,
     missing_gap,
+    preparation_fields,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
 from eigenmesh.estimators.kernel_gamma import gamma_stages
-from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
 from eigenmesh.methods.registry import Method, register

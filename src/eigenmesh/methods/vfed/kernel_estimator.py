@@ -10,7 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import Needs, Shapes, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    is_number,
+    one_of,
+    preparation_fields,
+    whole_number,
+)
 from eigenmesh.estimators.column_checks import (
     concluded,
     prepared_as,
@@ -19,7 +25,6 @@ from eigenmesh.estimators.column_checks import (
 )
 from eigenmesh.estimators.columns import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, gamma_stages, kernel_gamma
-from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.kernel_graph import argument_peers, peer_role
