@@ -44,7 +44,7 @@ class Alone(Federation):
         self.known_columns = dict
         self.remarks = {"ids": ""}  # an array's columns are looked at where it comes in
         self.align = "strict"
-        self.on_loss = "raise"
+        self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
         self._names = (NAME,)
         self._graph = None
