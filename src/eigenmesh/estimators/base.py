@@ -22,7 +22,6 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table, as_table, check_finite
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
-from eigenmesh.estimators.id_warnings import warn_of_ids, warn_of_ids_of_parties
 from eigenmesh.estimators.naming import (
     Names,
     as_array,
@@ -30,6 +29,8 @@ from eigenmesh.estimators.naming import (
     frame_in_order,
     rows_in_order,
     warn_nameless,
+    warn_of_ids,
+    warn_of_ids_of_parties,
     whole_names,
 )
 from eigenmesh.estimators.report import RunReport

@@ -117,3 +117,39 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InputError(f"{name} is {value!r}; {', '.join(map(repr, choices))} are expected")
+
+
+def checked_accuracy(value: Any) -> float:
+    """A share above 0, at most 1.
+
+    >>> checked_accuracy(0.01)
+    0.01
+    """
+    if is_number(value) and 0 < float(value) <= 1:
+        return float(value)
+    raise InputError(
+        f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
+        f"expected, a number above 0 and at most 1 such as 0.01"
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are none."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def share_of_missing(value: Any) -> float | None:
+    """None, or a share from 0 to 1."""
+    if value is None:
+        return None
+    if is_number(value) and 0 <= float(value) <= 1:
+        return float(value)
+    raise InputError(f"fill_missing is {value!r}; None or a share from 0 to 1 is expected")
+
+
+def preparation_fields(estimator: Any) -> dict[str, Any]:
+    """What owners do to their columns, as setups and gamma rules take it."""
+    return {
+        "standardize": bool(estimator.standardize),
+        "fill_missing": share_of_missing(estimator.fill_missing),
+    }

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import missing_gap
+from eigenmesh.estimators.checks import is_number, missing_gap, preparation_fields
 from eigenmesh.estimators.columns import shipping
-from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
-from eigenmesh.runtime.topology import build_graph
 from eigenmesh.stages.column_scores import ColumnModel
 
 
@@ -27,11 +23,6 @@ def positive(value: Any, name: str) -> float:
     if is_number(value) and 0 < float(value) < np.inf:
         return float(value)
     raise InputError(f"{name} is {value!r}; a positive number is expected")
-
-
-def graph_of(topology: Any, names: Sequence[str]) -> nx.Graph | None:
-    """The graph that a fit will run on; None with a coordinator."""
-    return None if topology is None else build_graph(topology, names)
 
 
 def new_name() -> str:

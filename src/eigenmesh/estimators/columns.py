@@ -23,8 +23,9 @@ from eigenmesh.numerics.column_fusion import Wanted, residual
 from eigenmesh.numerics.column_pieces import Loadings, share_from_tree
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.stages.align import MatchedSite, entity_alignment
-from eigenmesh.stages.column_scores import ColumnModel, column_scores
+from eigenmesh.runtime.study import stage
+from eigenmesh.stages.align import entity_alignment
+from eigenmesh.stages.column_scores import ColumnModel, scoring
 
 _SHORTFALLS = ("shortfalls_", "shortfall_")  # not in every model, nor in older files
 
@@ -67,8 +68,9 @@ class ColumnEstimator(FederatedEstimator):
         """Match the parties' samples, if they may differ; says how many they have in common."""
         if fed.align == "strict":
             return ()
-        fed.require(MatchedSite)
-        return (str(fed.run(entity_alignment).value),)
+        matching = stage(entity_alignment)
+        fed.require_stages(matching)
+        return (str(matching.run(fed).value),)
 
     def _wanted(self) -> Wanted:
         """Components asked for: a number, a share of the variance, or None for all."""
@@ -139,7 +141,7 @@ class ColumnEstimator(FederatedEstimator):
             self._require_same_names(fed)
             self._bring_along(fed)
             notes = self._align(fed)
-            scores = fed.run(column_scores, model).value
+            scores = scoring(model).run(fed).value
         self._last_transform[:] = [
             RunReport.of(
                 recording,

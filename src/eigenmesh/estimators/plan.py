@@ -15,7 +15,9 @@ from eigenmesh.errors import InputError
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.stages.align import forecast as alignment_forecast
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages, stage
+from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.count import survey
 
 Shapes = Sequence[tuple[int, int]]
@@ -127,7 +129,10 @@ def plan(estimator: Any, source: Any) -> Plan:
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes)
     if aligned:
-        alignment_forecast(ledger, names)
+        parties = Parties(tuple(names), tuple(shapes))
+        matching = forecast_stages([stage(entity_alignment)], parties, "columns")
+        ledger.entries += matching.entries
+        ledger.rounds += matching.rounds
     baseline, method = sum(n * d for n, d in shapes), estimator._plan_method(shapes)
     floats = ledger.floats_up + ledger.floats_down
     if floats > baseline and len(names) > 1:
@@ -138,8 +143,8 @@ def plan(estimator: Any, source: Any) -> Plan:
 def _less(door: Any, estimator: Any, source: Any) -> str:
     """How a fit can send less, in the words that it would use itself."""
     graph = getattr(source, "graph", None) or getattr(door, "topology", None)
-    told = estimator if hasattr(estimator, "_less") else door
-    words = told._less(getattr(source, "split", door._split), graph is not None)
+    speaker = estimator if hasattr(estimator, "_less") else door
+    words = speaker._less(getattr(source, "split", door._split), graph is not None)
     return f"{words}, or pool the data if you may"
 
 

@@ -13,9 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing, checked_accuracy
+from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import Shapes, require_no_iterator, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
+from eigenmesh.estimators.checks import (
+    checked_accuracy,
+    checked_gamma,
+    one_of,
+    restarts,
+    whole_number,
+)
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
@@ -442,8 +448,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     def _saved_names(self) -> list[str]:
         own = ["_labels"] if self._over_columns else []  # labels of rows are their parties'
-        kept = [name for name in (*own, "_means", *SHORTFALL) if hasattr(self, name)]
-        return [*super()._saved_names(), *kept]
+        names = (*own, "_means", *SHORTFALL)
+        return [*super()._saved_names(), *(name for name in names if hasattr(self, name))]
 
     # Before anything runs.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, RankError
-from eigenmesh.estimators.accuracy import Missing
+from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.kernel_kmeans.choose_clustering import UNIT_NORM, ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
@@ -115,7 +115,7 @@ def _outcome(
         baseline_floats=kpca.report_.baseline_floats,
         facts=(*kpca.report_.notes, *facts),
         estimator=kpca,
-        missing=Missing.of_estimator(kpca),
+        missing=MissingShares.of_estimator(kpca),
         **more,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import Missing, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_kmeans.choose_clustering import (
     ClusteringChoice,
@@ -63,7 +63,7 @@ class ClusterFit(NamedTuple):
     facts: tuple[str, ...] = ()
     estimator: Any = None  # that finds the components, where they have parties' shares or nodes
     means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
-    missing: Missing | None = None  # of the eigenvalues asked for; None if not measured
+    missing: MissingShares | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
@@ -148,7 +148,7 @@ def _concluded(
         (*result.kmeans.notes, *_missing(result, params, choice)),
         _facts(result, params, slack),
         means=result.means,
-        missing=None if result.coverage is None else Missing.of(result.coverage.shortfall),
+        missing=None if result.coverage is None else MissingShares.of(result.coverage.shortfall),
     )
 
 
@@ -216,7 +216,7 @@ def fit_exact(
         "the best of the restarts is taken",
         int(X.nnz if is_sparse(X) else X.size),
         (few,) if len(centres) < params.n_clusters else (),
-        missing=Missing.of(nothing_missing(params.n_eigenvectors)),
+        missing=MissingShares.of(nothing_missing(params.n_eigenvectors)),
     )
 
 

@@ -24,7 +24,9 @@ from eigenmesh.numerics.ridge import RidgeFit, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, sequence
 from eigenmesh.stages.count import SurveyedSite, survey
+from eigenmesh.stages.count import schedule as counting
 
 record(RidgeFit)
 
@@ -38,15 +40,28 @@ class ColumnRidgeResult:
     flat: bool
 
 
-@protocol("column-targets", roles=(SurveyedSite,))
-def column_targets(columns: Federation, y: Any) -> None:
-    """Refuse targets that do not fit, before anything but the number of samples leaves a party."""
+def targets_schedule(scope: Scope, strict: bool) -> Node:
+    """One question, or none."""
+    return counting(scope) if strict else sequence()
+
+
+@protocol("column-targets", roles=(SurveyedSite,), schedule=targets_schedule)
+def column_targets(columns: Federation, y: Any, strict: bool) -> None:
+    """Refuse targets that do not fit, before anything but the number of samples leaves a party.
+
+    Samples that are not `strict`, but to be matched, are counted by what matches them.
+    """
     checked_targets(y)
-    if columns.align == "strict":  # samples that are to be matched are counted by what matches them
+    if strict:
         checked_targets(y, survey.coordinate(columns)[0].n_rows)
 
 
-@protocol("column-ridge", roles=())
+def ridge_schedule(scope: Scope) -> Node:
+    """Nobody is asked for anything."""
+    return sequence()
+
+
+@protocol("column-ridge", roles=(), schedule=ridge_schedule)
 def column_ridge(columns: Federation, Z: Any, y: Any, alpha: float) -> ColumnRidgeResult:
     """Ridge with a free intercept on the scores Z (n, k) of all samples."""
     targets = checked_targets(y, len(Z))
@@ -63,13 +78,13 @@ def checked_targets(y: Any, n_samples: int | None = None) -> Doubles:
             f"y is a {type(y).__name__} of {len(y)} arrays, which is for rows; where parties hold "
             f"columns the samples' targets are expected in one array, (n,) or (n, n_targets)"
         )
-    found = target_array(y)
-    if n_samples is not None and len(found) != n_samples:
+    targets = target_array(y)
+    if n_samples is not None and len(targets) != n_samples:
         raise InputError(
-            f"the parties have {n_samples} samples in common and y has {len(found)} targets; one a "
-            f"sample is expected, in their order (matched samples are in the first party's)"
+            f"the parties have {n_samples} samples in common and y has {len(targets)} targets; one "
+            f"a sample is expected, in their order (matched samples are in the first party's)"
         )
-    return found
+    return targets
 
 
 def target_array(y: Any) -> Doubles:

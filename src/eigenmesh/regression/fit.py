@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import Missing, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import at_sites
@@ -73,7 +73,7 @@ class Regression:
     stop_reason: str
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # notes that are warnings too
-    missing: Missing | None = None  # of the eigenvalues; None if not known
+    missing: MissingShares | None = None  # of the eigenvalues; None if not known
 
 
 def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
@@ -165,7 +165,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         ridge.stop_reason,
         (ridge.worth,),
         (*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
-        None if ridge.coverage is None else Missing.of(ridge.coverage.shortfall),
+        None if ridge.coverage is None else MissingShares.of(ridge.coverage.shortfall),
     )
 
 
@@ -265,7 +265,7 @@ def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
 def fit_columns(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components of the columns; the targets are, and stay, where the scores arrive."""
     door = params.door
-    fed.run(column_targets, y)
+    fed.run(column_targets, y, fed.align == "strict")
     scores = np.asarray(door.fit_transform(fed))
     ridge = fed.run(column_ridge, scores, y, params.alpha).value
     reason = "the samples' scores and targets are in one place"
@@ -293,5 +293,5 @@ def _of_door(
         f"{door.report_.stop_reason}; {reason}",
         (*door.report_.notes, *notes),
         caveats,
-        Missing.of_estimator(door),
+        MissingShares.of_estimator(door),
     )

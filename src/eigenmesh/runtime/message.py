@@ -320,7 +320,7 @@ def _check_shape(
             if fits:
                 _fix(axis.text, size, sizes, limits, label)
         else:
-            fits = fits and _derived(axis, sizes, limits) in (None, size)
+            fits = fits and _fits_derived(axis, size, sizes, limits)
     if not fits:
         words = ", ".join(_in_words(axis, sizes) for axis in axes)
         raise MessageRefused(f"{label} has shape {shape}; ({words}) is expected")
@@ -335,11 +335,13 @@ def _fix(name: str, size: int, sizes: dict[str, int], limits: Limits, label: str
     sizes.setdefault(name, size)
 
 
-def _derived(axis: Axis, sizes: Mapping[str, int], limits: Limits) -> int | None:
-    """What an expression comes to; None if neither the message nor the schedule tells."""
-    stated = {name: limits[name].size for name in axis.names if name in limits}
-    known = {**stated, **sizes}
-    return axis.value(known) if axis.names <= known.keys() else None
+def _fits_derived(axis: Axis, size: int, sizes: Mapping[str, int], limits: Limits) -> bool:
+    """Whether a size is what an expression comes to, as far as message or schedule tell."""
+    stated = {name: limits[name] for name in axis.names if name in limits and name not in sizes}
+    if not axis.names <= stated.keys() | sizes.keys():
+        return True
+    value = axis.value({**{name: limit.size for name, limit in stated.items()}, **sizes})
+    return size == value if all(limit.exact for limit in stated.values()) else size <= value
 
 
 def _in_words(axis: Axis, sizes: Mapping[str, int]) -> str:

@@ -13,7 +13,6 @@ sees these samples only, in the first party's order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -22,11 +21,11 @@ import numpy as np
 from eigenmesh.errors import InputError, MessageRefused, PartitionError
 from eigenmesh.numerics.common_samples import common_rows
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger, forecast_entry, forecast_message
 from eigenmesh.runtime.message import Integers, Message, NonEmpty, NonNegative, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
 from eigenmesh.stages.column_scores import ask_everyone
 
 
@@ -86,7 +85,16 @@ class Matched:
         return f"{self.n_common} samples are common to all parties, of {own}"
 
 
-@protocol("entity-alignment", roles=(MatchedSite,))
+def schedule(scope: Scope) -> Node:
+    """Hashes up, rows down; how many there are is for the sites' own ids to say."""
+    return sequence(
+        enlist(MatchedSite, MatchSetup()),
+        ask(MatchedSite.offer_hashes),
+        ask(MatchedSite.take_rows),
+    )
+
+
+@protocol("entity-alignment", roles=(MatchedSite,), schedule=schedule)
 def entity_alignment(columns: Federation) -> Matched:
     """Match the parties' samples by the keyed hashes of their ids."""
     columns.enlist(MatchedSite, MatchSetup())
@@ -105,11 +113,3 @@ def entity_alignment(columns: Federation) -> Matched:
     columns.ask(MatchedSite.take_rows, each=each)
     n_own = tuple(len(offer.hashes) for offer in offers)
     return Matched(len(rows[0]), n_own, offers.parties)
-
-
-def forecast(ledger: Ledger, names: Sequence[str]) -> None:
-    """Two rounds of hashes and of rows, which are no floats."""
-    ledger.rounds += 2
-    for name in names:
-        ledger.entries.append(forecast_entry(MatchedSite.offer_hashes, name, 0))
-        ledger.entries.append(forecast_message(MatchedSite.take_rows, name, 0))

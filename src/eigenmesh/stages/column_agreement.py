@@ -22,6 +22,8 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, Reveals
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.runtime.study import stage
 from eigenmesh.stages.ask_again import Patient
 
 
@@ -57,16 +59,21 @@ def _digest(names: Sequence[str]) -> str:
     return blake2b(json.dumps(list(names)).encode(), digest_size=16).hexdigest()
 
 
-@protocol("column-agreement", roles=(NamedRows,), skips=True)
+def schedule(scope: Scope) -> Node:
+    """One question."""
+    return sequence(enlist(NamedRows, AgreementSetup()), ask(NamedRows.digest_columns))
+
+
+@protocol("column-agreement", roles=(NamedRows,), skips=True, schedule=schedule)
 def column_agreement(rows: Federation) -> None:
     """Raise `PartitionError` for the first party whose columns are not those of the first."""
-    rows.enlist(NamedRows, AgreementSetup(), [NamedRows.digest_columns])
+    rows.enlist(NamedRows, AgreementSetup())
     replies = Patient(rows).ask(NamedRows.digest_columns)
     named = [(p, own) for p, own in zip(replies.parties, replies, strict=True) if own.in_order]
     for party, own in named[1:]:
-        first, wanted = named[0]
-        if own.in_order != wanted.in_order:
-            same = own.sorted_ == wanted.sorted_
+        first, expected = named[0]
+        if own.in_order != expected.in_order:
+            same = own.sorted_ == expected.sorted_
             differ = "its columns in another order" if same else "columns of other names"
             raise PartitionError(
                 f"party {party!r} has {differ} than party {first!r}; give every party's file the "
@@ -78,7 +85,7 @@ def column_agreement(rows: Federation) -> None:
 def agree_on_columns(rows: Federation) -> None:
     """Run it, if every party may answer."""
     try:
-        rows.require(NamedRows)
+        rows.require_stages(stage(column_agreement))
     except PolicyRefusal:
         return
     rows.run(column_agreement)

@@ -42,7 +42,9 @@ from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, rows, sequence
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.study import Stage, stage
 
 _RECORDS: tuple[type, ...] = (
     SumFusion,
@@ -185,15 +187,42 @@ class ShareHolder(Party):
         )
 
 
-@protocol("column-scores", roles=(ShareHolder,))
-def column_scores(columns: Federation, model: ColumnModel) -> Floats:
-    """Scores of new samples; one message from each party of the model."""
+def schedule(
+    scope: Scope, setup: ModelName, parties: tuple[str, ...], widths: tuple[int, ...]
+) -> Node:
+    """One message from each party of the model."""
+    width = dict(zip(parties, widths, strict=True))
+    return sequence(
+        enlist(ShareHolder, setup),
+        ask(
+            ShareHolder.project_samples,
+            n_samples=rows,
+            r=lambda own: width.get(scope.parties[own.index], 0),
+        ),
+    )
+
+
+def scoring(model: ColumnModel) -> Stage:
+    """The run that scores the samples that the parties hold."""
+    setup = ModelName(model=model.name)
+    return stage(column_scores, setup, model.parties, model.sent, model)
+
+
+@protocol("column-scores", roles=(ShareHolder,), schedule=schedule)
+def column_scores(
+    columns: Federation,
+    setup: ModelName,
+    parties: tuple[str, ...],
+    widths: tuple[int, ...],
+    model: ColumnModel,
+) -> Floats:
+    """Scores of new samples, in so many coordinates of each of the model's parties."""
     if columns.parties != model.parties:
         raise InputError(
             f"the model was fitted with the parties {', '.join(model.parties)}; "
             f"new samples came from {', '.join(columns.parties)}"
         )
-    columns.enlist(ShareHolder, ModelName(model=model.name))
+    columns.enlist(ShareHolder, setup)
     replies = ask_everyone(columns, ShareHolder.project_samples)
     if replies.parties != model.parties:
         lost = sorted(set(model.parties) - set(replies.parties))

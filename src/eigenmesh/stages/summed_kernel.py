@@ -22,7 +22,7 @@ drawn by a shared seed, and components are the best in the span of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -46,7 +46,6 @@ from eigenmesh.numerics.kernel_of_sums import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Entry, forecast_entry
 from eigenmesh.runtime.message import (
     Floats,
     Message,
@@ -60,6 +59,7 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, rows, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import (
     ColumnModel,
@@ -114,7 +114,7 @@ class AllDistances(Message, reveals="distances"):
     coordinates: Annotated[Floats | None, Shape("n_samples", "r"), NonEmpty]
     pairs: Annotated[Floats | None, Shape("pairs")]
     to_landmarks: Annotated[Floats | None, Shape("n_samples", "q")]
-    norms: Annotated[Floats | None, Shape("n_samples")]
+    norms: Annotated[Floats | None, Shape("n_norms")]
     new_width: Annotated[int, Reveals("counts")]
 
 
@@ -164,19 +164,19 @@ class ArgumentHolder(Party):
         """Whichever is shorter, coordinates or arguments, and how new samples will come."""
         X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0, degree=1), self.setup
         n = X.shape[0]
-        chosen = landmarks_of(agreed, n)
-        limit = n_pairs(kernel, n) / n if chosen is None else len(chosen)
+        places = landmarks_of(agreed, n)
+        limit = n_pairs(kernel, n) / n if places is None else len(places)
         empty = dict.fromkeys(("coordinates", "pairs", "to_landmarks", "norms"))
-        found = _exact_coordinates(X, kernel, agreed.seed, limit)
-        if found is not None and found[0].shape[1] < limit:
-            coordinates, share = found
+        exact = _exact_coordinates(X, kernel, agreed.seed, limit)
+        if exact is not None and exact[0].shape[1] < limit:
+            coordinates, share = exact
             self._keep(share)
             width = coordinates.shape[1] + share.residual
             return {**empty, "coordinates": coordinates, "new_width": int(width)}
-        Y = X if chosen is None else X[chosen]
+        Y = X if places is None else X[places]
         self._keep(ArgumentShare(Y, agreed.kernel))
         fields = {**empty, "new_width": int(Y.shape[0]) + (kernel.of == "cosine")}
-        if chosen is None:
+        if places is None:
             return {**fields, "pairs": upper_triangle(kernel, X)}
         if kernel.summed.of == "inner":
             fields["norms"] = np.asarray(squared_norms(X), np.float64)
@@ -211,36 +211,68 @@ def landmarks_of(setup: Any, n: int) -> Places | None:
 # The coordinator's side.
 
 
-def needed_step(setup: ArgumentSetup) -> Step:
-    """What the parties are asked for; for `fed.require`."""
+def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
+    """One message from each party, in the shortest form; a rank below the shape is shorter yet."""
+    step = needed_step(setup)
     if setup.local_rank is not None:
-        return _a_step(ArgumentHolder.local_coordinates)
-    inner = Kernel(setup.kernel, 1.0, degree=1).summed.of == "inner"
-    return _a_step(ArgumentHolder.all_products if inner else ArgumentHolder.all_distances)
+        rank = setup.local_rank
+        sizes = ask(step, n_samples=rows, r=lambda own: min(rank, own.rows, own.columns))
+        return sequence(enlist(ArgumentHolder, setup), sizes)
+
+    kernel = Kernel(setup.kernel, 1.0, degree=1)
+
+    def planned(name: str) -> Callable[[Own], int]:
+        return lambda own: _planned_sizes(setup, own.rows, own.columns).get(name, 0)
+
+    everything = ask(
+        step,
+        n_samples=rows,
+        r=at_most(lambda own: min(own.rows, own.columns), planned("r")),
+        pairs=at_most(lambda own: n_pairs(kernel, own.rows), planned("pairs")),
+        q=at_most(setup.n_landmarks, planned("q")),
+        n_norms=at_most(rows, planned("n_norms")),
+    )
+    return sequence(enlist(ArgumentHolder, setup), everything)
 
 
-def _a_step(found: Any) -> Step:
-    assert isinstance(found, Step)
-    return found
+def _planned_sizes(setup: ArgumentSetup, n: int, m: int) -> dict[str, int]:
+    """Of what a party with n samples of m columns sends, if they have full rank."""
+    kernel = Kernel(setup.kernel, 1.0, degree=1).summed
+    inner, q = kernel.of == "inner", setup.n_landmarks
+    landmarks = n > setup.most_samples and n > q
+    limit = q if landmarks else n_pairs(kernel, n) / n
+    rank = min(m, n if inner else n - 1)
+    if kernel.of in ("inner", "distance") and rank < limit:
+        return {"r": rank}
+    return {"q": q, "n_norms": n * inner} if landmarks else {"pairs": n_pairs(kernel, n)}
 
 
-@protocol("argument-fusion", roles=(ArgumentHolder,))
+def needed_step(setup: ArgumentSetup) -> Step:
+    """What the parties are asked for."""
+    step: Any = ArgumentHolder.local_coordinates
+    if setup.local_rank is None:
+        inner = Kernel(setup.kernel, 1.0, degree=1).summed.of == "inner"
+        step = ArgumentHolder.all_products if inner else ArgumentHolder.all_distances
+    assert isinstance(step, Step)
+    return step
+
+
+@protocol("argument-fusion", roles=(ArgumentHolder,), schedule=schedule)
 def argument_fusion(
     columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ColumnModel:
     """Add the parties' arguments, apply the kernel, take the leading eigenvectors."""
-    asked = needed_step(setup)
-    columns.enlist(ArgumentHolder, setup, [asked])
-    replies = ask_everyone(columns, asked)
+    columns.enlist(ArgumentHolder, setup)
+    replies = ask_everyone(columns, needed_step(setup))
     n = replies[0].n_samples
-    chosen = landmarks_of(setup, n)
-    pieces = [_piece(reply, setup, kernel, chosen, name) for reply, name in _named(replies)]
+    places = landmarks_of(setup, n)
+    pieces = [_piece(reply, setup, kernel, places, name) for reply, name in _named(replies)]
     fusion: ArgumentFusion | LandmarkFusion
-    if chosen is None:
+    if places is None:
         fusion = ArgumentFusion.fit(pieces, n, kernel, n_components, center)
     else:
         norms = _norms(replies, pieces)
-        fusion = LandmarkFusion.fit(pieces, chosen, norms, kernel, n_components, center)
+        fusion = LandmarkFusion.fit(pieces, places, norms, kernel, n_components, center)
     return ColumnModel(
         fusion,
         name=setup.model,
@@ -259,7 +291,7 @@ def _named(replies: Replies) -> list[tuple[Any, str]]:
 
 
 def _piece(
-    reply: Any, setup: ArgumentSetup, kernel: Kernel, chosen: Places | None, party: str
+    reply: Any, setup: ArgumentSetup, kernel: Kernel, places: Places | None, party: str
 ) -> Piece:
     if setup.local_rank is not None:
         C = reply.coordinates
@@ -267,14 +299,20 @@ def _piece(
     if reply.coordinates is not None:
         return Piece(reply.coordinates)
     expected: tuple[int, ...] = (n_pairs(kernel, reply.n_samples),)
-    found = reply.pairs
-    if chosen is not None:
-        found, expected = reply.to_landmarks, (reply.n_samples, len(chosen))
-    if found is None or found.shape != expected:
-        shape = None if found is None else found.shape
-        words = f"it sent arguments of shape {shape}; {expected} is expected"
+    arguments = reply.pairs
+    if places is not None:
+        arguments, expected = reply.to_landmarks, (reply.n_samples, len(places))
+    _require_shape(arguments, expected, "arguments", party)
+    if places is not None and kernel.summed.of == "inner":
+        _require_shape(reply.norms, (reply.n_samples,), "norms", party)
+    return Piece(arguments=arguments)
+
+
+def _require_shape(array: Any, expected: tuple[int, ...], name: str, party: str) -> None:
+    shape = None if array is None else array.shape
+    if shape != expected:
+        words = f"it sent {name} of shape {shape}; {expected} is expected"
         raise MessageRefused(words, party=party)
-    return Piece(arguments=found)
 
 
 def _spreads(pieces: Sequence[Piece], n: int, kernel: Kernel) -> tuple[float, ...]:
@@ -332,26 +370,3 @@ def fusion_notes(fusion: ArgumentFusion | LandmarkFusion) -> tuple[str, ...]:
         f"the {fusion.kernel.name} kernel is indefinite here: components are in order of |λ|, "
         f"and {negative} of them have a negative eigenvalue",
     )
-
-
-def forecast(
-    names: Sequence[str], shapes: Sequence[tuple[int, int]], setup: ArgumentSetup
-) -> list[Entry]:
-    """The ledger's entries; where nothing is cut, at most these: a rank may be below the shape."""
-    asked = needed_step(setup)
-    return [
-        forecast_entry(asked, name, _floats(setup, n, m))
-        for name, (n, m) in zip(names, shapes, strict=True)
-    ]
-
-
-def _floats(setup: ArgumentSetup, n: int, m: int) -> int:
-    kernel = Kernel(setup.kernel, 1.0, degree=1).summed
-    if setup.local_rank is not None:
-        return n * min(setup.local_rank, n, m)
-    inner, q = kernel.of == "inner", setup.n_landmarks
-    landmarks = n > setup.most_samples and n > q
-    directly = n * (q + inner) if landmarks else n_pairs(kernel, n)
-    limit = q if landmarks else directly / n
-    rank = min(m, n if inner else n - 1)
-    return n * rank if kernel.of in ("inner", "distance") and rank < limit else directly

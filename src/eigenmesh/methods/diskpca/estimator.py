@@ -11,13 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import (
     caveats_of,
-    checked_accuracy,
     growth_notes,
     lost_in_rounding,
     residual_claim,
 )
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
@@ -162,20 +161,12 @@ class DisKPCA(RowEstimator):
 
         Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
         """
-        is_weighted = sample_weight is not None
-        planned = self._stage(1.0, "sample_weight" if is_weighted else NONE)
+        self._check(sample_weight is not None)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            fed.require_stages(planned)
-            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            with at_sites(fed, sample_weight, "sample_weight") as weights:
-                outcome = self._stage(gamma, weights).run(fed).value
-        self._adopt(outcome, gamma)
-        self._weighted = is_weighted
+            outcome = self._run(fed, sample_weight)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
-        if self.accuracy is not None:
-            self._missing_in_words = self._missing(outcome)
-            caveats += self._missing_in_words
+        caveats += self._missing_in_words
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -187,6 +178,31 @@ class DisKPCA(RowEstimator):
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _fit_alone(self, rows: Federation, sample_weight: Any) -> Self:
+        """Of rows in one place: without an account, since nothing is sent."""
+        self._check(sample_weight is not None)
+        self._run(rows, sample_weight)
+        return self
+
+    def _check(self, weighted: bool) -> None:
+        """Wrong parameters are told before anybody is asked."""
+        self._planned_stage(weighted)
+
+    def _planned_stage(self, weighted: bool) -> Stage:
+        """The run of a fit as it is before anything is known of the data."""
+        return self._stage(1.0, "sample_weight" if weighted else NONE)
+
+    def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
+        weighted = sample_weight is not None
+        fed.require_stages(self._planned_stage(weighted))
+        gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+        with at_sites(fed, sample_weight, "sample_weight") as weights:
+            outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
+        self._adopt(outcome, gamma)
+        self._weighted = weighted
+        self._missing_in_words = () if self.accuracy is None else self._missing(outcome)
+        return outcome
 
     @classmethod
     def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
@@ -204,7 +220,7 @@ class DisKPCA(RowEstimator):
         return estimator
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return [self._stage(1.0, "sample_weight" if weighted else NONE)]
+        return [self._planned_stage(weighted)]
 
     def _less(self, split: str, on_graph: bool) -> str:
         if self.kernel not in ("linear", "cosine"):

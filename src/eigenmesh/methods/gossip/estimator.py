@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning
-from eigenmesh.estimators.accuracy import checked_accuracy
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
 from eigenmesh.estimators.graphs import (
     NO_GRAPH,
     GraphEstimator,

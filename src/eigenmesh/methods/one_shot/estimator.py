@@ -14,22 +14,23 @@ from eigenmesh.estimators.checks import (
     find_gamma,
     finite_number,
     missing_gap,
+    preparation_fields,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
-from eigenmesh.estimators.kernel_gamma import forecast_gamma
-from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
+from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
-from eigenmesh.methods.one_shot.protocol import forecast as spectrum_forecast
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.column_fusion import Wanted, eigengap, sin_theta_bound
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Party, Step
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
     N_LANDMARKS,
@@ -42,7 +43,6 @@ from eigenmesh.stages.summed_kernel import (
     argument_fusion,
     needed_step,
 )
-from eigenmesh.stages.summed_kernel import forecast as argument_forecast
 
 # Eigenpairs of each party where the number of components is not known beforehand.
 RANK_OF_MANY = 20
@@ -84,9 +84,9 @@ class Settings(NamedTuple):
         )
 
     @property
-    def needs_gamma_rule(self) -> bool:
-        """Whether gamma is to be found from the data."""
-        return self.fusion != "sum" and not isinstance(self.gamma, float)
+    def any_gamma(self) -> float | None:
+        """What stands in for a gamma that is found on the way; None where there is none."""
+        return None if self.fusion == "sum" else 1.0
 
 
 class OneShotKPCA(ColumnEstimator):
@@ -194,7 +194,7 @@ class OneShotKPCA(ColumnEstimator):
             self._require_columns(fed)
             matched = self._align(fed)
             gamma = self._find_gamma(fed, settings)
-            model = _run(fed, settings, gamma)
+            model = _method(settings, gamma).run(fed).value
             self._keep_shares(fed, model)
         self._adopt(model, gamma, model.fusion.shortfalls)
         caveats = self._caveats(settings)
@@ -256,7 +256,7 @@ class OneShotKPCA(ColumnEstimator):
 
     def _find_gamma(self, fed: Federation, settings: Settings) -> float | None:
         """Check what every party allows, then run the gamma rule if one is asked for."""
-        fed.require(*settings.asked)
+        fed.require_stages(_method(settings, settings.any_gamma))
         if settings.fusion == "sum":
             return None
         return find_gamma(fed, settings.gamma, settings.seed, **preparation_fields(self))
@@ -287,29 +287,21 @@ class OneShotKPCA(ColumnEstimator):
         sampled = sampling_note(shapes[0][0], settings.agreed(""))
         return own if settings.fusion == "sum" else (*own, *sampled)
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit will have."""
+    def _stages(self, parties: Parties) -> list[Stage]:
         settings = self._settings()
-        ledger = Ledger(rounds=1)
-        if settings.fusion != "sum":
-            forecast_gamma(ledger, "rbf", settings.gamma, names, shapes, "columns")
-        if settings.fusion == "arguments":
-            ledger.entries += argument_forecast(names, shapes, settings.agreed(""))
-        else:
-            linear = settings.fusion == "sum"
-            ledger.entries += spectrum_forecast(names, shapes, settings.local_rank, linear)
-        return ledger
+        kernel, rule, own = settings.kernel, settings.gamma, preparation_fields(self)
+        search = gamma_stages(kernel, rule, parties, settings.seed, **own)
+        return [*search, _method(settings, settings.any_gamma)]
 
 
-def _run(fed: Federation, settings: Settings, gamma: float | None) -> ColumnModel:
+def _method(settings: Settings, gamma: float | None) -> Stage:
+    """The run that finds the components, with a gamma that may be a stand-in."""
     name = f"one-shot-{secrets.token_hex(8)}"
     k, center = settings.n_components, settings.center
-    kernel = Kernel(settings.kernel, gamma, settings.degree, settings.coef0)
-    if settings.fusion == "sum":
-        return fed.run(one_shot_kpca, _spectra(settings, None, name), k).value
     if settings.fusion == "arguments":
-        return fed.run(argument_fusion, settings.agreed(name), kernel, k, center).value
-    return fed.run(one_shot_kpca, _spectra(settings, gamma, name), k).value
+        kernel = Kernel(settings.kernel, gamma, settings.degree, settings.coef0)
+        return stage(argument_fusion, settings.agreed(name), kernel, k, center)
+    return stage(one_shot_kpca, _spectra(settings, gamma, name), k)
 
 
 def _spectra(settings: Settings, gamma: float | None, name: str) -> OneShotSetup:

@@ -19,7 +19,6 @@ scores of the fit, for r_j numbers each where the paper's (10) sends T.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -40,7 +39,6 @@ from eigenmesh.numerics.column_pieces import (
     share_to_tree,
 )
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Entry, forecast_entry
 from eigenmesh.runtime.message import (
     Descending,
     Floats,
@@ -56,6 +54,7 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, rows, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import (
     ColumnModel,
@@ -130,7 +129,20 @@ class ColumnHolder(Party):
         )
 
 
-@protocol("one-shot-kpca", roles=(ColumnHolder,))
+def schedule(scope: Scope, setup: OneShotSetup) -> Node:
+    """r_j (T + 1) floats from each party; fewer if landmarks serve and determine fewer."""
+
+    def rank(own: Own) -> int:
+        return min(setup.local_rank, own.rows, own.columns if setup.gamma is None else own.rows)
+
+    exact = setup.gamma is None
+    return sequence(
+        enlist(ColumnHolder, setup),
+        ask(ColumnHolder.local_spectrum, n_samples=rows, r=rank if exact else at_most(rank)),
+    )
+
+
+@protocol("one-shot-kpca", roles=(ColumnHolder,), schedule=schedule)
 def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted) -> ColumnModel:
     """Alg. 1, lines 2 and 3: fuse the local spectra, take the leading eigenvectors."""
     columns.enlist(ColumnHolder, setup)
@@ -147,17 +159,6 @@ def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted
     else:
         fusion = ProductFusion.fit(V, w, w_next, n_components, setup.center)
     return _model(fusion, spectra, setup)
-
-
-def forecast(
-    names: Sequence[str], shapes: Sequence[tuple[int, int]], local_rank: int, linear: bool
-) -> list[Entry]:
-    """The ledger's entries for `local_spectrum`: r_j (T + 1) floats from each party."""
-    entries = []
-    for name, (n, m) in zip(names, shapes, strict=True):
-        r = min(local_rank, n, m if linear else n)
-        entries.append(forecast_entry(ColumnHolder.local_spectrum, name, r * (n + 1)))
-    return entries
 
 
 def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:

@@ -9,22 +9,21 @@ import numpy as np
 
 from eigenmesh.estimators.base import Needs, Shapes
 from eigenmesh.estimators.checks import one_of, whole_number
-from eigenmesh.estimators.column_checks import concluded, graph_of, positive, prepared_as
+from eigenmesh.estimators.column_checks import concluded, positive, prepared_as
 from eigenmesh.estimators.columns import LinearColumnEstimator
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
-from eigenmesh.methods.vfed.paper_party import PowerHolder
 from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, vfed_pca
-from eigenmesh.methods.vfed.vfed_forecast import paper_forecast, peers_forecast
+from eigenmesh.methods.vfed.vfed_forecast import peers_forecast
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages, stage
-from eigenmesh.stages.count import SurveyedSite, survey
+from eigenmesh.stages.count import survey
 from eigenmesh.stages.linear_columns import VFedResult
 
 MOST_ROUNDS = 50  # of the exact variant, which stops by its residuals
@@ -149,16 +148,16 @@ class VFedPCA(LinearColumnEstimator):
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            found = self._run_paper(fed) if paper else self._run_exact(fed)
-            self._keep_shares(fed, found.model)
-        self._adopt(found.model, None, getattr(found, "shortfalls", None))
-        self.convergence_ = np.asarray(found.convergence)
-        self.node_vectors_ = found.node_vectors
-        self._settled = isinstance(found, VFedResult) and found.converged
-        self.history_ = found.history if isinstance(found, PaperResult) else None
-        caveats = self._caveats(found)
-        reason, cheaper = found.stop_reason, self._less(fed.split, fed.graph is not None)
-        self.report_ = concluded(found.model, matched, caveats, reason, recording, fed, cheaper)
+            result = self._run_paper(fed) if paper else self._run_exact(fed)
+            self._keep_shares(fed, result.model)
+        self._adopt(result.model, None, getattr(result, "shortfalls", None))
+        self.convergence_ = np.asarray(result.convergence)
+        self.node_vectors_ = result.node_vectors
+        self._settled = isinstance(result, VFedResult) and result.converged
+        self.history_ = result.history if isinstance(result, PaperResult) else None
+        caveats = self._caveats(result)
+        reason, cheaper = result.stop_reason, self._less(fed.split, fed.graph is not None)
+        self.report_ = concluded(result.model, matched, caveats, reason, recording, fed, cheaper)
         return self
 
     def _less(self, split: str, on_graph: bool) -> str:
@@ -168,19 +167,32 @@ class VFedPCA(LinearColumnEstimator):
         return ("at most: a fit that converges sends less",) if self.variant == "exact" else ()
 
     def _run_exact(self, fed: Federation) -> VFedResult:
-        tolerance, wanted = positive(self.tolerance, "tolerance"), self._wanted()
-        run = vfed_pca if fed.graph is None else vfed_peers
-        fed.require(VectorHolder if fed.graph is None else PeerHolder)
-        if isinstance(wanted, int):
-            return fed.run(run, self._agreed(wanted), self._rounds(), tolerance).value
-        fed.require(SurveyedSite, [SurveyedSite.count_columns])
+        on_graph, k = fed.graph is not None, self._wanted()
+        if isinstance(k, int):
+            run = self._exact_run(k, on_graph)
+            self._require_run(fed, run)
+            fit: VFedResult = run.run(fed).value
+            return fit
+        self._require_run(fed, self._exact_run(1, on_graph))
+        fed.require_stages(stage(survey))
         shapes = [(shape.n_rows, shape.n_columns) for shape in fed.run(survey).value]
-        for k in self._numbers(shapes):
-            agreed = self._agreed(k, at_most=True)
-            found: VFedResult = fed.run(run, agreed, self._rounds(), tolerance).value
-            if self._explains(found):
+        for number in self._numbers(shapes):
+            fit = self._exact_run(number, on_graph).run(fed).value
+            if self._explains(fit):
                 break
-        return found
+        return fit
+
+    def _exact_run(self, k: int, on_graph: bool) -> Stage:
+        """The search for k components, or as many as there are where a share is asked for."""
+        agreed = self._agreed(k, at_most=not isinstance(self._wanted(), int))
+        method = vfed_peers if on_graph else vfed_pca
+        return stage(method, agreed, self._rounds(), positive(self.tolerance, "tolerance"))
+
+    def _require_run(self, fed: Federation, run: Stage) -> None:
+        if run.protocol.schedule is None:
+            fed.require(PeerHolder)
+        else:
+            fed.require_stages(run)
 
     def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
         """How many components are sought, one after the other; the last are all that there can be.
@@ -194,16 +206,20 @@ class VFedPCA(LinearColumnEstimator):
             k *= 2
         return [*numbers, max(all_of_them, 1)]
 
-    def _explains(self, found: VFedResult) -> bool:
-        fusion, share = found.model.fusion, self._wanted()
+    def _explains(self, fit: VFedResult) -> bool:
+        fusion, share = fit.model.fusion, self._wanted()
         explained = float(fusion.components.eigenvalues.sum())
         return share is None or explained >= (share - 1e-12) * fusion.total
 
     def _run_paper(self, fed: Federation) -> PaperResult:
-        agreed = power_setup(self, Kernel("linear"))
+        run = self._paper_run()
+        fed.require_stages(run)
+        result: PaperResult = run.run(fed).value
+        return result
+
+    def _paper_run(self) -> Stage:
         k = whole_number(self.n_components, "n_components")
-        fed.require(PowerHolder)
-        return fed.run(vfed_paper, agreed, k, self._rounds()).value
+        return stage(vfed_paper, power_setup(self, Kernel("linear")), k, self._rounds())
 
     def _agreed(self, k: int, at_most: bool = False) -> VFedSetup:
         wanted = self._wanted()
@@ -219,17 +235,17 @@ class VFedPCA(LinearColumnEstimator):
         usual = PAPER_ROUNDS if self.variant == "paper" else MOST_ROUNDS
         return usual if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
 
-    def _caveats(self, found: VFedResult | PaperResult) -> tuple[str, ...]:
-        if isinstance(found, PaperResult):
-            return paper_caveats(self, self._rounds(), found.node_vectors)
-        if found.converged:
+    def _caveats(self, result: VFedResult | PaperResult) -> tuple[str, ...]:
+        if isinstance(result, PaperResult):
+            return paper_caveats(self, self._rounds(), result.node_vectors)
+        if result.converged:
             return ()
-        above = np.flatnonzero(found.residuals > self.tolerance) + 1
+        above = np.flatnonzero(result.residuals > self.tolerance) + 1
         which = f"component{'s' if len(above) > 1 else ''} {', '.join(map(str, above))}"
         return (
-            f"not converged: residuals are at most {found.residuals.max():.1e} of their "
+            f"not converged: residuals are at most {result.residuals.max():.1e} of their "
             f"eigenvalues, {self.tolerance:.1e} was asked for; {which} may be off, and the "
-            f"eigenvalues low by {found.shortfalls.max():.1e} of their size; "
+            f"eigenvalues low by {result.shortfalls.max():.1e} of their size; "
             f"{self._remedy}",
         )
 
@@ -245,28 +261,29 @@ class VFedPCA(LinearColumnEstimator):
     def _knows_scores(self) -> bool:
         return bool(getattr(self, "_settled", False))
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         """The ledger of a fit that uses all its rounds: one that converges sends less."""
-        rounds, graph, wanted = self._rounds(), graph_of(self.topology, names), self._wanted()
-        if one_of(self.variant, "variant", VARIANTS) == "paper":
-            k = whole_number(self.n_components, "n_components")
-            return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
-        if graph is not None and isinstance(wanted, int):
-            return peers_forecast(names, shapes, graph, wanted, rounds)
-        parties = Parties(tuple(names), tuple(shapes), graph)
-        return forecast_stages(self._stages(parties), parties, "columns")
+        graph, k = self._planned_graph(names), self._wanted()
+        if graph is None or self.variant == "paper" or vfed_peers.schedule is not None:
+            return super()._forecast(names, shapes)
+        ledger, numbers = Ledger(), [k] if isinstance(k, int) else self._numbers(shapes)
+        if not isinstance(k, int):
+            parties = Parties(tuple(names), tuple(shapes), graph)
+            ledger = forecast_stages([stage(survey)], parties, "columns")
+        for number in numbers:
+            known = peers_forecast(names, shapes, graph, number, self._rounds())
+            ledger.entries += known.entries
+            ledger.rounds += known.rounds
+        return ledger
 
     def _stages(self, parties: Parties) -> list[Stage]:
-        """What a fit runs, one after the other."""
-        run = vfed_pca if parties.graph is None else vfed_peers
-        wanted, tolerance = self._wanted(), positive(self.tolerance, "tolerance")
-        if isinstance(wanted, int):
-            return [stage(run, self._agreed(wanted), self._rounds(), tolerance)]
-        runs = [
-            stage(run, self._agreed(k, at_most=True), self._rounds(), tolerance)
-            for k in self._numbers(parties.shapes)
-        ]
-        return [stage(survey), *runs]
+        on_graph, k = parties.graph is not None, self._wanted()
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            return [self._paper_run()]
+        if isinstance(k, int):
+            return [self._exact_run(k, on_graph)]
+        numbers = self._numbers(parties.shapes)
+        return [stage(survey), *(self._exact_run(k, on_graph) for k in numbers)]
 
 
 def _exact(graph: bool, why: str) -> Method:

@@ -10,30 +10,35 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import Needs, Shapes, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    is_number,
+    one_of,
+    preparation_fields,
+    whole_number,
+)
 from eigenmesh.estimators.column_checks import (
     concluded,
-    graph_of,
     prepared_as,
     sampling_note,
     unit_caveats,
 )
 from eigenmesh.estimators.columns import ColumnEstimator
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
-from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
+from eigenmesh.estimators.kernel_gamma import forecast_gamma, gamma_stages, kernel_gamma
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
-from eigenmesh.methods.vfed.kernel_graph import PeerFusion, argument_peers, peer_role
+from eigenmesh.methods.vfed.kernel_graph import argument_peers, peer_role
 from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
 from eigenmesh.methods.vfed.paper_party import PowerHolder
-from eigenmesh.methods.vfed.vfed_forecast import paper_forecast
 from eigenmesh.numerics.column_pieces import KernelShare
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Party, Step
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
     N_LANDMARKS,
@@ -45,7 +50,6 @@ from eigenmesh.stages.summed_kernel import (
     ArgumentHolder,
     ArgumentSetup,
     argument_fusion,
-    forecast,
     needed_step,
 )
 
@@ -166,23 +170,22 @@ class VFedAKPCA(ColumnEstimator):
 
         Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
         """
-        paper = one_of(self.variant, "variant", VARIANTS) == "paper"
+        one_of(self.variant, "variant", VARIANTS)
         name, source = self._kernel_name(), self._source(X)
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            role, steps = self._asked(fed.graph is not None)
-            fed.require(role, steps)
+            self._require(fed)
             kernel = self._kernel(name, self._find_gamma(fed))
-            found = self._run_paper(fed, kernel) if paper else self._run_exact(fed, kernel)
-            model = found if isinstance(found, ColumnModel) else found.model
+            result = self._method(kernel, fed.graph is not None).run(fed).value
+            model = result if isinstance(result, ColumnModel) else result.model
             self._keep_shares(fed, model)
-        printed = found if isinstance(found, PaperResult) else None
+        printed = result if isinstance(result, PaperResult) else None
         missing = None if printed is not None else getattr(model.fusion, "shortfalls", None)
         self._adopt(model, kernel.gamma, missing)
         self.convergence_ = None if printed is None else np.asarray(printed.convergence)
         self.history_ = None if printed is None else printed.history
-        self.node_vectors_ = getattr(found, "node_vectors", None)
+        self.node_vectors_ = getattr(result, "node_vectors", None)
         caveats = self._caveats(printed)
         reason = model.stop_reason if printed is None else printed.stop_reason
         cheaper = self._less(fed.split, fed.graph is not None)
@@ -223,6 +226,13 @@ class VFedAKPCA(ColumnEstimator):
             return gamma
         return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
+    def _require(self, fed: Federation) -> None:
+        run = self._method(self._any_kernel(), fed.graph is not None)
+        if run.protocol.schedule is None:
+            fed.require(*self._asked(on_graph=True))
+        else:
+            fed.require_stages(run)
+
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
         return self._asked(fed.graph is not None)
 
@@ -243,22 +253,12 @@ class VFedAKPCA(ColumnEstimator):
             **prepared_as(self),
         )
 
-    def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel | PeerFusion:
-        k, agreed = self._wanted(), self._agreed()
-        if fed.graph is not None:
-            return fed.run(argument_peers, agreed, kernel, k, bool(self.center)).value
-        return fed.run(argument_fusion, agreed, kernel, k, bool(self.center)).value
-
-    def _run_paper(self, fed: Federation, kernel: Kernel) -> PaperResult:
-        k = whole_number(self.n_components, "n_components")
-        return fed.run(vfed_paper, power_setup(self, kernel), k, self._rounds()).value
-
     def _rounds(self) -> int:
         return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
 
-    def _caveats(self, found: PaperResult | None) -> tuple[str, ...]:
-        if found is not None:
-            return paper_caveats(self, self._rounds(), found.node_vectors)
+    def _caveats(self, printed: PaperResult | None) -> tuple[str, ...]:
+        if printed is not None:
+            return paper_caveats(self, self._rounds(), printed.node_vectors)
         return unit_caveats(self, self.model_)
 
     def _knows_scores(self) -> bool:
@@ -277,25 +277,44 @@ class VFedAKPCA(ColumnEstimator):
             raise InputError("Z = VᵀX is there with variant='paper'; this model is exact")
         return np.hstack([np.asarray(share.vectors.T @ share.columns) for share in shares])
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         """The ledger of a fit: at most this, where columns have a rank below their number."""
-        ledger = Ledger()
-        graph = graph_of(self.topology, names)
+        graph = self._planned_graph(names)
+        if graph is None or argument_peers.schedule is not None:
+            return super()._forecast(names, shapes)
+        ledger, agreed = Ledger(), self._agreed()
         if not isinstance(rule := self._checked_gamma(), float):
             forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns", graph)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
-            isolated = self.merge == "isolated"
-            k = whole_number(self.n_components, "n_components")
-            known = paper_forecast(names, shapes, graph, k, self._rounds(), isolated)
-            ledger.entries += known.entries
-            ledger.rounds += known.rounds
-        elif graph is not None:
-            wanted, agreed = self._wanted(), self._agreed()
-            peers_forecast(ledger, names, shapes, graph, agreed, wanted, bool(self.center))
+            parties = Parties(tuple(names), tuple(shapes), graph)
+            further = forecast_stages([self._paper_run(self._any_kernel())], parties, "columns")
+            ledger.entries += further.entries
+            ledger.rounds += further.rounds
         else:
-            ledger.entries += forecast(names, shapes, self._agreed())
-            ledger.rounds += 1
+            peers_forecast(ledger, names, shapes, graph, agreed, self._wanted(), bool(self.center))
         return ledger
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        rule, search = self._checked_gamma(), list[Stage]()
+        if not isinstance(rule, float):
+            seed, own = seed_of(self.random_state), preparation_fields(self)
+            search = gamma_stages(self._kernel_name(), rule, parties, seed, **own)
+        return [*search, self._method(self._any_kernel(), parties.graph is not None)]
+
+    def _any_kernel(self) -> Kernel:
+        """The kernel, with a gamma that stands in for one that is found on the way."""
+        return self._kernel(self._kernel_name(), 1.0)
+
+    def _method(self, kernel: Kernel, on_graph: bool) -> Stage:
+        """The run that finds the components."""
+        if one_of(self.variant, "variant", VARIANTS) == "paper":
+            return self._paper_run(kernel)
+        method = argument_peers if on_graph else argument_fusion
+        return stage(method, self._agreed(), kernel, self._wanted(), bool(self.center))
+
+    def _paper_run(self, kernel: Kernel) -> Stage:
+        k = whole_number(self.n_components, "n_components")
+        return stage(vfed_paper, power_setup(self, kernel), k, self._rounds())
 
 
 def _exact(graph: bool, why: str) -> Method:

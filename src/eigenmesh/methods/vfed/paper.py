@@ -38,6 +38,17 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Node,
+    Scope,
+    ask,
+    enlist,
+    exchange,
+    loop,
+    rows,
+    sequence,
+    times,
+)
 from eigenmesh.stages.column_scores import ColumnModel, ask_everyone
 
 MERGES = ("weighted", "average", "isolated")
@@ -56,7 +67,35 @@ class PaperResult:
     converged: bool = False
 
 
-@protocol("vfed-paper", roles=(PowerHolder,))
+def schedule(scope: Scope, setup: PowerSetup, k: int, n_rounds: int) -> Node:
+    """A vector up and down a round; when a party leaves, the others begin anew."""
+    if setup.merge == "isolated":
+        alone = times(k, ask(PowerHolder.work_alone), ask(PowerHolder.next_component))
+        rounds = sequence(alone, ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=0))
+    elif scope.edges is not None:
+        swaps = exchange(PowerHolder.offer_pair, PowerHolder.merge_pairs, n_rounds, n=rows)
+        rounds = sequence(
+            times(k, swaps, ask(PowerHolder.next_component)),
+            ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=k * n_rounds),
+        )
+    else:
+        # A pair of the component before may stand in, until it is too old.
+        stale = scope.max_age + 1 if scope.on_loss == "reuse" else 0
+        first = ask(PowerHolder.local_pair, n=rows)
+        rounds = sequence(
+            first,
+            times(
+                k * n_rounds - 1,
+                ask(PowerHolder.next_pair, n=rows),
+                loop(stale, first, usual=0),
+            ),
+            ask(PowerHolder.finish, n=rows, k=k),
+        )
+    attempt = sequence(enlist(PowerHolder, setup), ask(PowerHolder.introduce), rounds)
+    return loop(1 + scope.restarts, attempt, fewest=1, usual=1)
+
+
+@protocol("vfed-paper", roles=(PowerHolder,), schedule=schedule)
 def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) -> PaperResult:
     """Algorithms 2 to 4 with a coordinator, Algorithm 5 on a graph; k times, by deflation.
 
@@ -67,13 +106,13 @@ def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) ->
         known = ask_everyone(columns, PowerHolder.introduce)
         _require_rank(known, setup, k)
         if setup.merge == "isolated":
-            found = _alone(columns, known, setup, k)
+            result = _alone(columns, known, setup, k)
         elif columns.graph is not None:
-            found = _among_neighbours(columns, known, setup, k, n_rounds)
+            result = _among_neighbours(columns, known, setup, k, n_rounds)
         else:
-            found = _with_server(columns, known, setup, k, n_rounds)
+            result = _with_server(columns, known, setup, k, n_rounds)
         if columns.parties == known.parties:
-            return found
+            return result
 
 
 def _require_rank(known: Replies, setup: PowerSetup, k: int) -> None:
@@ -140,14 +179,14 @@ def _of_nodes(
     return PaperResult(model, np.zeros((0, 0)), moved, vectors, reason)
 
 
-def _model(known: Replies, ends: Replies, found: Doubles, setup: PowerSetup) -> ColumnModel:
+def _model(known: Replies, ends: Replies, merged: Doubles, setup: PowerSetup) -> ColumnModel:
     """The vectors in order of the variance that they capture at all parties."""
     about: Mapping[str, Any] = dict(zip(known.parties, known, strict=True))
     captured = np.sum([end.captured for end in ends], axis=0)
     order = np.argsort(-np.abs(captured), kind="stable")
     k, p = len(order), len(ends)
     by_size = setup.kernel == "sigmoid"
-    vectors = found[:, order]
+    vectors = merged[:, order]
     components = Components.first(captured[order], vectors, k, "the columns", by_size)
     # The parties project on their vectors as they found them: order and sign are the centre's.
     signs = np.sign(np.einsum("ij,ij->j", components.eigenvectors, vectors))
