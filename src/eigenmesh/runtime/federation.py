@@ -242,7 +242,8 @@ class Federation:
         return Scope(self._names, self.split, self.on_loss, self.max_age, edges)
 
     def _follow_study(self, study: Study) -> None:
-        self._guard, self._told, self._place = Guard(study), {}, None
+        self._guard = Guard(study, is_coordinators=True)
+        self._told, self._place = {}, None
 
     def settle(self, **numbers: int) -> None:
         """Numbers on which the rest of the schedule hangs; every party hears of them."""

@@ -260,8 +260,18 @@ class Host:
             self._guard.move(places)
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
-        up = limits(places[0].node.up, self._own) if places else NO_LIMITS
-        return None if result is None else np.frombuffer(encode(result, up), np.uint8)
+        return None if result is None else np.frombuffer(self._encoded(result, places), np.uint8)
+
+    def _encoded(self, reply: Message, places: tuple[Any, ...]) -> bytes:
+        """A reply, if it may be so large at one of the places where the party may be."""
+        refusal: MessageRefused | None = None
+        for up in [limits(place.node.up, self._own) for place in places] or [NO_LIMITS]:
+            try:
+                return encode(reply, up)
+            except MessageRefused as error:
+                refusal = refusal or error
+        assert refusal is not None
+        raise refusal
 
     def _read_message(
         self, takes: type[Message] | None, tree: Tree, places: tuple[Any, ...]

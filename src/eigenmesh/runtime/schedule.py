@@ -491,12 +491,14 @@ class Match(NamedTuple):
 class Program:
     """A schedule as a list of instructions, so that a position in it is a few whole numbers.
 
-    `told` are numbers settled so far; the program ends at the first that is not.
+    `told` are numbers settled so far; the program ends at the first that is not. It is followed
+    by parties, or by the coordinator, who misses no round.
     """
 
     tree: Node
     scope: Scope
     told: tuple[tuple[str, int], ...] = ()
+    is_coordinators: bool = False
     instructions: list[Any] = field(default_factory=list)
     cuts: list[_Cut] = field(default_factory=list)
 
@@ -536,13 +538,13 @@ class Program:
         return known
 
     def _wrap(self, node: Ask, most: int) -> None:
-        begin = len(self.instructions)
-        self.instructions.extend([_Begin(most, 0, begin + 2), node, _End(begin)])
+        begin, fewest = len(self.instructions), int(self.is_coordinators)
+        self.instructions.extend([_Begin(most, fewest, begin + 2), node, _End(begin)])
 
     @property
     def forgiving(self) -> bool:
         """Whether a party may miss a round and take part in the next."""
-        return self.scope.on_loss in ("reuse", "skip")
+        return not self.is_coordinators and self.scope.on_loss in ("reuse", "skip")
 
     def awaits(self, positions: Positions) -> Settle | None:
         """The numbers that are to be told before anything else, if there are any."""

@@ -141,17 +141,17 @@ class Study:
         """The name of the study."""
         return hashlib.sha256(self.document).hexdigest()
 
-    def program(self, told: Mapping[str, int]) -> Program | None:
+    def program(self, told: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
         """The schedule as far as it is known when these numbers are."""
         if self.tree is None:
             return None
-        return _program(self, tuple(sorted(told.items())))
+        return _program(self, tuple(sorted(told.items())), is_coordinators)
 
 
 @lru_cache(maxsize=64)
-def _program(study: Study, told: tuple[tuple[str, int], ...]) -> Program:
+def _program(study: Study, told: tuple[tuple[str, int], ...], is_coordinators: bool) -> Program:
     assert study.tree is not None
-    return Program(study.tree, study.scope, told)
+    return Program(study.tree, study.scope, told, is_coordinators)
 
 
 @lru_cache(maxsize=64)  # the hosts of one process share what follows from a study
@@ -217,10 +217,11 @@ def _read(tree: Any) -> Any:
 
 
 class Guard:
-    """Where one party is in a study. `told` are the numbers that were settled."""
+    """Where a party, or the coordinator, is in a study; `told` are the numbers settled so far."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, is_coordinators: bool = False) -> None:
         self.study = study
+        self.is_coordinators = is_coordinators
         self.told: dict[str, int] = {}
         self.positions: Positions = START
         self._settles: dict[str, int] = {}  # what will be settled by the request under way
@@ -235,7 +236,7 @@ class Guard:
         if self.study.tree is None:
             return ()
         told = self._settled(told, own)
-        program = self.study.program(told)
+        program = self.study.program(told, self.is_coordinators)
         assert program is not None
         matches = program.matches(self.positions, key)
         if not matches:
@@ -253,7 +254,7 @@ class Guard:
         settled = dict(self.told)
         fresh = {name: number for name, number in told.items() if name not in settled}
         while fresh:
-            program = self.study.program(settled)
+            program = self.study.program(settled, self.is_coordinators)
             awaited = None if program is None else program.awaits(self.positions)
             if awaited is None or not set(awaited.names) <= fresh.keys():
                 raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
