@@ -29,11 +29,11 @@ from eigenmesh.errors import (
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
-from eigenmesh.runtime.message import NO_LIMITS, Message, decode, encode
+from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
 from eigenmesh.runtime.protocol import known_roles
 from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
-from eigenmesh.runtime.schedule import START, Own, Positions, limits, steps_in
+from eigenmesh.runtime.schedule import START, Own, Positions, common_limits, limits, steps_in
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
 
@@ -205,7 +205,7 @@ class Host:
             if study is not self._guard.study:
                 raise StepRefused("a run has one study", party=self.site.name)
             agreed = self._admitted(tree, ("enlist", tree["role"]))
-            if not any(encode(match.node.setup) == setup for match in agreed):
+            if not any(match.node.agrees(setup) for match in agreed):
                 raise StepRefused("the setup is not the study's", party=self.site.name)
             self._guard.move(agreed)
         free = self._guard is None  # else the study says what may be asked, and when
@@ -296,7 +296,6 @@ class Host:
         places = self._admitted(tree, key)
         if self._guard is not None:
             self._positions_before = self._guard.positions
-            self._guard.move(places)
         self._snapshot = (
             tree["turn"],
             {role: e.party.export() for role, e in self._enlisted.items()},
@@ -313,9 +312,27 @@ class Host:
             )
         for message in offered.values():
             self._check_type(step, message)
+        places = self._fitting(places, offered)
+        if self._guard is not None:
+            self._guard.move(places)
+        self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
         self._half_done = (request, tree)
         return outbox
+
+    def _fitting(self, places: tuple[Any, ...], offered: Mapping[int, Message]) -> tuple[Any, ...]:
+        """The places of the study at which messages to neighbours may be so large."""
+        fits, refusal = [], None
+        for place in places:
+            try:
+                for message in {id(message): message for message in offered.values()}.values():
+                    check_sizes(message, limits(place.node.up, self._own))
+                fits.append(place)
+            except MessageRefused as error:
+                refusal = refusal or error
+        if refusal is not None and not fits:
+            raise refusal
+        return tuple(fits)
 
     def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
         own, n_parties = self._view.index, len(self._view.names)
@@ -453,6 +470,11 @@ class Host:
                 f"({error}); remove the file to start it afresh",
                 party=self.site.name,
             ) from None
+
+
+def _agreed_limits(limits: list[Limits]) -> Limits:
+    """What all places of a study say of a message's sizes, if they say the same."""
+    return limits[0] if limits and all(one == limits[0] for one in limits) else NO_LIMITS
 
 
 def _reply(tree: Tree, answer: Tree) -> bytes:
