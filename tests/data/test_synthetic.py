@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenmesh.data.synthetic import gap_spectrum, gene_like, paper_linear
+from eigenmesh.data.synthetic import gene_like, paper_linear
 from eigenmesh.errors import InputError
 
 
@@ -19,8 +19,7 @@ def test_squared_singular_values_are_the_spectrum_of_the_paper():
 
 
 def test_spectrum_of_figure_four():
-    assert gap_spectrum(2) == (5000.0, 2500.0)
-    X = paper_linear(n_samples=100, spectrum=gap_spectrum(2), random_state=0)
+    X = paper_linear(n_samples=100, spectrum=(5000.0, 2500.0), random_state=0)
     np.testing.assert_allclose(squares(X)[:3], [5000.0, 2500.0, 50.0], rtol=1e-12)
 
 
@@ -62,12 +61,6 @@ def test_the_same_seed_gives_the_same_data():
 def test_impossible_spectra_are_refused(arguments, match):
     with pytest.raises(InputError, match=match):
         paper_linear(**arguments)
-
-
-@pytest.mark.parametrize("beta", [0, -1, float("nan")])
-def test_impossible_gap_is_refused(beta):
-    with pytest.raises(InputError, match="beta"):
-        gap_spectrum(beta)
 
 
 def test_gene_like_data_have_few_strong_directions_and_classes():

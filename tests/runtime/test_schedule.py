@@ -347,6 +347,20 @@ def test_exchanges_are_planned_by_degree_and_draws_by_rows():
     assert rows(Own(4, 3)) == 4
 
 
+def test_a_role_of_a_scheduled_protocol_is_enlisted_by_a_study_only():
+    asker = Asker(study_of())
+    message = np.frombuffer(encode(ToySetup(k=2)), np.uint8)
+    assert refused(asker.send(op="enlist", steps=["count"], message=message))
+    assert "error" in asker.ask("count")
+
+
+def test_what_a_host_remembers_of_runs_is_bounded():
+    asker = Asker(study_of())
+    for run in range(10_050):
+        asker.host._note_run(str(run))
+    assert len(asker.host._seen_runs) == 10_000
+
+
 @pytest.mark.parametrize(
     ("word", "legal"),
     [("abc", True), ("aabc", True), ("ababcabc", True), ("ab", False), ("bc", False)],

@@ -32,7 +32,7 @@ from eigenmesh.numerics.kernel_arguments import (
     norms_of,
 )
 
-_MAX_MULTIPLIED_DEGREE = 16
+LARGEST_MULTIPLIED_DEGREE = 16
 _ARC_COSINE_ORDERS = (0, 1, 2)
 
 
@@ -273,10 +273,10 @@ def _apply_poly(kernel: Kernel, values: Floats) -> None:
 
 def _raise_to_power(values: Floats, degree: int | float) -> None:
     whole = degree == int(degree)
-    if whole and degree <= _MAX_MULTIPLIED_DEGREE:
+    if whole and degree <= LARGEST_MULTIPLIED_DEGREE:
         rows = np.atleast_1d(values)
         for part in blocks(len(rows)):
-            _multiply_up(rows[part], int(degree))
+            multiply_up(rows[part], int(degree), rows[part].copy())
         return
     if not whole and values.min(initial=0) < 0:
         raise InputError(
@@ -286,9 +286,16 @@ def _raise_to_power(values: Floats, degree: int | float) -> None:
     np.power(values, degree, out=values)
 
 
-def _multiply_up(values: Floats, degree: int) -> None:
-    """Square and multiply: several times faster than a general power."""
-    base = values.copy()
+def multiply_up(values: Floats, degree: int, base: Floats) -> None:
+    """Raise to a power in place by squaring and multiplying with `base`, a copy of the values.
+
+    Several times faster than a general power.
+
+    >>> values = np.array([2.0, 3.0])
+    >>> multiply_up(values, 5, values.copy())
+    >>> values
+    array([ 32., 243.])
+    """
     for bit in bin(degree)[3:]:
         values *= values
         if bit == "1":
@@ -321,8 +328,8 @@ def _checked_gamma(kernel: Kernel) -> float:
     gamma, distance = kernel.gamma, kernel.of != "inner"
     if gamma is not None and _is_finite_number(gamma) and (gamma > 0 if distance else gamma != 0):
         return float(gamma)
-    expected = "a positive finite number" if distance else "a finite number other than 0"
+    expectation = "a positive finite number" if distance else "a finite number other than 0"
     raise InputError(
-        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expected}; "
+        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expectation}; "
         "1 / n_features is a common choice"
     )

@@ -310,6 +310,7 @@ class Federation:
         fields = self._next_in_study(("enlist", role_name(role)))
         if self._guard is not None and self._guard.study.tree is not None:
             fields["study"] = self._guard.study.document.decode()
+            names = []  # the study says what may be asked; a role may offer more than it needs
         self._broadcast("enlist", role=role_name(role), steps=names, message=data, **fields)
 
     def _broadcast(self, operation: str, **fields: Any) -> None:

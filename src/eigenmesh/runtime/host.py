@@ -31,12 +31,13 @@ from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
 from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
-from eigenmesh.runtime.protocol import known_roles
+from eigenmesh.runtime.protocol import is_scheduled, known_roles
 from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
 from eigenmesh.runtime.schedule import START, Own, Positions, common_limits, limits, steps_in
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
 
+_MOST_RUNS = 10_000  # whose names are kept
 _log = logging.getLogger("eigenmesh.site")
 
 
@@ -64,7 +65,7 @@ class Host:
         self._view = SiteView(site, index, names)
         self._lock = threading.Lock()
         self._run = ""
-        self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
+        self._seen_runs: dict[str, None] = {}  # in the order in which they began
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
@@ -194,8 +195,12 @@ class Host:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
         study = self._consent(tree)
+        if study is None and is_scheduled(self._role(tree["role"])):
+            raise StepRefused(
+                f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
+            )
         if tree["run"] != self._run:
-            self._seen_runs.add(tree["run"])
+            self._note_run(tree["run"])
             self._run = tree["run"]
             self._enlisted = {}
             self._mailbox = Mailbox(self._view)
@@ -212,6 +217,12 @@ class Host:
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
         self._build(tree["role"], setup, steps)
         return None
+
+    def _note_run(self, run: str) -> None:
+        """A request of an old run must not begin it again; of very old ones nothing is kept."""
+        self._seen_runs[run] = None
+        while len(self._seen_runs) > _MOST_RUNS:
+            del self._seen_runs[next(iter(self._seen_runs))]
 
     # What a study lets pass.
 
@@ -419,7 +430,7 @@ class Host:
             {
                 "run": self._run,
                 "turn": self._turn,
-                "seen_runs": sorted(self._seen_runs),
+                "seen_runs": list(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
@@ -433,7 +444,7 @@ class Host:
         """Go on where `export` was called."""
         tree = wire.loads(exported)
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
-        self._seen_runs = set(tree["seen_runs"])
+        self._seen_runs = dict.fromkeys(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])

@@ -43,6 +43,10 @@ class Stage(NamedTuple):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
 
+    def run(self, fed: Any) -> Any:
+        """The `Run` of it on a federation."""
+        return fed.run(self.protocol, *self.args, **self.kwargs)
+
     def study(self, scope: Scope) -> Study:
         """What the parties of a run are asked to agree to."""
         return Study.of(self.protocol, scope, self.args, self.kwargs)
