@@ -20,7 +20,9 @@ from eigenmesh.errors import InputError, MessageRefused, PartyLost, PolicyRefusa
 from eigenmesh.numerics.sketched_median import sketch_width
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message
+from eigenmesh.runtime.schedule import Parties, steps_in
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.gamma import (
     MAX_PAIRS,
     MAX_SKETCHED_ROWS,
@@ -29,9 +31,6 @@ from eigenmesh.stages.gamma import (
     DrawRows,
     MeasureSetup,
     bandwidth,
-    forecast,
-    forecast_rounds,
-    needed_steps,
     rows_drawn,
 )
 
@@ -41,8 +40,22 @@ SPLITS = ("rows", "columns")
 def forecast_floats(rule, split, shapes):
     """Floats of each party, from the forecast of the ledger."""
     names = [f"party-{i}" for i in range(len(shapes))]
-    entries = forecast(rule, split, names, shapes)
+    entries = forecast(rule, split, shapes).entries
     return [sum(entry.floats for entry in entries if entry.sender == name) for name in names]
+
+
+def forecast(rule, split, shapes):
+    parties = Parties(tuple(f"party-{i}" for i in range(len(shapes))), tuple(shapes))
+    return forecast_stages([stage(bandwidth, rule)], parties, split)
+
+
+def forecast_rounds(rule, split, n_parties):
+    return forecast(rule, split, [(4, 4)] * n_parties).rounds
+
+
+def needed_steps(rule, split, n_parties=2):
+    parties = Parties(tuple(map(str, range(n_parties))), ((4, 4),) * n_parties)
+    return steps_in(stage(bandwidth, rule).study(parties.scope(split)).tree)
 
 
 MOMENT_RULES = (None, "scale", "mean-distance")
@@ -321,8 +334,8 @@ def test_a_policy_that_forbids_a_needed_kind_refuses_before_anything_leaves(by, 
         with pytest.raises(PolicyRefusal, match=f"'{kind}'") as caught:
             fed.run(bandwidth, "median")
         with pytest.raises(PolicyRefusal, match=f"'{kind}'"):
-            fed.require(BandwidthHolder, needed_steps("median", by, 3))
-        fed.require(BandwidthHolder, needed_steps(None, by, 3))
+            fed.require_stages(stage(bandwidth, "median"))
+        fed.require_stages(stage(bandwidth, None))
     assert caught.value.party == "b"
     assert recording.ledger.floats_up == 0
 
@@ -397,7 +410,7 @@ def lying(step, field):
 def test_a_party_that_sends_too_little_is_named(monkeypatch, split, step, field):
     declared = vars(BandwidthHolder)[step]
     monkeypatch.setattr(declared, "function", lying(declared.function, field))
-    short = pytest.raises(MessageRefused, match=f"{field} has shape")
+    short = pytest.raises(MessageRefused, match=f"{field} has (shape|n_pairs)")
     with unchecked(blobs(), blobs(), split=split) as fed, short as caught:
         fed.run(bandwidth, "median")
     assert caught.value.party == "site-1"

@@ -9,12 +9,13 @@ from sklearn.datasets import load_digits
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import PartyLost, PolicyRefusal
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.kmeans import (
     BATCH,
     CORESET_DRAWS,
     PASSES,
     distributed_kmeans,
-    forecast,
 )
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
@@ -175,9 +176,11 @@ def test_floats_of_a_coreset_equal_the_formula():
 @pytest.mark.parametrize("how", [{"method": "coreset"}, {"method": "lloyd", "n_init": 2}])
 def test_a_forecast_is_the_ledger(how, n):
     parts = em.split(DIGITS[: 450 * n], 4, random_state=0)
-    run, _ = cluster(parts, 6, **how, **({"max_iter": 3, "tol": 0.0} if "n_init" in how else {}))
-    sizes = [rows for rows, _ in parts.shapes]
-    foretold = forecast(parts.names, sizes, DIGITS.shape[1], 6, n_iter=3, **how)
+    how = {**how, **({"max_iter": 3, "tol": 0.0} if "n_init" in how else {})}
+    run, _ = cluster(parts, 6, **how)
+    own = Parties(parts.names, tuple(parts.shapes))
+    planned = stage(distributed_kmeans, SETUP, 6, dim=DIGITS.shape[1], **how)
+    foretold = forecast_stages([planned], own, "rows")
     ledger = run.recording.ledger
     assert foretold.rounds == ledger.rounds
     assert foretold.floats_up == ledger.floats_up

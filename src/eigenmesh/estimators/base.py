@@ -32,7 +32,10 @@ from eigenmesh.estimators.naming import (
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.topology import AUTO, USUAL, Topology
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages
+from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
 Shapes = Sequence[tuple[int, int]]
@@ -71,7 +74,21 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
         return self.fit(X, y, **fit_params).transform(X)
 
-    # Costs.
+    # Before anything runs.
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """The runs of a fit to these parties, one after the other."""
+        raise NotImplementedError
+
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
+        """The ledger that a fit will have."""
+        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
+        return forecast_stages(self._stages(parties), parties, self._split)
+
+    def _planned_graph(self, names: Sequence[str]) -> nx.Graph | None:
+        """The graph that a fit will run on; None with a coordinator."""
+        topology = getattr(self, "topology", None)
+        return None if topology is None else build_graph(topology, names)
 
     def _less(self, split: str, on_graph: bool) -> str:
         """How a fit can send less."""

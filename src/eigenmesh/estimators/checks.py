@@ -9,8 +9,9 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.runtime.topology import is_lossy
-from eigenmesh.stages.gamma import RULES, BandwidthHolder, bandwidth, needed_steps
+from eigenmesh.stages.gamma import RULES, bandwidth
 from eigenmesh.stages.graph_gamma import graph_bandwidth, role_for, steps_for
 
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
@@ -80,12 +81,23 @@ def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> fl
     rule = checked_gamma(gamma)
     if isinstance(rule, float):
         return rule
-    if rule is None or fed.graph is None or len(fed.parties) == 1:  # None takes no more than counts
-        preparation.pop("row_noise", None)
-        fed.require(BandwidthHolder, needed_steps(rule, fed.split, len(fed.parties)))
-        return fed.run(bandwidth, rule, seed, **preparation).value.gamma
-    fed.require(role_for(rule, fed.split), steps_for(rule, fed.split, is_lossy(fed.graph)))
-    return float(fed.run(graph_bandwidth, rule, seed, **preparation).value)
+    search = gamma_stage(rule, fed.graph is not None and len(fed.parties) > 1, seed, **preparation)
+    fed.require_stages(search)
+    if search.protocol.schedule is None:
+        fed.require(role_for(str(rule), fed.split), steps_for(str(rule), fed.split, _lossy(fed)))
+    return float(search.run(fed).value)
+
+
+def gamma_stage(rule: str | None, among_neighbours: bool, seed: int, **preparation: Any) -> Stage:
+    """The run that finds gamma by a rule; None takes no more than counts."""
+    if among_neighbours and rule is not None:
+        return stage(graph_bandwidth, rule, seed, **preparation)
+    preparation.pop("row_noise", None)
+    return stage(bandwidth, rule, seed, **preparation)
+
+
+def _lossy(fed: Federation) -> bool:
+    return fed.graph is not None and is_lossy(fed.graph)
 
 
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ import networkx as nx
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import checked_gamma, find_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import checked_gamma, find_gamma, gamma_stage, one_of, whole_number
 from eigenmesh.numerics.gamma_rules import gamma_for_manhattan
 from eigenmesh.numerics.kernels import KERNELS, Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
-from eigenmesh.stages.count import SurveyedSite, survey
-from eigenmesh.stages.gamma import forecast, forecast_rounds
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.stages.count import survey
 from eigenmesh.stages.graph_gamma import forecast_graph_gamma
 
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
@@ -31,11 +32,23 @@ def kernel_gamma(
     """
     if not KERNELS[kernel].uses_gamma:
         return None
-    found = find_gamma(fed, gamma, seed, **preparation)
+    euclidean = find_gamma(fed, gamma, seed, **preparation)
     if not _converted(kernel, gamma):
-        return found
+        return euclidean
     widths = [shape.n_columns for shape in fed.run(survey).value]
-    return gamma_for_manhattan(found, sum(widths) if fed.split == "columns" else widths[0])
+    return gamma_for_manhattan(euclidean, sum(widths) if fed.split == "columns" else widths[0])
+
+
+def gamma_stages(
+    kernel: str, gamma: Any, parties: Parties, seed: int = 0, **preparation: Any
+) -> list[Stage]:
+    """The runs that `kernel_gamma` makes for these parties."""
+    rule = checked_gamma(gamma)
+    if not KERNELS[kernel].uses_gamma or isinstance(rule, float):
+        return []
+    among_neighbours = parties.graph is not None and len(parties.names) > 1
+    search = gamma_stage(rule, among_neighbours, seed, **preparation)
+    return [search, stage(survey)] if _converted(kernel, gamma) else [search]
 
 
 def forecast_gamma(
@@ -48,18 +61,15 @@ def forecast_gamma(
     graph: nx.Graph | None = None,
 ) -> None:
     """Add what finding gamma will cost."""
-    rule = checked_gamma(gamma)
-    if not KERNELS[kernel].uses_gamma or isinstance(rule, float):
-        return
-    if rule is None or graph is None or len(names) == 1:
-        ledger.entries += forecast(rule, split, names, shapes)
-        ledger.rounds += forecast_rounds(rule, split, len(names))
-    else:
-        forecast_graph_gamma(ledger, names, shapes, graph, rule, split)
-    if _converted(kernel, gamma):
-        counts = SurveyedSite.count_rows if split == "rows" else SurveyedSite.count_columns
-        ledger.entries += [forecast_entry(counts, name, 0) for name in names]
-        ledger.rounds += 1
+    parties = Parties(tuple(names), tuple(shapes), graph)
+    for run in gamma_stages(kernel, gamma, parties):
+        if run.protocol.schedule is None:
+            assert graph is not None
+            forecast_graph_gamma(ledger, names, shapes, graph, str(gamma), split)
+            continue
+        known = forecast_stages([run], parties, split)
+        ledger.entries += known.entries
+        ledger.rounds += known.rounds
 
 
 def _converted(kernel: str, gamma: Any) -> bool:

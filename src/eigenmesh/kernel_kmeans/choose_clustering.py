@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.kernel_kmeans.protocol import ClusteredRows, clustering_steps
 from eigenmesh.kernel_pca.choose_landmarks import default_landmarks
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.stages.kmeans import steps_for
-from eigenmesh.stages.kmeans_party import PointHolder
+from eigenmesh.runtime.study import Stage, stage
+from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.kmeans_party import KMeansSetup
 
 FEW_ROWS = 500  # up to here every row of one array is a landmark
 LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for each cluster
@@ -162,10 +165,11 @@ def allowed(fed: Federation, choices: list[Choice]) -> Choice:
 def _require(fed: Federation, choice: Choice) -> None:
     if choice.landmarks != "none":
         fed.require(ClusteredRows, clustering_steps(choice.landmarks))
-    fed.require(PointHolder, kmeans_steps(choice))
+    fed.require_stages(clustering_stage(choice))
 
 
-def kmeans_steps(choice: Choice) -> Any:
-    """The steps of `PointHolder` that a choice asks for."""
-    seeding = "k-means||" if choice.seeding == "k-means||" else "candidates"
-    return steps_for(choice.kmeans, seeding, REFINE)
+def clustering_stage(choice: Choice) -> Stage:
+    """A run of k-means that asks for what this choice does, of whatever size."""
+    candidates = None if choice.seeding == "k-means||" else np.zeros((1, 1))
+    how: dict[str, Any] = {"method": choice.kmeans, "refine": REFINE, "candidates": candidates}
+    return stage(distributed_kmeans, KMeansSetup("", "", 0), 1, **how)

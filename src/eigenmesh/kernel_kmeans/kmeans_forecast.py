@@ -20,9 +20,12 @@ from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.runtime.ledger import Ledger, forecast_entry, forecast_message
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.column_scores import ShareHolder
 from eigenmesh.stages.count import SurveyedSite
-from eigenmesh.stages.kmeans import forecast as kmeans_forecast
+from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.kmeans_party import KMeansSetup
 from eigenmesh.stages.row_messages import KernelSetup
 
 Shapes = Sequence[tuple[int, int]]
@@ -123,9 +126,10 @@ def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -
     ledger.entries += [forecast_entry(SurveyedSite.count_rows, name, 0) for name in names]
     forecast_gamma(ledger, wishes.kernel, gamma, names, shapes)
     dim = _scoring(ledger, wishes, choice, names, shapes)
-    sizes = [n for n, _ in shapes]
     how: dict[str, Any] = {"method": choice.kmeans, "n_init": wishes.n_init, "refine": REFINE}
-    clustering = kmeans_forecast(names, sizes, dim, wishes.n_clusters, **how)
+    points, parties = KMeansSetup("", "", 0), Parties(tuple(names), tuple(shapes))
+    run = stage(distributed_kmeans, points, wishes.n_clusters, dim=dim, **how)
+    clustering = forecast_stages([run], parties, "rows")
     ledger.entries += clustering.entries
     ledger.rounds += clustering.rounds
     return ledger

@@ -216,35 +216,37 @@ class Guard:
 
         A host says what it owns, so that what it is told can be held against it.
         """
-        program = self.study.program(self.told)
-        if program is None:
+        if self.study.tree is None:
             return ()
-        told = self._settled(program, told, own)
-        if told != self.told:
-            program = self.study.program(told)
-            assert program is not None
+        told = self._settled(told, own)
+        program = self.study.program(told)
+        assert program is not None
         matches = program.matches(self.positions, key)
         if not matches:
             raise StepRefused(f"{' '.join(key)} is not what comes next in the study")
         self.told = told
         return matches
 
-    def _settled(
-        self, program: Program, told: Mapping[str, int], own: Own | None
-    ) -> dict[str, int]:
-        """What was settled, and what is now; a number that was told is not told anew."""
+    def _settled(self, told: Mapping[str, int], own: Own | None) -> dict[str, int]:
+        """What was settled, and what is now; a number that was told is not told anew.
+
+        Who missed some rounds hears of several at once, each of which hangs on those before.
+        """
         if any(told.get(name, number) != number for name, number in self.told.items()):
             raise StepRefused("a number that was settled has changed")
-        fresh = {name: number for name, number in told.items() if name not in self.told}
-        awaited = program.awaits(self.positions)
-        if not fresh:
-            return self.told
-        if awaited is None or set(awaited.names) != set(fresh):
-            raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
-        whole = all(type(number) is int for number in fresh.values())
-        if not whole or not (own is None or awaited.accepts(own, **fresh)):
-            raise StepRefused(f"{', '.join(sorted(fresh))} cannot be what was told")
-        return {**self.told, **fresh}
+        settled = dict(self.told)
+        fresh = {name: number for name, number in told.items() if name not in settled}
+        while fresh:
+            program = self.study.program(settled)
+            awaited = None if program is None else program.awaits(self.positions)
+            if awaited is None or not set(awaited.names) <= fresh.keys():
+                raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
+            numbers = {name: fresh.pop(name) for name in awaited.names}
+            whole = all(type(number) is int for number in numbers.values())
+            if not whole or not (own is None or awaited.accepts(own, **numbers)):
+                raise StepRefused(f"{', '.join(sorted(numbers))} cannot be what was told")
+            settled |= numbers
+        return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
         """On to what comes after."""

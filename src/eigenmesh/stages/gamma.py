@@ -60,12 +60,22 @@ from eigenmesh.numerics.gamma_rules import (
 )
 from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Entry, forecast_entry
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Ask,
+    Node,
+    Own,
+    Scope,
+    ask,
+    at_most,
+    columns,
+    enlist,
+    sequence,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape, SurveyedSite
 from eigenmesh.stages.prepare import prepared_columns
@@ -216,7 +226,59 @@ class BandwidthHolder(SurveyedSite):
 # The coordinator's side.
 
 
-@protocol("bandwidth", roles=(BandwidthHolder,))
+def schedule(
+    scope: Scope, rule: str | None, seed: int, standardize: bool, fill_missing: float | None
+) -> Node:
+    """One round; two of "median" over several parties with rows."""
+    return sequence(
+        enlist(BandwidthHolder, _setup(seed, standardize, fill_missing)),
+        *_rounds(rule, scope.split, len(scope.parties)),
+    )
+
+
+def _rounds(rule: str | None, split: str, n_parties: int) -> list[Ask]:
+    if rule not in RULES:
+        known = ", ".join(map(repr, RULES))
+        raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
+    if split not in ("rows", "columns"):
+        raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
+    party, by_rows = BandwidthHolder, split == "rows"
+    if rule is None:
+        return [ask(party.count_rows if by_rows else party.count_columns)]
+    if rule == "scale":
+        return [ask(party.row_entries if by_rows else party.column_entries)]
+    if not by_rows:
+        distances = ask(party.pair_distances, n_pairs=lambda own: _n_pairs(own.rows))
+        return [distances if rule == "median" else ask(party.column_deviation)]
+    if rule == "median" and n_parties == 1:
+        return [ask(party.median_gamma)]
+    moments = ask(party.row_moments, n_columns=columns)
+    return [moments] if rule == "mean-distance" else [moments, _sketching()]
+
+
+def _sketching() -> Ask:
+    most = at_most(lambda own: min(own.rows, MAX_SKETCHED_ROWS), planned=_planned_draw)
+    return ask(
+        BandwidthHolder.sketch_rows,
+        down={"n_rows": most},
+        up={"m": most, "q": lambda own: sketch_width(own.columns)},
+    )
+
+
+def _planned_draw(own: Own) -> int:
+    assert own.parties is not None, "how many rows are drawn of whom is for plans"
+    return rows_drawn([n for n, _ in own.parties.shapes])[own.index]
+
+
+def _n_pairs(n_rows: int) -> int:
+    return min(n_rows * (n_rows - 1) // 2, MAX_PAIRS)
+
+
+def _setup(seed: int, standardize: bool, fill_missing: float | None) -> MeasureSetup:
+    return MeasureSetup(seed=seed, standardize=standardize, fill_missing=fill_missing)
+
+
+@protocol("bandwidth", roles=(BandwidthHolder,), schedule=schedule)
 def bandwidth(
     sites: Federation,
     rule: str | None,
@@ -229,10 +291,9 @@ def bandwidth(
 
     Of columns as their owners prepare them, if they do.
     """
-    first, *then = needed_steps(rule, sites.split, len(sites.parties))
-    setup = MeasureSetup(seed=seed, standardize=standardize, fill_missing=fill_missing)
-    sites.enlist(BandwidthHolder, setup, [first, *then])
-    replies = sites.ask(first)
+    first, *then = _rounds(rule, sites.split, len(sites.scope.parties))
+    sites.enlist(BandwidthHolder, _setup(seed, standardize, fill_missing))
+    replies = sites.ask(first.step)
     if then:
         return _median_of_sketches(sites, replies)
     return _CONCLUDE[rule](sites.split, replies)
@@ -263,11 +324,10 @@ def _mean_distance(split: str, parts: Replies) -> Bandwidth:
 
 def _median(split: str, parts: Replies) -> Bandwidth:
     n = parts[0].n_rows
-    n_pairs = n * (n - 1) // 2
-    how = f"1 / (2 · median squared distance), {min(n_pairs, MAX_PAIRS)} of {n_pairs} pairs"
+    how = f"1 / (2 · median squared distance), {_n_pairs(n)} of {n * (n - 1) // 2} pairs"
     if split == "rows":
         return Bandwidth(parts[0].gamma, how, exact=True)
-    _require_shapes(parts, "squared", [(min(n_pairs, MAX_PAIRS),)] * len(parts))
+    _require_shapes(parts, "squared", [(_n_pairs(n),)] * len(parts))
     squared = np.sum([part.squared for part in parts], axis=0)
     return Bandwidth(gamma_median(squared), how, exact=True)
 
@@ -286,10 +346,10 @@ def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
     n, d = moments.count, len(moments.mean)
     q = sketch_width(d)
     draws = rows_drawn([part.n_rows for part in parts])
-    asked = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
-    sketches = sites.ask(BandwidthHolder.sketch_rows, each=asked)
+    each = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
+    sketches = sites.ask(BandwidthHolder.sketch_rows, each=each)
 
-    _require_shapes(sketches, "coordinates", [(asked[p].n_rows, q) for p in sketches.parties])
+    _require_shapes(sketches, "coordinates", [(each[p].n_rows, q) for p in sketches.parties])
     Z = np.concatenate([sketch.coordinates for sketch in sketches])  # (m, q)
     mean_distance = 2.0 * moments.deviation / max(n - 1, 1)
     gamma = gamma_median(np.array([median_over_mean(Z, d) * mean_distance]))
@@ -300,9 +360,9 @@ def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
 def _require_shapes(parts: Replies, field: str, shapes: Sequence[tuple[int, ...]]) -> None:
     """Sizes that only the coordinator knows; a party with another one is named."""
     for part, party, expected in zip(parts, parts.parties, shapes, strict=True):
-        found = getattr(part, field).shape
-        if found != expected:
-            words = f"{type(part).__name__}.{field} has shape {found}; {expected} is expected"
+        shape = getattr(part, field).shape
+        if shape != expected:
+            words = f"{type(part).__name__}.{field} has shape {shape}; {expected} is expected"
             raise MessageRefused(words, party=party)
 
 
@@ -313,69 +373,6 @@ def _merged(parts: Replies) -> Moments:
 def _n_features(split: str, parts: Replies) -> int:
     widths = [part.n_columns for part in parts]
     return int(sum(widths) if split == "columns" else widths[0])
-
-
-# What a rule needs and costs, known beforehand.
-
-
-_STEPS: dict[tuple[str | None, str], tuple[Step, ...]] = {
-    (None, "rows"): (BandwidthHolder.count_rows,),
-    (None, "columns"): (BandwidthHolder.count_columns,),
-    ("scale", "rows"): (BandwidthHolder.row_entries,),
-    ("scale", "columns"): (BandwidthHolder.column_entries,),
-    ("mean-distance", "rows"): (BandwidthHolder.row_moments,),
-    ("mean-distance", "columns"): (BandwidthHolder.column_deviation,),
-    ("median", "rows"): (BandwidthHolder.row_moments, BandwidthHolder.sketch_rows),
-    ("median", "columns"): (BandwidthHolder.pair_distances,),
-}
-
-
-def needed_steps(rule: str | None, split: str, n_parties: int = 2) -> tuple[Step, ...]:
-    """The steps of `BandwidthHolder` that a rule asks for, one a round; for `fed.require`.
-
-    >>> needed_steps("median", "columns")
-    (<step BandwidthHolder.pair_distances>,)
-    """
-    if rule not in RULES:
-        known = ", ".join(map(repr, RULES))
-        raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
-    if split not in ("rows", "columns"):
-        raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
-    if (rule, split, n_parties) == ("median", "rows", 1):
-        return (BandwidthHolder.median_gamma,)
-    return _STEPS[rule, split]
-
-
-def forecast_rounds(rule: str | None, split: str, n_parties: int) -> int:
-    """Rounds that the rule takes.
-
-    >>> forecast_rounds("median", "rows", n_parties=3)
-    2
-    """
-    return len(needed_steps(rule, split, n_parties))
-
-
-def forecast(
-    rule: str | None, split: str, names: Sequence[str], shapes: Sequence[tuple[int, int]]
-) -> list[Entry]:
-    """The ledger's entries for the rule, step by step."""
-    steps = needed_steps(rule, split, len(shapes))
-    draws = rows_drawn([n for n, _ in shapes])
-    return [
-        forecast_entry(step, name, _floats_of(step, n, d, drawn))
-        for step in steps
-        for name, (n, d), drawn in zip(names, shapes, draws, strict=True)
-    ]
-
-
-def _floats_of(step: Step, n: int, d: int, drawn: int) -> int:
-    """Floats of one reply: of a party with n rows and d columns, `drawn` of them sketched."""
-    floats = {
-        "row_moments": lambda: d,
-        "pair_distances": lambda: min(n * (n - 1) // 2, MAX_PAIRS),
-        "sketch_rows": lambda: drawn * sketch_width(d),
-    }
-    return floats[step.name]() if step.name in floats else 0
 
 
 def rows_drawn(sizes: Sequence[int]) -> list[int]:

@@ -21,25 +21,38 @@ centre cannot have a negative weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 
 from eigenmesh.errors import InputError, PartyLost
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.coresets import settle
+from eigenmesh.numerics.coresets import settle as corrected
 from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Entry, Ledger, forecast_entry, forecast_message
 from eigenmesh.runtime.message import add
-from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Parties,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    loop,
+    maybe,
+    sequence,
+    settle,
+    steps_in,
+    times,
+)
 from eigenmesh.stages.kmeans_party import (
     CandidateShare,
     Centres,
@@ -56,6 +69,7 @@ from eigenmesh.stages.kmeans_party import (
 METHODS = ("lloyd", "coreset")
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
+USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
 CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
@@ -73,33 +87,194 @@ class KMeansResult:
     notes: tuple[str, ...] = ()
 
 
-SEEDING = ("k-means||", "candidates", "start")
+# The schedule.
 
 
-def steps_for(method: str, seeding: str = "k-means||", refine: int = 0) -> list[Step]:
-    """The steps that a method asks for.
+def schedule(
+    scope: Scope,
+    setup: KMeansSetup,
+    n_clusters: int,
+    method: str = "lloyd",
+    n_init: int = 4,
+    max_iter: int = 100,
+    coreset_size: int | None = None,
+    refine: int = 0,
+    candidates: tuple[int, int] | None = None,
+    start: tuple[int, int] | None = None,
+    leading: Sequence[int] = (),
+    dim: int | None = None,
+) -> Node:
+    """A coreset; or seeds, then Lloyd's iterations. In the end everybody labels its points.
 
-    `seeding` is "k-means||", or "candidates" or "start" where these are given.
+    Settled on the way: how many `coordinates` points have, `dim` or those of known points at most;
+    how many `candidates` there are; and of how many `centres` they allow.
     """
-    if method == "coreset":
-        refining = [PointHolder.sum_clusters] if refine else []
-        drawing = [PointHolder.solve_locally, PointHolder.draw_coreset]
-        return [*drawing, *refining, PointHolder.assign]
-    lloyd = [PointHolder.count_points, PointHolder.sum_clusters, PointHolder.assign]
-    further = {
-        "k-means||": [
-            PointHolder.draw_candidates,
-            PointHolder.candidate_cost,
-            PointHolder.weigh_candidates,
-            PointHolder.farthest_points,
-        ],
-        "candidates": [PointHolder.weigh_candidates],
-        "start": [PointHolder.farthest_points],
-    }
-    return [*lloyd, *further[seeding]]
+    given_points = start or candidates
+    most = given_points[1] if given_points else dim
+
+    def planned(parties: Parties) -> dict[str, int]:
+        if most is None:
+            raise InputError("dim is None; a plan needs the number of the points' coordinates")
+        return {"coordinates": most}
+
+    def after_seeding(coordinates: int, centres: int) -> Node:
+        far = candidates is None  # single points may leave
+        return sequence(
+            *(_lloyd_rounds(n_init, centres, width, max_iter, usual=0) for width in leading),
+            _lloyd_rounds(
+                n_init + len(leading), centres, coordinates, max_iter, far=far, planned=n_init
+            ),
+            _labelling(centres, coordinates),
+        )
+
+    def rest(coordinates: int) -> Node:
+        if method == "coreset":
+            draws = default_draws(n_clusters) if coreset_size is None else coreset_size
+            return _coreset_rounds(coordinates, n_clusters, draws, n_init, refine)
+        if start is not None:
+            return sequence(
+                _lloyd_rounds(1, start[0], coordinates, max_iter, far=True),
+                _labelling(start[0], coordinates),
+            )
+        n_known = None if candidates is None else candidates[0]
+        return _seeding(scope, n_clusters, coordinates, n_known, after_seeding)
+
+    return sequence(
+        enlist(PointHolder, setup),
+        ask(PointHolder.solve_locally, n_clusters=n_clusters)
+        if method == "coreset"
+        else ask(PointHolder.count_points),
+        settle(
+            planned,
+            rest,
+            lambda own, coordinates: most is None or coordinates <= most,
+            coordinates=1,
+        ),
+    )
 
 
-@protocol("distributed-kmeans", roles=(PointHolder,), skips=True)
+def _seeding(
+    scope: Scope,
+    k: int,
+    dim: int,
+    n_known: int | None,
+    after: Callable[[int, int], Node],
+) -> Node:
+    """Candidates, unless there are `n_known`; their weights; and what comes `after`."""
+    batch, most_batches = BATCH * k, _most_batches(scope, k)
+
+    def weighing(candidates: int) -> Node:
+        return sequence(
+            ask(
+                PointHolder.weigh_candidates,
+                down={"n": candidates, "dim": dim},
+                up={"m": candidates},
+            ),
+            settle(
+                lambda parties: {"centres": k},
+                lambda centres: after(dim, centres),
+                lambda own, centres: centres <= k,
+                centres=k,
+            ),
+        )
+
+    usual, most = (PASSES * batch, most_batches * batch) if n_known is None else (n_known, n_known)
+    return sequence(
+        _drawing(dim, batch, most_batches) if n_known is None else None,
+        settle(
+            lambda parties: {"candidates": usual},
+            weighing,
+            lambda own, candidates: candidates <= most,
+            candidates=usual,
+        ),
+    )
+
+
+def _drawing(dim: int, batch: int, most_batches: int) -> Node:
+    """Batches of candidates; the last cost says that no point is left which is not among them."""
+    draw = ask(
+        PointHolder.draw_candidates,
+        down={"n_points": at_most(batch)},
+        up={"n": at_most(batch, planned=planned_share(batch)), "dim": dim},
+        missable=True,
+    )
+    cost = ask(PointHolder.candidate_cost, n=at_most(batch), dim=dim)
+    further = loop(most_batches - 1, cost, draw, usual=PASSES - 1)
+    return sequence(draw, further, maybe(cost, planned=False))
+
+
+def _most_batches(scope: Scope, k: int) -> int:
+    """Each has a point that differs from all before, unless an older reply stood in for one."""
+    stale = scope.max_age if scope.on_loss in ("reuse", "skip") else 0
+    return max(PASSES, k) * (1 + stale)
+
+
+def planned_share(count: int) -> Callable[[Own], int]:
+    """In a plan, how many of `count` points are a party's: costs are taken to be as sizes."""
+
+    def share(own: Own) -> int:
+        assert own.parties is not None, "whose points are drawn is for plans"
+        return _shares_by_rows(own.parties, count)[own.index]
+
+    return share
+
+
+@lru_cache(maxsize=16)
+def _shares_by_rows(parties: Parties, count: int) -> list[int]:
+    return shares(np.array([n for n, _ in parties.shapes], dtype=float), count)
+
+
+def _lloyd_rounds(
+    restarts: int,
+    k: int,
+    dim: int,
+    max_iter: int,
+    far: bool = False,
+    usual: int = USUAL_ITERATIONS,
+    planned: int | None = None,
+) -> Node:
+    """Sums of all restarts in one round; `far` points are asked for by restart, if they may be."""
+    far_points = ask(
+        PointHolder.farthest_points,
+        down={"k": k, "dim": dim, "n_points": at_most(k)},
+        up={"m": at_most(k), "dim": dim},
+    )
+    return loop(
+        max_iter,
+        ask(PointHolder.sum_clusters, r=at_most(restarts, planned), k=k, dim=dim),
+        loop(restarts, far_points, usual=0) if far else None,
+        fewest=min(usual, 1),
+        usual=usual,
+    )
+
+
+def _coreset_rounds(dim: int, k: int, n_draws: int, n_init: int, refine: int) -> Node:
+    """A party with few points gives them all."""
+    share = planned_share(n_draws)
+    drawing = ask(
+        PointHolder.draw_coreset,
+        down={"n_points": at_most(n_draws)},
+        up={
+            "m": at_most(n_draws + k, planned=lambda own: min(own.rows, share(own) + k)),
+            "dim": dim,
+        },
+    )
+
+    def rest(centres: int) -> Node:
+        sums = ask(PointHolder.sum_clusters, r=n_init, k=centres, dim=dim)
+        return sequence(times(refine, sums), _labelling(centres, dim))
+
+    few_enough = settle(
+        lambda parties: {"centres": k}, rest, lambda own, centres: centres <= k, centres=k
+    )
+    return sequence(drawing, few_enough)
+
+
+def _labelling(k: int, dim: int) -> Node:
+    return ask(PointHolder.assign, k=k, dim=dim)
+
+
+@protocol("distributed-kmeans", roles=(PointHolder,), skips=True, schedule=schedule)
 def distributed_kmeans(
     fed: Federation,
     setup: KMeansSetup,
@@ -114,6 +289,7 @@ def distributed_kmeans(
     candidates: Doubles | None = None,
     start: Doubles | None = None,
     leading: Sequence[int] = (),
+    dim: int | None = None,
 ) -> KMeansResult:
     """k-means of the points that each site keeps under `setup.points`.
 
@@ -125,38 +301,39 @@ def distributed_kmeans(
     `candidates` (m, dim) that the coordinator knows take the place of k-means‖, so that no single
     point leaves its party; `start` (k, dim) that of all seeding. Where there are fewer different
     points than clusters, each is a cluster. Of points whose first coordinates matter most, Lloyd
-    also starts from the clusters of the `leading` ones: few coordinates have few poor optima.
+    also starts from the clusters of the `leading` ones: few coordinates have few poor optima. Of
+    at most `dim` coordinates, which the parties hold the run to, and plans count.
     """
     if method not in METHODS:
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
-    given = (candidates is not None, start is not None)
-    seeding = SEEDING[1] if given[0] else SEEDING[2] if given[1] else SEEDING[0]
-    fed.enlist(PointHolder, setup, steps_for(method, seeding, refine))
+    shape = None if candidates is None else (1, 1)
+    tree = schedule(fed.scope, setup, n_clusters, method, refine=refine, candidates=shape)
+    fed.enlist(PointHolder, setup, steps_in(tree))  # protocols without a schedule run this one too
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
     if method == "coreset":
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size
         part = _coreset(fed, n_clusters, draws)
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
+        fed.settle(centres=starts.shape[1])
         centres = _refined(fed, part, starts, refine)
         reason = f"the coreset of {len(part.points)} points is clustered"
         return _concluded(fed, centres, n_clusters, refine, reason)
     counts = fed.ask(PointHolder.count_points)
     _require_weight(counts)
+    fed.settle(coordinates=counts[0].dim)
     if start is not None:
         starts = np.array(start, dtype=np.float64)[None]
     else:
-        if candidates is None:
-            candidates = _candidates(fed, counts, n_clusters)
-        weights = fed.total(PointHolder.weigh_candidates, Points(candidates)).sum.weights
-        seeds = WeightedPoints(candidates, weights)
+        points = _candidates(fed, counts, n_clusters) if candidates is None else candidates
+        fed.settle(candidates=len(points))
+        weights = fed.total(PointHolder.weigh_candidates, Points(points)).sum.weights
+        seeds = WeightedPoints(points, weights)
         starts = weighted_kmeans(seeds, n_clusters, rng, n_init)
+        fed.settle(centres=starts.shape[1])
         for width in leading:
-            few = weighted_kmeans(
-                seeds._replace(points=candidates[:, :width]), n_clusters, rng, n_init
-            )
+            few = weighted_kmeans(seeds._replace(points=points[:, :width]), n_clusters, rng, n_init)
             starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
-    refill = PointHolder.farthest_points in steps_for(method, seeding)
-    centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, refill)
+    centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, refill=candidates is None)
     return _concluded(fed, centres, n_clusters, n_iter, reason)
 
 
@@ -174,25 +351,28 @@ def _concluded(
     fed: Federation, centres: Doubles, n_clusters: int, n_iter: int, reason: str
 ) -> KMeansResult:
     """Every party labels its points; the sizes and the inertia are of who is still there."""
-    found = [fed.total(PointHolder.assign, FinalCentres(centres))]
+    totals = [fed.total(PointHolder.assign, FinalCentres(centres))]
     for _ in range(fed.max_age if fed.on_loss == "skip" else 0):  # who missed it is asked again
-        missed = set(fed.parties).difference(*(total.parties for total in found))
+        missed = set(fed.parties).difference(*(total.parties for total in totals))
         if not missed:
             break
         with suppress(PartyLost):
             again = dict.fromkeys(sorted(missed), FinalCentres(centres))
-            found.append(fed.total(PointHolder.assign, each=again))
-    total = reduce(add, [part.sum for part in found])
+            totals.append(fed.total(PointHolder.assign, each=again))
+    total = reduce(add, [part.sum for part in totals])
     notes = shortfall(n_clusters, len(centres), int(np.count_nonzero(total.sizes)))
     return KMeansResult(centres, total.cost, total.sizes, total.weights, n_iter, reason, notes)
 
 
-def shortfall(asked: int, found: int, filled: int) -> tuple[str, ...]:
+def shortfall(n_clusters: int, n_starts: int, n_filled: int) -> tuple[str, ...]:
     """What to say where there are fewer clusters than were asked for."""
-    if found < asked:
-        return (f"{asked} clusters were asked for, but only {found} starting points differ",)
-    if filled < asked:
-        return (f"{asked} clusters were asked for, but {asked - filled} of them came out empty",)
+    if n_starts < n_clusters:
+        return (
+            f"{n_clusters} clusters were asked for, but only {n_starts} starting points differ",
+        )
+    if n_filled < n_clusters:
+        empty = n_clusters - n_filled
+        return (f"{n_clusters} clusters were asked for, but {empty} of them came out empty",)
     return ()
 
 
@@ -220,9 +400,9 @@ def _too_few(batches: Sequence[Doubles], k: int) -> bool:
 
 def _draw(fed: Federation, masses: dict[str, float], count: int) -> Doubles:
     """A batch of candidates, shared out by the parties' masses; only those concerned are asked."""
-    given = shares(np.array(list(masses.values())), count)
-    asked = {name: CandidateShare(n) for name, n in zip(masses, given, strict=True) if n}
-    return np.vstack([reply.points for reply in fed.ask(PointHolder.draw_candidates, each=asked)])
+    counts = zip(masses, shares(np.array(list(masses.values())), count), strict=True)
+    each = {name: CandidateShare(n) for name, n in counts if n}
+    return np.vstack([reply.points for reply in fed.ask(PointHolder.draw_candidates, each=each)])
 
 
 # Lloyd.
@@ -256,25 +436,25 @@ def _lloyd(
     Nearest is meant by the `leading` coordinates, if not by all.
     """
     costs, n_iter = np.full(len(centres), np.inf), np.zeros(len(centres), dtype=int)
-    moving, stayed = np.arange(len(centres)), np.zeros(len(centres), dtype=bool)
+    moving, settled = np.arange(len(centres)), np.zeros(len(centres), dtype=bool)
     for _ in range(max_iter):
-        seen = np.ascontiguousarray(centres[moving][:, :, :leading])
-        found = fed.total(PointHolder.sum_clusters, Centres(seen)).sum
+        before = np.ascontiguousarray(centres[moving][:, :, :leading])
+        total = fed.total(PointHolder.sum_clusters, Centres(before)).sum
         filler = fed if refill else None
-        pairs = zip(centres[moving], found.sums, found.weights, strict=True)
-        moved = np.stack([_moved(filler, *own) for own in pairs])
-        shifts = np.square(moved[:, :, :leading] - seen).sum(axis=(1, 2))
+        pairs = zip(centres[moving], total.sums, total.weights, strict=True)
+        means = np.stack([_moved(filler, *own) for own in pairs])
+        shifts = np.square(means[:, :, :leading] - before).sum(axis=(1, 2))
         # A mean, since parties may miss a round: sums over different ones do not compare.
-        spreads = found.costs / found.weights.sum(axis=1)
-        centres[moving], costs[moving], stayed[moving] = moved, spreads, shifts <= tol * spreads
+        spreads = total.costs / total.weights.sum(axis=1)
+        centres[moving], costs[moving], settled[moving] = means, spreads, shifts <= tol * spreads
         n_iter[moving] += 1
-        if stayed.all():
+        if settled.all():
             break
         if fed.on_loss != "reuse":  # older sums stand in only where as many are asked for
-            moving = np.flatnonzero(~stayed)
+            moving = np.flatnonzero(~settled)
     best = int(np.argmin(costs))
     stays = f"the centres moved by no more than {tol:g}" if tol else "the centres stayed"
-    reason = stays if stayed[best] else f"{max_iter} rounds were made"
+    reason = stays if settled[best] else f"{max_iter} rounds were made"
     return centres[best], int(n_iter[best]), reason
 
 
@@ -300,10 +480,10 @@ def _refilled(
         if reply.squared[i] > 0
     ]
     for cluster, (_, _, i, reply) in zip(empty, sorted(far, key=lambda f: f[:3]), strict=False):
-        weight, moved = reply.weights[i], reply.weights[i] * reply.points[i]
-        sums[reply.labels[i]] -= moved
+        weight, summand = reply.weights[i], reply.weights[i] * reply.points[i]
+        sums[reply.labels[i]] -= summand
         weights[reply.labels[i]] -= weight
-        sums[cluster], weights[cluster] = moved, weight
+        sums[cluster], weights[cluster] = summand, weight
     return sums, weights
 
 
@@ -314,13 +494,14 @@ def _coreset(fed: Federation, k: int, n_draws: int) -> WeightedPoints:
     """Weighted points that stand for all."""
     local = fed.ask(PointHolder.solve_locally, LocalAsk(k))
     _require_weight(local)
+    fed.settle(coordinates=local[0].dim)
     costs = np.array([reply.cost for reply in local])
     price = float(costs.sum()) / n_draws
-    asked = {
+    each = {
         name: CoresetAsk(n, price)
         for name, n in zip(local.parties, shares(costs, n_draws), strict=True)
     }
-    parts = fed.ask(PointHolder.draw_coreset, each=asked)
+    parts = fed.ask(PointHolder.draw_coreset, each=each)
     points = np.vstack([part.points for part in parts])
     return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
 
@@ -333,80 +514,10 @@ def _refined(fed: Federation, part: WeightedPoints, starts: Doubles, times: int)
     """
     best = 0
     for _ in range(times):
-        found = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
-        pairs = zip(starts, found.sums, found.weights, strict=True)
+        total = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
+        pairs = zip(starts, total.sums, total.weights, strict=True)
         means = np.stack([_moved(None, *own) for own in pairs])
-        starts = np.stack([settle(part, *own) for own in zip(starts, means, strict=True)])
-        best = int(np.argmin(found.costs))
-    settled: Doubles = starts[best]
-    return settled
-
-
-# What it will cost.
-
-
-def forecast(
-    names: Sequence[str],
-    sizes: Sequence[int],
-    dim: int,
-    n_clusters: int,
-    *,
-    method: str = "lloyd",
-    n_init: int = 4,
-    n_iter: int = 20,
-    coreset_size: int | None = None,
-    refine: int = 0,
-) -> Ledger:
-    """The ledger of a run over parties with so many points.
-
-    Lloyd: if every restart takes `n_iter` rounds, which only the data decide, and no cluster runs
-    empty. Whose points are drawn is decided by their distances; here it goes by the parties' sizes.
-    """
-    if method == "coreset":
-        draws = default_draws(n_clusters) if coreset_size is None else coreset_size
-        ledger = _coreset_forecast(names, sizes, dim, n_clusters, draws)
-        ledger.rounds += refine
-        for name in names if refine else ():
-            ledger.entries += _lloyd_entries(name, n_clusters, dim, n_init, refine)
-        return ledger
-    k, batch = n_clusters, BATCH * n_clusters
-    drawn = dict(zip(names, shares(np.array(sizes, dtype=float), batch), strict=True))
-    ledger = Ledger(rounds=2 * PASSES + 1 + n_iter + 1)
-    for name in names:
-        ledger.entries.append(forecast_entry(PointHolder.count_points, name, 0))
-        ledger.entries += [
-            forecast_entry(PointHolder.draw_candidates, name, PASSES * drawn[name] * dim),
-            forecast_message(PointHolder.candidate_cost, name, (PASSES - 1) * batch * dim),
-            forecast_entry(PointHolder.candidate_cost, name, 0),
-            forecast_message(PointHolder.weigh_candidates, name, PASSES * batch * dim),
-            forecast_entry(PointHolder.weigh_candidates, name, PASSES * batch),
-            *_lloyd_entries(name, k, dim, n_init, n_iter),
-            forecast_message(PointHolder.assign, name, k * dim),
-            forecast_entry(PointHolder.assign, name, k),
-        ]
-    return ledger
-
-
-def _lloyd_entries(name: str, k: int, dim: int, n_init: int, n_iter: int) -> list[Entry]:
-    times = n_iter * n_init
-    return [
-        forecast_message(PointHolder.sum_clusters, name, times * k * dim),
-        forecast_entry(PointHolder.sum_clusters, name, times * (k * dim + k + 1)),
-    ]
-
-
-def _coreset_forecast(
-    names: Sequence[str], sizes: Sequence[int], dim: int, k: int, n_draws: int
-) -> Ledger:
-    """Costs are taken to be in proportion to sizes; a party with few points gives them all."""
-    ledger = Ledger(rounds=3)
-    drawn = shares(np.array(sizes, dtype=float), n_draws)
-    for name, size, draws in zip(names, sizes, drawn, strict=True):
-        given = min(size, draws + min(k, size))
-        ledger.entries += [
-            forecast_entry(PointHolder.solve_locally, name, 0),
-            forecast_entry(PointHolder.draw_coreset, name, given * (dim + 1)),
-            forecast_message(PointHolder.assign, name, k * dim),
-            forecast_entry(PointHolder.assign, name, k),
-        ]
-    return ledger
+        starts = np.stack([corrected(part, *own) for own in zip(starts, means, strict=True)])
+        best = int(np.argmin(total.costs))
+    centres: Doubles = starts[best]
+    return centres

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -31,12 +30,12 @@ from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup, FeatureH
 from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, steps_for
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.ask_again import patient
 from eigenmesh.stages.kmeans import METHODS as CLUSTERINGS
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
-from eigenmesh.stages.kmeans import forecast as kmeans_forecast
-from eigenmesh.stages.kmeans import steps_for as kmeans_steps
-from eigenmesh.stages.kmeans_party import KMeansSetup, PointHolder
+from eigenmesh.stages.kmeans_party import KMeansSetup
 
 KERNELS = ("rbf", "laplacian", "poly", "linear", "cosine")
 MECHANISMS = ("efficient", "direct")
@@ -249,7 +248,7 @@ class FedKernelKMeans(PartyLabels):
             fed.require(SampleHolder, DIRECT_STEPS)
         else:
             fed.require(FeatureHolder, steps_for(self.solver))
-        fed.require(PointHolder, kmeans_steps(clustering))
+        fed.require_stages(self._clustering(self._goal(), clustering, RESTARTS, 0))
 
     def _eigenvectors(self, fed: Federation, setup: DSPGDSetup, goal: Goal) -> DSPGDResult:
         n_iterations = whole_number(self.n_iterations, "n_iterations")
@@ -260,16 +259,17 @@ class FedKernelKMeans(PartyLabels):
     def _clusters(
         self, fed: Federation, goal: Goal, clustering: str, n_init: int, seed: int
     ) -> KMeansResult:
-        setup = KMeansSetup(points=SCORES, labels=LABELS, seed=seed)
-        k = goal.n_clusters
+        search = self._clustering(goal, clustering, n_init, seed)
         # Steps of a coreset can be asked for again; those of seeding change a party's state, but
         # Lloyd's sums are of whoever is there.
-        ways = patient(fed) if clustering == "coreset" else fed
-        kmeans = dataclasses.replace(distributed_kmeans, skips=True)
-        clusters = ways.run(kmeans, setup, k, method=clustering, n_init=n_init).value
+        clusters: KMeansResult = search.run(patient(fed) if clustering == "coreset" else fed).value
         if fed.on_loss == "skip" and clustering != "coreset":
-            fed.run(label_everybody, setup, clusters.centres)
+            fed.run(label_everybody, _points(seed), clusters.centres)
         return clusters
+
+    def _clustering(self, goal: Goal, clustering: str, n_init: int, seed: int) -> Stage:
+        how = {"method": clustering, "n_init": n_init, "dim": goal.n_eigenvectors}
+        return stage(distributed_kmeans, _points(seed), goal.n_clusters, **how)
 
     def _adopt(self, found: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
         self.model_ = found.model
@@ -313,12 +313,14 @@ class FedKernelKMeans(PartyLabels):
         solver = "direct" if self._is_direct() else self.solver
         T = whole_number(self.n_iterations, "n_iterations")
         ledger = forecast(names, shapes, setup, goal, T, solver)
-        sizes = [n for n, _ in shapes]
         n_init = restarts(self.n_init, RESTARTS)
-        further = kmeans_forecast(
-            names, sizes, goal.n_eigenvectors, goal.n_clusters, method=clustering, n_init=n_init
-        )
+        parties = Parties(tuple(names), tuple(shapes))
+        further = forecast_stages([self._clustering(goal, clustering, n_init, 0)], parties, "rows")
         ledger.entries += further.entries
         ledger.rounds += further.rounds
         forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
         return ledger
+
+
+def _points(seed: int) -> KMeansSetup:
+    return KMeansSetup(points=SCORES, labels=LABELS, seed=seed)

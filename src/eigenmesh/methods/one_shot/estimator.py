@@ -18,6 +18,7 @@ from eigenmesh.estimators.checks import (
 )
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
+from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
@@ -34,8 +35,6 @@ from eigenmesh.stages.column_scores import (
     ColumnModel,
     most_samples,
 )
-from eigenmesh.stages.gamma import forecast as bandwidth_forecast
-from eigenmesh.stages.gamma import forecast_rounds
 from eigenmesh.stages.summed_kernel import (
     ArgumentHolder,
     ArgumentSetup,
@@ -288,10 +287,8 @@ class OneShotKPCA(ColumnEstimator):
         """The ledger that a fit will have."""
         settings = self._settings()
         ledger = Ledger(rounds=1)
-        if settings.needs_gamma_rule:
-            rule: Any = settings.gamma
-            ledger.entries += bandwidth_forecast(rule, "columns", names, shapes)
-            ledger.rounds += forecast_rounds(rule, "columns", len(names))
+        if settings.fusion != "sum":
+            forecast_gamma(ledger, "rbf", settings.gamma, names, shapes, "columns")
         if settings.fusion == "arguments":
             ledger.entries += argument_forecast(names, shapes, settings.agreed(""))
         else:
