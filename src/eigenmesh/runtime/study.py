@@ -250,8 +250,9 @@ class Guard:
 
     def move(self, matches: tuple[Match, ...]) -> None:
         """On to what comes after."""
-        if matches:
-            self.positions = frozenset(match.after for match in matches)
+        program = self.study.program(self.told)
+        if matches and program is not None:
+            self.positions = program.narrowed(frozenset(match.after for match in matches))
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""
