@@ -12,8 +12,7 @@ from eigenmesh.estimators.accuracy import Missing
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.kernel_kmeans.choose_clustering import UNIT_NORM, Wishes
 from eigenmesh.kernel_kmeans.fit_rows import Outcome
-from eigenmesh.kernel_kmeans.graph import GraphClusters, Wanted, graph_kmeans, steps_for
-from eigenmesh.kernel_kmeans.graph_node import ClusterNode
+from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import ways_for
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.admm.estimator import ADMMKPCA
@@ -23,6 +22,7 @@ from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
 from eigenmesh.numerics.kmeans import WeightedPoints, membership, weight_of_each
 from eigenmesh.numerics.score_kmeans import ScoreClusters, score_kmeans
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.kmeans import shortfall
 
@@ -177,30 +177,47 @@ def _column_inertia(
 
 def fit_graph(fed: Federation, wishes: Wishes, build: Build, weights: str) -> Outcome:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
-    fed.require(ClusterNode, steps_for("landmarks"))
+    fed.require_stages(graph_clustering(wishes, wishes.n_eigenvectors, Span("landmarks", 1)))
     kpca, _ = _components(fed, wishes, build)
     span = span_of(kpca.estimator_)
-    wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, weights, wishes.seed)
-    found = fed.run(graph_kmeans, wanted, wishes.max_iter).value
-    claim = _graph_inertia(found, span)
-    filled = int(np.count_nonzero(found.weights))
-    told = f"the nodes' centres differ by at most {found.apart:.1e}"
+    run = graph_clustering(wishes, len(kpca.eigenvalues_), span, weights)
+    clusters = run.run(fed).value
+    claim = _graph_inertia(clusters, span.name)
+    filled = int(np.count_nonzero(clusters.weights))
+    agreement = f"the nodes' centres differ by at most {clusters.apart:.1e}"
+    too_few = shortfall(wishes.n_clusters, len(clusters.centres), filled)
     return _outcome(
         kpca,
-        found,
+        clusters,
         claim,
         "Lloyd's iteration, its sums averaged by neighbours",
-        stop_reason=found.stop_reason,
-        caveats=(*_apart(kpca, found), *shortfall(wishes.n_clusters, len(found.centres), filled)),
-        facts=(told, claim.words, *_rank_fact(kpca, wishes)),
+        stop_reason=clusters.stop_reason,
+        caveats=(*_apart(kpca, clusters), *too_few),
+        facts=(agreement, claim.words, *_rank_fact(kpca, wishes)),
     )
 
 
-def span_of(estimator: Any) -> str:
-    """What of the rows all nodes describe alike: the span in which the inertia is known."""
+class Span(NamedTuple):
+    """What of the rows all nodes describe alike, in which the inertia is known, and its width."""
+
+    name: str  # one of `graph_node.SPANS`
+    width: int
+
+
+def graph_clustering(wishes: Wishes, dim: int, span: Span, weights: str = "") -> Stage:
+    """Lloyd's iteration on scores of `dim` components."""
+    run = (wishes.n_clusters, wishes.n_init, wishes.tol, span.name, weights, wishes.seed)
+    return stage(graph_kmeans, ClusterGoal(*run), wishes.max_iter, dim, span.width)
+
+
+def span_of(estimator: Any) -> Span:
+    """Of a fitted estimator on a graph."""
+    model = estimator.model_
     if isinstance(estimator, ADMMKPCA):
-        return "scores"
-    return "features" if isinstance(estimator.model_, FeatureModel) else "landmarks"
+        return Span("scores", len(model.eigenvalues))
+    if isinstance(model, FeatureModel):
+        return Span("features", len(model.components))
+    return Span("landmarks", int(model.landmarks.shape[0]))
 
 
 def _graph_inertia(found: GraphClusters, span: str) -> Claim:

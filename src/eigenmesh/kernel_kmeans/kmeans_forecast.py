@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eigenmesh.estimators.graphs import NO_GRAPH
 from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.kernel_kmeans.choose_clustering import REFINE, Choice, Wishes, candidates_for
-from eigenmesh.kernel_kmeans.fit_components import RANK_OF_COLUMNS, most_components
-from eigenmesh.kernel_kmeans.graph import Wanted
-from eigenmesh.kernel_kmeans.graph import forecast as graph_forecast
+from eigenmesh.kernel_kmeans.fit_components import (
+    RANK_OF_COLUMNS,
+    Span,
+    graph_clustering,
+    most_components,
+)
 from eigenmesh.kernel_kmeans.protocol import ClusteredRows, FeatureRows
 from eigenmesh.kernel_pca.choose_landmarks import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.diskpca_forecast import forecast as diskpca_forecast
@@ -84,20 +86,20 @@ def method_of_rows(wishes: Wishes, shapes: Shapes) -> str:
 def _graph_clusters(
     ledger: Ledger, wishes: Wishes, estimator: Any, names: Sequence[str], shapes: Shapes
 ) -> None:
-    sizes, dim = [n for n, _ in shapes], int(estimator.n_components)
-    span, width = "scores", dim
+    dim, sizes = int(estimator.n_components), [n for n, _ in shapes]
+    span = Span("scores", dim)
     if isinstance(estimator, GossipKPCA):
-        agreed = estimator._agreed(NO_GRAPH, estimator._kernel(1.0), len(names))
-        span = "features" if agreed.features == "random" else "landmarks"
-        centroids = estimator._n_centroids(sizes)
+        features = estimator._features(len(names))
         width = {
             "rows": sizes[0],
-            "centroids": centroids,
+            "centroids": estimator._n_centroids(sizes),
             "random": embedded_width(wishes.kernel, shapes[0][1], estimator.n_features),
-        }[agreed.features]
-    wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, "", wishes.seed)
-    graph = estimator._planned_graph(names)
-    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), wishes.max_iter)
+        }[features]
+        span = Span("features" if features == "random" else "landmarks", width)
+    parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
+    clusters = forecast_stages([graph_clustering(wishes, dim, span)], parties, "rows")
+    ledger.entries += clusters.entries
+    ledger.rounds += clusters.rounds
 
 
 def _scores_of_columns(

@@ -13,7 +13,7 @@ from typing import Any
 
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.base import FederatedEstimator
-from eigenmesh.graphs.consensus import mixing
+from eigenmesh.graphs.consensus import require_graph
 from eigenmesh.kernel_pca.choose_landmarks import LANDMARK_KERNELS, Choice
 from eigenmesh.methods.admm.estimator import ADMMKPCA
 from eigenmesh.methods.diskpca.estimator import DisKPCA
@@ -22,7 +22,6 @@ from eigenmesh.methods.diskpca.sketching import EmbeddedRows, sketching_steps
 from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
 from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.gossip.protocol import GossipNode
-from eigenmesh.methods.gossip.protocol import steps_for as gossip_steps
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.graph import PeerHolder
@@ -30,6 +29,7 @@ from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.methods.vfed.protocol import VectorHolder
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import Party, Step, steps_of
+from eigenmesh.runtime.schedule import steps_in
 from eigenmesh.stages.summed_kernel import KERNELS as ARGUMENT_KERNELS
 
 _UNIT_NORM = ("rbf", "laplacian", "cosine")  # every row has the same norm in feature space
@@ -63,8 +63,8 @@ def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
 
 
 def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
-    setup = estimator._agreed(mixing(fed), estimator._kernel(1.0), len(fed.parties))
-    return GossipNode, gossip_steps(setup, False, estimator.accuracy is not None)
+    tree = estimator._run(require_graph(fed), estimator._kernel(1.0)).study(fed.scope).tree
+    return GossipNode, list(steps_in(tree))
 
 
 def _gossip(features: str, why: str) -> Way:

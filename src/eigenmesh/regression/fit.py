@@ -14,7 +14,7 @@ from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import NONE, at_sites
-from eigenmesh.graphs.consensus import mixing
+from eigenmesh.graphs.consensus import mixing, mixing_on, require_graph
 from eigenmesh.kernel_pca.choose_method import Needs, Way, choose_way
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.diskpca.estimator import DisKPCA
@@ -38,12 +38,11 @@ from eigenmesh.regression.embedded_ridge import (
 from eigenmesh.regression.graph_ridge import (
     PROBES,
     GraphRidgeSetup,
-    GraphTargets,
     graph_ridge,
     graph_targets,
-    ridge_steps,
 )
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 
 SCORES = "kernel-pc-regressor scores"
 APART_UNSAID = 1e-3  # nodes whose predictions are further apart, of their spread, deserve a warning
@@ -210,21 +209,28 @@ def is_flat(y: Any) -> bool:
 def fit_graph(fed: Federation, wishes: Wishes, y: Any) -> Regression:
     """Components without a centre; then normal equations, by the models that the nodes keep."""
     door = wishes.door
-    fed.require(GraphTargets, ridge_steps())
+    fed.require_stages(*graph_stages(require_graph(fed), wishes.n_components, 1))
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         agreed: dict[str, Any] = {"alpha": wishes.alpha, "targets": targets}
         agreed["seed"] = door.random_state
-        fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed))
+        n_targets = fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed)).value
         door.fit(fed)
-        found = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
-    told = (
-        f"predictions of the nodes at {PROBES} probe points are at most {found.apart:.1e} of their "
-        f"spread apart",
+        setup, k = GraphRidgeSetup(**mixing(fed), **agreed), len(door.eigenvalues_)
+        result = fed.run(graph_ridge, setup, k, n_targets).value
+    agreement = (
+        f"predictions of the nodes at {PROBES} probe points are at most {result.apart:.1e} of "
+        f"their spread apart",
     )
-    warned = found.apart > APART_UNSAID
-    notes, caveats = ((), told) if warned else (told, ())
+    warned = result.apart > APART_UNSAID
+    notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
-    return _of_door(door, found.fit, is_flat(y), found.stop_reason, notes, (*caveats, *close))
+    return _of_door(door, result.fit, is_flat(y), result.stop_reason, notes, (*caveats, *close))
+
+
+def graph_stages(graph: Any, n_components: int, n_targets: int) -> list[Stage]:
+    """What the regression runs besides kernel PCA, with a stand-in for what is found on the way."""
+    setup = GraphRidgeSetup(**mixing_on(graph), alpha=1.0, seed=0, targets="")
+    return [stage(graph_targets, setup), stage(graph_ridge, setup, n_components, n_targets)]
 
 
 # Columns.

@@ -20,10 +20,11 @@ from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.regression.component_ridge import TargetRows
 from eigenmesh.regression.embedded_ridge import EmbeddedTargets
-from eigenmesh.regression.fit import Wishes, row_ways
-from eigenmesh.regression.graph_ridge import forecast_graph_ridge
+from eigenmesh.regression.fit import Wishes, graph_stages, row_ways
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Entry, Ledger, forecast_entry, forecast_message
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages
 from eigenmesh.runtime.topology import build_graph
 from eigenmesh.stages.column_scores import ShareHolder
 from eigenmesh.stages.count import SurveyedSite
@@ -145,8 +146,10 @@ def _with_moments(entry: Entry, moments: int) -> Entry:
 def forecast_graph(inner: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
     """Components by `inner`, then normal equations over its graph."""
     ledger: Ledger = inner._forecast(names, shapes)
-    graph = build_graph(inner.topology, names)
-    forecast_graph_ridge(ledger, names, shapes, graph, k, 1)
+    parties = Parties(tuple(names), tuple(shapes), build_graph(inner.topology, names))
+    ridge = forecast_stages(graph_stages(parties.graph, k, 1), parties, "rows")
+    ledger.entries += ridge.entries
+    ledger.rounds += ridge.rounds
     return ledger
 
 

@@ -12,12 +12,12 @@ from eigenmesh.estimators.checks import one_of, whole_number
 from eigenmesh.estimators.column_checks import concluded, graph_of, positive, prepared_as
 from eigenmesh.estimators.columns import LinearColumnEstimator
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
-from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
+from eigenmesh.methods.vfed.graph import vfed_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
 from eigenmesh.methods.vfed.paper_party import PowerHolder
-from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, vfed_pca
-from eigenmesh.methods.vfed.vfed_forecast import paper_forecast, peers_forecast
+from eigenmesh.methods.vfed.protocol import VFedSetup, vfed_pca
+from eigenmesh.methods.vfed.vfed_forecast import paper_forecast
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
@@ -169,9 +169,11 @@ class VFedPCA(LinearColumnEstimator):
     def _run_exact(self, fed: Federation) -> VFedResult:
         tolerance, wanted = positive(self.tolerance, "tolerance"), self._wanted()
         run = vfed_pca if fed.graph is None else vfed_peers
-        fed.require(VectorHolder if fed.graph is None else PeerHolder)
+        few = wanted if isinstance(wanted, int) else FIRST_SOUGHT
+        first = self._agreed(few, at_most=not isinstance(wanted, int))
+        fed.require_stages(stage(run, first, self._rounds(), tolerance))
         if isinstance(wanted, int):
-            return fed.run(run, self._agreed(wanted), self._rounds(), tolerance).value
+            return fed.run(run, first, self._rounds(), tolerance).value
         fed.require(SurveyedSite, [SurveyedSite.count_columns])
         shapes = [(shape.n_rows, shape.n_columns) for shape in fed.run(survey).value]
         for k in self._numbers(shapes):
@@ -243,12 +245,10 @@ class VFedPCA(LinearColumnEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit that uses all its rounds: one that converges sends less."""
-        rounds, graph, wanted = self._rounds(), graph_of(self.topology, names), self._wanted()
+        rounds, graph = self._rounds(), graph_of(self.topology, names)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             k = whole_number(self.n_components, "n_components")
             return paper_forecast(names, shapes, graph, k, rounds, self.merge == "isolated")
-        if graph is not None and isinstance(wanted, int):
-            return peers_forecast(names, shapes, graph, wanted, rounds)
         parties = Parties(tuple(names), tuple(shapes), graph)
         return forecast_stages(self._stages(parties), parties, "columns")
 

@@ -22,8 +22,7 @@ from eigenmesh.estimators.columns import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
 from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
-from eigenmesh.methods.vfed.kernel_graph import PeerFusion, argument_peers, peer_role
-from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
+from eigenmesh.methods.vfed.kernel_graph import PeerFusion, argument_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
 from eigenmesh.methods.vfed.paper_party import PowerHolder
@@ -33,6 +32,8 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Party, Step
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
     N_LANDMARKS,
@@ -170,8 +171,10 @@ class VFedAKPCA(ColumnEstimator):
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            role, steps = self._asked(fed.graph is not None)
-            fed.require(role, steps)
+            if fed.graph is not None and not paper:
+                fed.require_stages(self._graph_run(self._kernel(name, 1.0)))
+            else:
+                fed.require(*self._asked())
             kernel = self._kernel(name, self._find_gamma(fed))
             found = self._run_paper(fed, kernel) if paper else self._run_exact(fed, kernel)
             model = found if isinstance(found, ColumnModel) else found.model
@@ -222,11 +225,9 @@ class VFedAKPCA(ColumnEstimator):
             return gamma
         return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
-    def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
+    def _asked(self) -> tuple[type[Party], Sequence[Step] | None]:
         if self.variant == "paper":
             return PowerHolder, None
-        if on_graph:
-            return peer_role(self._kernel_name()), None
         return ArgumentHolder, [needed_step(self._agreed())]
 
     def _agreed(self) -> ArgumentSetup:
@@ -240,10 +241,14 @@ class VFedAKPCA(ColumnEstimator):
         )
 
     def _run_exact(self, fed: Federation, kernel: Kernel) -> ColumnModel | PeerFusion:
-        k, agreed = self._wanted(), self._agreed()
         if fed.graph is not None:
-            return fed.run(argument_peers, agreed, kernel, k, bool(self.center)).value
+            model: PeerFusion = self._graph_run(kernel).run(fed).value
+            return model
+        k, agreed = self._wanted(), self._agreed()
         return fed.run(argument_fusion, agreed, kernel, k, bool(self.center)).value
+
+    def _graph_run(self, kernel: Kernel) -> Stage:
+        return stage(argument_peers, self._agreed(), kernel, self._wanted(), bool(self.center))
 
     def _run_paper(self, fed: Federation, kernel: Kernel) -> PaperResult:
         k = whole_number(self.n_components, "n_components")
@@ -275,10 +280,10 @@ class VFedAKPCA(ColumnEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger of a fit: at most this, where columns have a rank below their number."""
-        ledger = Ledger()
+        ledger, name = Ledger(), self._kernel_name()
         graph = graph_of(self.topology, names)
         if not isinstance(rule := self._checked_gamma(), float):
-            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns", graph)
+            forecast_gamma(ledger, name, rule, names, shapes, "columns", graph)
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             isolated = self.merge == "isolated"
             k = whole_number(self.n_components, "n_components")
@@ -286,8 +291,10 @@ class VFedAKPCA(ColumnEstimator):
             ledger.entries += known.entries
             ledger.rounds += known.rounds
         elif graph is not None:
-            wanted, agreed = self._wanted(), self._agreed()
-            peers_forecast(ledger, names, shapes, graph, agreed, wanted, bool(self.center))
+            parties = Parties(tuple(names), tuple(shapes), graph)
+            own = forecast_stages([self._graph_run(self._kernel(name, 1.0))], parties, "columns")
+            ledger.entries += own.entries
+            ledger.rounds += own.rounds
         else:
             ledger.entries += forecast(names, shapes, self._agreed())
             ledger.rounds += 1
