@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -37,7 +37,6 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
@@ -52,7 +51,7 @@ ENTRY_POINTS = "eigenmesh.methods"  # by which other packages' methods join
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
 # A role, and which of its steps, None for all; or the runs that a fit makes.
-Needs = tuple[type[Party], Iterable[Step] | None] | list[Stage]
+Needs = list[Stage]  # runs that parties must let happen, with stand-ins for what is found
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import numpy as np
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
-from eigenmesh.runtime.topology import is_lossy
 from eigenmesh.stages.gamma import RULES, bandwidth
-from eigenmesh.stages.graph_gamma import graph_bandwidth, role_for, steps_for
+from eigenmesh.stages.graph_gamma import graph_bandwidth
 
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
@@ -83,8 +82,6 @@ def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> fl
         return rule
     search = gamma_stage(rule, fed.graph is not None and len(fed.parties) > 1, seed, **preparation)
     fed.require_stages(search)
-    if search.protocol.schedule is None:
-        fed.require(role_for(str(rule), fed.split), steps_for(str(rule), fed.split, _lossy(fed)))
     return float(search.run(fed).value)
 
 
@@ -94,10 +91,6 @@ def gamma_stage(rule: str | None, among_neighbours: bool, seed: int, **preparati
         return stage(graph_bandwidth, rule, seed, **preparation)
     preparation.pop("row_noise", None)
     return stage(bandwidth, rule, seed, **preparation)
-
-
-def _lossy(fed: Federation) -> bool:
-    return fed.graph is not None and is_lossy(fed.graph)
 
 
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eigenmesh.estimators.graphs import NO_GRAPH
 from eigenmesh.kernel_kmeans.choose_clustering import ClusteringParameters, candidates_for
-from eigenmesh.kernel_kmeans.fit_components import RANK_OF_COLUMNS, most_components
-from eigenmesh.kernel_kmeans.graph import Wanted
-from eigenmesh.kernel_kmeans.graph import forecast as graph_forecast
+from eigenmesh.kernel_kmeans.fit_components import (
+    RANK_OF_COLUMNS,
+    Span,
+    graph_clustering,
+    most_components,
+)
 from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages
 from eigenmesh.stages.column_scores import ShareHolder
 from eigenmesh.stages.count import SurveyedSite
 
@@ -77,20 +81,20 @@ def _graph_clusters(
     names: Sequence[str],
     shapes: Shapes,
 ) -> None:
-    sizes, dim = [n for n, _ in shapes], int(estimator.n_components)
-    span, width = "scores", dim
+    dim, sizes = int(estimator.n_components), [n for n, _ in shapes]
+    span = Span("scores", dim)
     if isinstance(estimator, GossipKPCA):
-        agreed = estimator._agreed(NO_GRAPH, estimator._kernel(1.0), len(names))
-        span = "features" if agreed.features == "random" else "landmarks"
-        centroids = estimator._n_centroids(sizes)
+        features = estimator._features(len(names))
         width = {
             "rows": sizes[0],
-            "centroids": centroids,
+            "centroids": estimator._n_centroids(sizes),
             "random": embedded_width(params.kernel, shapes[0][1], estimator.n_features),
-        }[agreed.features]
-    wanted = Wanted(params.n_clusters, params.n_init, params.tol, span, "", params.seed)
-    graph = estimator._planned_graph(names)
-    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), params.max_iter)
+        }[features]
+        span = Span("features" if features == "random" else "landmarks", width)
+    parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
+    clusters = forecast_stages([graph_clustering(params, dim, span)], parties, "rows")
+    ledger.entries += clusters.entries
+    ledger.rounds += clusters.rounds
 
 
 def _scores_of_columns(

@@ -7,7 +7,7 @@ before anything does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eigenmesh.errors import InputError, PolicyRefusal
@@ -16,7 +16,6 @@ from eigenmesh.estimators.checks import components_asked
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import Step, steps_of
 from eigenmesh.runtime.schedule import steps_in
 
 
@@ -102,7 +101,7 @@ def choose_method(
         needs = estimator._needs(fed) if needs_of is None else needs_of(method, estimator)
         try:
             if needs is not None:
-                require_needs(fed, needs)
+                fed.require_stages(*needs)
         except PolicyRefusal as refusal:
             refusals.append(refusal)
             needs_refused += [] if needs is None else [(method.name, needs)]
@@ -124,29 +123,14 @@ def _words(
     return f"{parties} {fed.split}; {why}{less}"
 
 
-def require_needs(fed: Federation, needs: Needs) -> None:
-    """Ask every party whether its policy lets this happen."""
-    if isinstance(needs, list):
-        fed.require_stages(*needs)
-    else:
-        fed.require(*needs)
-
-
-def _steps_of(fed: Federation, needs: Needs) -> Iterable[Step]:
-    if isinstance(needs, list):
-        trees = [run.study(fed.scope).tree for run in needs]
-        return [step for tree in trees if tree is not None for step in steps_in(tree)]
-    role, steps = needs
-    known: Any = role  # mypy takes a class for unhashable
-    return steps_of(known).values() if steps is None else steps
-
-
 def _nothing_allowed(
     fed: Federation, needs_refused: Sequence[tuple[str, Needs]], first: PolicyRefusal
 ) -> PolicyRefusal:
     needed = []
     for name, needs in needs_refused:
-        kinds = sorted(set().union(*(step.reveals for step in _steps_of(fed, needs))))
+        trees = [run.study(fed.scope).tree for run in needs]
+        steps = [step for tree in trees if tree is not None for step in steps_in(tree)]
+        kinds = sorted(set().union(*(step.reveals for step in steps)))
         needed.append(f"{', '.join(kinds)} (for {name})")
     options = "; or ".join(dict.fromkeys(needed))
     return PolicyRefusal(f"{first.reason}; what would do: {options}", party=first.party)

@@ -16,7 +16,7 @@ from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import at_sites
-from eigenmesh.graphs.consensus import mixing
+from eigenmesh.graphs.consensus import mixing, mixing_on, require_graph
 from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.diskpca.scores import landmark_scores
@@ -37,10 +37,8 @@ from eigenmesh.regression.embedded_ridge import EmbeddedRidgeSetup, embedded_rid
 from eigenmesh.regression.graph_ridge import (
     PROBES,
     GraphRidgeSetup,
-    GraphTargets,
     graph_ridge,
     graph_targets,
-    ridge_steps,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
@@ -242,21 +240,28 @@ def is_flat(y: Any) -> bool:
 def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components without a centre; then normal equations, by the models that the nodes keep."""
     door = params.door
-    fed.require(GraphTargets, ridge_steps())
+    fed.require_stages(*graph_stages(require_graph(fed), params.n_components, 1))
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         agreed: dict[str, Any] = {"alpha": params.alpha, "targets": targets}
         agreed["seed"] = door.random_state
-        fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed))
+        n_targets = fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed)).value
         door.fit(fed)
-        ridge = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
+        setup, k = GraphRidgeSetup(**mixing(fed), **agreed), len(door.eigenvalues_)
+        result = fed.run(graph_ridge, setup, k, n_targets).value
     agreement = (
-        f"predictions of the nodes at {PROBES} probe points are at most {ridge.apart:.1e} of their "
-        f"spread apart",
+        f"predictions of the nodes at {PROBES} probe points are at most {result.apart:.1e} of "
+        f"their spread apart",
     )
-    warned = ridge.apart > APART_UNSAID
+    warned = result.apart > APART_UNSAID
     notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
-    return _of_door(door, ridge.fit, is_flat(y), ridge.stop_reason, notes, (*caveats, *close))
+    return _of_door(door, result.fit, is_flat(y), result.stop_reason, notes, (*caveats, *close))
+
+
+def graph_stages(graph: Any, n_components: int, n_targets: int) -> list[Stage]:
+    """What the regression runs besides kernel PCA, with a stand-in for what is found on the way."""
+    setup = GraphRidgeSetup(**mixing_on(graph), alpha=1.0, seed=0, targets="")
+    return [stage(graph_targets, setup), stage(graph_ridge, setup, n_components, n_targets)]
 
 
 # Columns.

@@ -18,12 +18,12 @@ from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.registry import Method
 from eigenmesh.regression.fit import (
     RegressionParameters,
+    graph_stages,
     ridge_needs,
     row_methods,
     row_runs,
     scoring_run,
 )
-from eigenmesh.regression.graph_ridge import forecast_graph_ridge
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger, forecast_entry
 from eigenmesh.runtime.schedule import Parties
@@ -123,8 +123,10 @@ def row_notes(
 def forecast_graph(inner: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
     """Components by `inner`, then normal equations over its graph."""
     ledger: Ledger = inner._forecast(names, shapes)
-    graph = build_graph(inner.topology, names)
-    forecast_graph_ridge(ledger, names, shapes, graph, k, 1)
+    parties = Parties(tuple(names), tuple(shapes), build_graph(inner.topology, names))
+    ridge = forecast_stages(graph_stages(parties.graph, k, 1), parties, "rows")
+    ledger.entries += ridge.entries
+    ledger.rounds += ridge.rounds
     return ledger
 
 

@@ -557,9 +557,31 @@ class Program:
         """Where a request fits; nowhere if it is out of order or comes too often."""
         return _matches(self, positions, key)
 
+    def narrowed(self, positions: Positions) -> Positions:
+        """Without positions that another leads to by itself: whatever follows them follows that.
+
+        Where rounds may be missed a request fits many places, and they would multiply.
+        """
+        left = sorted(positions)
+        if len(left) == 1 or not self.forgiving:
+            return positions
+        kept = []
+        while left:
+            first, *left = left
+            kept.append(first)
+            beyond = {position for _, position in _reachable(self, frozenset({first}))}
+            left = [p for p in left if p not in beyond and not _fewer_turns(first, p)]
+        return frozenset(kept)
+
     def is_over(self, positions: Positions) -> bool:
         """Whether nothing need come any more."""
         return any(node is None for node, _ in _reachable(self, positions))
+
+
+def _fewer_turns(one: Position, other: Position) -> bool:
+    """Whether one is where another is with no loop turned more often."""
+    here = one[0] == other[0]
+    return here and all(turn <= later for turn, later in zip(one[1], other[1], strict=True))
 
 
 @lru_cache(maxsize=4096)

@@ -267,9 +267,12 @@ class Guard:
 
     def move(self, matches: tuple[Match, ...]) -> None:
         """On to what comes after the request that was admitted last."""
-        if matches:
-            self.told = self._settles
-            self.positions = frozenset(match.after for match in matches)
+        if not matches:
+            return
+        self.told = self._settles
+        program = self.study.program(self.told)
+        assert program is not None, "without a schedule nothing matches"
+        self.positions = program.narrowed(frozenset(match.after for match in matches))
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""
