@@ -110,7 +110,7 @@ def federation(
     else:
         _refuse_options(engine, client=client, workers=workers)
         carrier, split = _on_sites(engine, source, split, whose, faults)
-    fed = Federation(
+    run = Federation(
         carrier,
         split=split,
         topology=topology,
@@ -118,16 +118,16 @@ def federation(
         on_loss=on_loss,
         max_age=max_age,
     )
-    fed.align = source.align if isinstance(source, Partitioned) else align
-    fed.known_columns = partial(_known_columns, source, fed.parties, id_column)
+    run.align = source.align if isinstance(source, Partitioned) else align
+    run.known_columns = partial(_known_columns, source, run.parties, id_column)
     try:
-        _check_links(faults, fed)
-        if engine != "in-process" and fed.split == "rows" and _are_paths(source):
-            agree_on_columns(fed)  # in one process `Partitioned` sees to it
+        _check_links(faults, run)
+        if engine != "in-process" and run.split == "rows" and _are_paths(source):
+            agree_on_columns(run)  # in one process `Partitioned` sees to it
     except EigenmeshError:
-        fed.close()
+        run.close()
         raise
-    return fed
+    return run
 
 
 def _are_paths(source: Any) -> bool:
@@ -151,10 +151,10 @@ Whose = Mapping[str, Any]  # what a Partitioned has of its own: names, policies,
 
 
 def _check_options(source: Any, whose: Whose) -> None:
-    given = [name for name, value in whose.items() if value not in (None, "strict")]
-    if isinstance(source, Partitioned) and given:
+    conflicts = [name for name, value in whose.items() if value not in (None, "strict")]
+    if isinstance(source, Partitioned) and conflicts:
         raise InputError(
-            f"{'=, '.join(given)}= beside a Partitioned, which has its own; pass them to "
+            f"{'=, '.join(conflicts)}= beside a Partitioned, which has its own; pass them to "
             "Partitioned"
         )
     if is_dask_collection(source) and whose["align"] != "strict":
@@ -168,8 +168,8 @@ def _on_sites(
     engine: str, source: Any, split: str, whose: Whose, faults: Sequence[Fault]
 ) -> tuple[Engine, str]:
     if engine not in _ENGINES:
-        known = ", ".join(map(repr, [*_ENGINES, "dask"]))
-        raise InputError(f"engine {engine!r} is unknown; expected {known}")
+        engines = ", ".join(map(repr, [*_ENGINES, "dask"]))
+        raise InputError(f"engine {engine!r} is unknown; expected {engines}")
     if engine == "mpi" and not isinstance(source, Partitioned):
         sites = _unopened_sites(source, split, whose)
     else:
@@ -286,11 +286,11 @@ def _on_dask(
         whose = {**whose, "names": source.names, "policies": source.policies}
     names, policies = _checked(whose, len(data))
     _check_faults(faults, names)
-    given = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
-    build = partial(site_at, split, policies=given, matching=_matching(whose))
-    known = [policy or Policy() for policy in policies]
+    own_policies = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
+    build = partial(site_at, split, policies=own_policies, matching=_matching(whose))
+    site_policies = [policy or Policy() for policy in policies]
     place = {"client": client, "workers": workers}
-    return dask.Dask(names, data, build, policies=known, faults=faults, **place), split
+    return dask.Dask(names, data, build, policies=site_policies, faults=faults, **place), split
 
 
 def site_at(
@@ -323,11 +323,11 @@ def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:
             )
 
 
-def _check_links(faults: Sequence[Fault], fed: Federation) -> None:
+def _check_links(faults: Sequence[Fault], run: Federation) -> None:
     """A fault on a link that is not there would be no fault, without a word."""
-    numbers = {name: i for i, name in enumerate(fed.parties)}
+    numbers = {name: i for i, name in enumerate(run.parties)}
     for fault in (fault for fault in faults if fault.to is not None):
-        graph, i, j = fed.graph, numbers.get(fault.party or ""), numbers[str(fault.to)]
+        graph, i, j = run.graph, numbers.get(fault.party or ""), numbers[str(fault.to)]
         if graph is None or (i is not None and not graph.has_edge(i, j)):
             raise InputError(
                 f"a fault is set on the link from {fault.party or 'everybody'!r} to {fault.to!r}; "

@@ -54,24 +54,24 @@ class _Cores:
     def __init__(self) -> None:
         self._change = threading.Condition()
         self._depth = threading.local()
-        self._own = self._helpers = self._unaided = self._limits = 0
+        self._own = self._helpers = self._alone = self._limits = 0
         self._blas: Any = None
 
     # BLAS at one thread, as long as anyone asks for it.
 
-    def limit(self, unaided: bool) -> None:
+    def limit(self, alone: bool) -> None:
         with self._change:
             if not self._limits:
                 self._blas = _from_any_thread(
                     lambda: _controller().limit(limits=1, user_api="blas")
                 )
             self._limits += 1
-            self._unaided += unaided
+            self._alone += alone
 
-    def unlimit(self, unaided: bool) -> None:
+    def unlimit(self, alone: bool) -> None:
         with self._change:
             self._limits -= 1
-            self._unaided -= unaided
+            self._alone -= alone
             if not self._limits:
                 _from_any_thread(self._blas.restore_original_limits)
 
@@ -96,7 +96,7 @@ class _Cores:
     def lend(self) -> bool:
         """Whether there was an idle core; it is then a helper's."""
         with self._change:
-            idle = not self._unaided and self._own + self._helpers < cores()
+            idle = not self._alone and self._own + self._helpers < cores()
             self._helpers += idle
             return idle
 
@@ -120,13 +120,13 @@ _cores = _Cores()
 class _Limit(AbstractContextManager["_Limit"]):
     """In force from its making to its end, as threadpoolctl's own."""
 
-    def __init__(self, unaided: bool) -> None:
-        self._unaided = unaided
-        _cores.limit(unaided)
+    def __init__(self, alone: bool) -> None:
+        self._alone = alone
+        _cores.limit(alone)
 
     def restore_original_limits(self) -> None:
         """End it."""
-        _cores.unlimit(self._unaided)
+        _cores.unlimit(self._alone)
 
     def __enter__(self) -> Self:
         return self
@@ -140,12 +140,12 @@ def one_blas_thread() -> _Limit:
 
     Any number of threads may do so at once; the last to end lifts it.
     """
-    return _Limit(unaided=False)
+    return _Limit(alone=False)
 
 
 def one_thread() -> _Limit:
     """One core for this process, which is one of several on its machine: BLAS, and no helpers."""
-    return _Limit(unaided=True)
+    return _Limit(alone=True)
 
 
 def one_openmp_thread() -> AbstractContextManager[object]:

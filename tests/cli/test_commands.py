@@ -118,25 +118,25 @@ def test_scores_of_a_fit_equal_fit_transform(setting, tmp_path, files, blocks):
 
 
 def test_fit_reports_what_the_estimator_reports(tmp_path, files, blocks):
-    code, found = answer("fit", *files, "--model", tmp_path / "m.em", *RBF)
+    code, tree = answer("fit", *files, "--model", tmp_path / "m.em", *RBF)
     report = (
         em.OneShotKPCA(**SETTINGS["product"][1])
         .fit(em.Partitioned(columns=[B[:120] for B in blocks], names=["a", "b", "c"]))
         .report_
     )
     assert code == 0
-    assert found["report"]["floats_up"] == report.floats_up == 3 * 12 * 121
-    assert found["report"]["reveals"] == {p: dict(k) for p, k in report.reveals.items()}
-    assert found["report"]["share_of_baseline"] == report.share_of_baseline
-    assert [Path(share).name for share in found["shares"]] == [f"m.share-{i}.em" for i in range(3)]
+    assert tree["report"]["floats_up"] == report.floats_up == 3 * 12 * 121
+    assert tree["report"]["reveals"] == {p: dict(k) for p, k in report.reveals.items()}
+    assert tree["report"]["share_of_baseline"] == report.share_of_baseline
+    assert [Path(share).name for share in tree["shares"]] == [f"m.share-{i}.em" for i in range(3)]
 
 
 def test_scores_that_cost_another_message_are_accounted_for(tmp_path, files):
     command = ["fit", *files, "--model", tmp_path / "m.em", "--scores", tmp_path / "z.npy", *RBF]
     _, free = answer(*command)
-    _, sent = answer(*command, "--fusion", "distance")
+    _, distances = answer(*command, "--fusion", "distance")
     assert free["scores_report"] is None
-    assert sent["scores_report"]["floats_up"] == 120 * 13
+    assert distances["scores_report"]["floats_up"] == 120 * 13
     assert "What the scores cost besides" in run(*command, "--fusion", "distance").stdout
 
 
@@ -168,9 +168,9 @@ def test_a_plan_foretells_the_report(gamma, tmp_path, files):
 def test_a_plan_says_who_would_refuse(files):
     _, planned = answer("plan", *files, *ONE_SHOT, "--allow", "counts", "--allow", "hashes")
     assert planned["refusals"] == {name: ["eigenvectors"] for name in "abc"}
-    shown = run("plan", *files, *ONE_SHOT, "--allow", "counts,hashes").stdout
-    assert "b: eigenvectors may not leave it" in shown
-    assert shown.count("REFUSED: eigenvectors") == 3
+    page = run("plan", *files, *ONE_SHOT, "--allow", "counts,hashes").stdout
+    assert "b: eigenvectors may not leave it" in page
+    assert page.count("REFUSED: eigenvectors") == 3
     assert "nobody" in run("plan", *files).stdout
 
 
@@ -228,9 +228,9 @@ def test_rows_are_scored_where_they_are(tmp_path, row_files, wine):
 
 def test_a_share_of_variance_chooses_the_components(tmp_path, row_files):
     command = ["fit", *row_files, "--split", "rows", "--model", tmp_path / "m.em"]
-    code, found = answer(*command, "--components", "0.6", "--n-landmarks", "178")
+    code, tree = answer(*command, "--components", "0.6", "--n-landmarks", "178")
     assert code == 0
-    shares = np.cumsum(found["explained_variance_ratio"])
+    shares = np.cumsum(tree["explained_variance_ratio"])
     assert shares[-1] >= 0.6 > shares[-2]
 
 
@@ -246,37 +246,37 @@ def test_a_plan_of_rows_foretells_the_report(tmp_path, row_files):
 def test_parties_on_a_graph_from_the_command_line(tmp_path, row_files, wine, told, topology):
     options = [*row_files, "--split", "rows", "--kernel", "rbf", "--gamma", "0.05"]
     _, expected = answer("plan", *options, "--topology", told)
-    code, found = answer("fit", *options, "--topology", told, "--model", tmp_path / "m.em")
+    code, tree = answer("fit", *options, "--topology", told, "--model", tmp_path / "m.em")
     assert code == 0
-    assert found["method"].startswith("gossip")
-    assert found["report"]["floats_up"] == expected["floats_up"]
-    assert found["report"]["floats_down"] == expected["floats_down"]
+    assert tree["method"].startswith("gossip")
+    assert tree["report"]["floats_up"] == expected["floats_up"]
+    assert tree["report"]["floats_down"] == expected["floats_down"]
     model = em.load(tmp_path / "m.em")
     parts = em.Partitioned(rows=row_files)
     same = em.KernelPCA(2, kernel="rbf", gamma=0.05, topology=topology, random_state=0).fit(parts)
     np.testing.assert_allclose(model.transform(wine), same.transform(wine), atol=1e-8)
     clusters = [*row_files, "--clusters", "3", "--topology", told]
-    code, found = answer("cluster", *clusters)
+    code, tree = answer("cluster", *clusters)
     assert code == 0
-    assert found["method"].startswith("gossip")
+    assert tree["method"].startswith("gossip")
 
 
 @pytest.mark.parametrize("told", ["moebius", "lattice:3", "lattice:x", "ring:2"])
 def test_a_topology_that_is_none_is_explained(row_files, told):
-    code, found = answer("plan", *row_files, "--split", "rows", "--topology", told)
+    code, tree = answer("plan", *row_files, "--split", "rows", "--topology", told)
     assert code == 2
-    assert told.partition(":")[0] in found["message"]
+    assert told.partition(":")[0] in tree["message"]
 
 
 def test_labels_stay_with_their_rows(tmp_path, row_files, wine):
-    labels = tmp_path / "l.npy"
-    command = ["cluster", *row_files, "--clusters", "3", "--labels", labels, "--gamma", "0.05"]
-    code, found = answer(*command)
+    file = tmp_path / "l.npy"
+    command = ["cluster", *row_files, "--clusters", "3", "--labels", file, "--gamma", "0.05"]
+    code, tree = answer(*command)
     assert code == 0
-    held = [np.load(tmp_path / f"l.{name}.npy").ravel() for name in ("north", "south", "west")]
-    assert [len(own) for own in held] == [70, 50, 58]
-    assert adjusted_rand_score(load_wine().target, np.concatenate(held)) > 0.8
-    assert found["sizes"] == np.bincount(np.concatenate(held)).tolist()
+    labels = [np.load(tmp_path / f"l.{name}.npy").ravel() for name in ("north", "south", "west")]
+    assert [len(own) for own in labels] == [70, 50, 58]
+    assert adjusted_rand_score(load_wine().target, np.concatenate(labels)) > 0.8
+    assert tree["sizes"] == np.bincount(np.concatenate(labels)).tolist()
     assert "3 clusters, rbf kernel" in run(*command).stdout
 
 
@@ -285,22 +285,22 @@ def test_columns_are_clustered_too(tmp_path, files, wine):
     options = ["--clusters", "3", "--split", "columns", "--kernel", "rbf", "--gamma", "0.05"]
     code, planned = answer("plan", *files, *options)
     assert code == 0
-    code, found = answer("cluster", *files, *options, "--labels", labels, "--model", model)
+    code, tree = answer("cluster", *files, *options, "--labels", labels, "--model", model)
     assert code == 0
-    assert found["labels"] == [str(labels)]
+    assert tree["labels"] == [str(labels)]
     held = np.loadtxt(labels, delimiter=",", skiprows=1, dtype=int)
-    assert found["sizes"] == np.bincount(held).tolist()
+    assert tree["sizes"] == np.bincount(held).tolist()
     for name in ("floats_up", "floats_down", "rounds"):
-        assert planned[name] == found["report"][name], name
+        assert planned[name] == tree["report"][name], name
     np.testing.assert_array_equal(em.load(model).predict(wine[:120]), held)
 
 
 def test_rows_do_not_leave_a_party_that_forbids_it(tmp_path, row_files):
     allowed = ["--allow", "centroids,gram,moments,counts"]
     command = ["fit", *row_files, "--model", tmp_path / "m.em", *ROWS, *allowed]
-    code, found = answer(*command)
+    code, tree = answer(*command)
     assert code == 0
-    assert all("rows" not in kinds for kinds in found["report"]["reveals"].values())
+    assert all("rows" not in kinds for kinds in tree["report"]["reveals"].values())
     code, refused = answer(*command, "--landmarks", "uniform")
     assert (code, refused["error"], refused["party"]) == (2, "PolicyRefusal", "north")
 
@@ -393,11 +393,11 @@ def test_an_error_is_one_line_or_one_document(failure, tmp_path, files):
     command = arguments(tmp_path, files)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
-    told = run(*command)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith(f"{kind}: ")
-    assert told.stderr.count("\n") == 1
-    assert words in told.stderr
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"{kind}: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
 
     code, document = answer(*command)
     assert code == 2
@@ -408,9 +408,9 @@ def test_an_error_is_one_line_or_one_document(failure, tmp_path, files):
 
 def test_a_warning_is_said_once_on_stderr(tmp_path, files):
     dear = ["fit", *files, "--model", tmp_path / "m.em", *RBF, "--scores", tmp_path / "z.npy"]
-    told, machine = run(*dear), run(*dear, "--json")
-    assert told.stderr.count("warning: 4,356 floats were sent") == 1
-    assert "lower local_rank" not in told.stdout
+    human, machine = run(*dear), run(*dear, "--json")
+    assert human.stderr.count("warning: 4,356 floats were sent") == 1
+    assert "lower local_rank" not in human.stdout
     assert machine.stderr.count("warning: ") == 1
     assert json.loads(machine.stdout)["report"]["notes"]
 
@@ -434,8 +434,8 @@ def test_the_installed_command_works_and_draws_nothing_it_need_not(tmp_path, fil
     plan = [command, "plan", *files, *ONE_SHOT, "--local-rank", "2", "--json"]
     # An ASCII terminal must not end a run for want of a letter.
     ascii_only = {"PYTHONIOENCODING": "ascii", "PATH": "", "HOME": str(tmp_path)}
-    found = subprocess.run(plan, capture_output=True, text=True, timeout=60, env=ascii_only)
-    assert json.loads(found.stdout)["floats_up"] == 3 * 2 * 121
+    process = subprocess.run(plan, capture_output=True, text=True, timeout=60, env=ascii_only)
+    assert json.loads(process.stdout)["floats_up"] == 3 * 2 * 121
     lazy = "import sys, eigenmesh.cli.commands; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", lazy], timeout=60).returncode == 0
 
@@ -475,8 +475,8 @@ def test_the_demo_is_quick_and_saves_what_it_says(demo):
 
 def test_the_demo_fits_80_columns_uncut(demo):
     folder, result, _ = demo
-    shown = [line for line in result.stdout.splitlines() if str(folder) not in line]
-    assert max(map(len, shown)) <= 80
+    lines = [line for line in result.stdout.splitlines() if str(folder) not in line]
+    assert max(map(len, lines)) <= 80
     assert "…" not in result.stdout
     assert result.stderr == ""
 
@@ -524,11 +524,11 @@ def test_the_demo_proves_no_less_than_the_truth(demo):
 
 
 def test_the_demo_for_machines_is_one_document(tmp_path):
-    _, found = answer("demo", "--out", tmp_path, "--parties", "16")
-    rows = {(row["method"], row["local_rank"]): row for row in found["studies"][0]["rows"]}
+    _, tree = answer("demo", "--out", tmp_path, "--parties", "16")
+    rows = {(row["method"], row["local_rank"]): row for row in tree["studies"][0]["rows"]}
     assert rows["product", 20]["sin_theta"] < 1e-4
     assert rows["product", 50]["sin_theta"] < 1e-6
-    assert found == json.loads((tmp_path / "demo.json").read_text())
+    assert tree == json.loads((tmp_path / "demo.json").read_text())
 
 
 def test_an_accuracy_from_the_command_line(tmp_path):
@@ -538,8 +538,8 @@ def test_an_accuracy_from_the_command_line(tmp_path):
         np.save(file, rng.normal(size=(60, 4)))
     paths, model = list(map(str, files)), str(tmp_path / "model.em")
     options = ["--split", "rows", "--kernel", "rbf", "--gamma", "0.5", "--model", model]
-    said = run("fit", *paths, *options, "--accuracy", "0.001")
-    assert "landmarks miss about" in " ".join(said.output.split())
+    result = run("fit", *paths, *options, "--accuracy", "0.001")
+    assert "landmarks miss about" in " ".join(result.output.split())
     _, tree = answer("fit", *paths, *options, "--accuracy", "1")
     assert len(tree["shortfalls"]) == 2
     assert 0 < max(tree["shortfalls"]) < 1

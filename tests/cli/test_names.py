@@ -61,20 +61,20 @@ def test_new_files_are_matched_by_the_names_of_their_columns(tmp_path, split, su
     def transform(frames, names, *more):
         new = [write(f, tmp_path / f"{n}{suffix}") for f, n in zip(frames, names, strict=True)]
         out = tmp_path / "z.csv"
-        code, found = answer("transform", model, *new, "--out", out, *ids, *more)
+        code, tree = answer("transform", model, *new, "--out", out, *ids, *more)
         if code:
-            return code, found["message"]
-        return code, pd.concat([pd.read_csv(path) for path in found["scores"]])
+            return code, tree["message"]
+        return code, pd.concat([pd.read_csv(path) for path in tree["scores"]])
 
-    _, wanted = transform(own, ["a-1", "b-1"])
-    known = wanted.set_index("id").sort_index()
-    assert set(known.index) == set(frame["patient"])
+    _, own_scores = transform(own, ["a-1", "b-1"])
+    reference = own_scores.set_index("id").sort_index()
+    assert set(reference.index) == set(frame["patient"])
     for names in (["c", "d"], ["b-2", "a-2"]):
         mixed = [shuffled(rng, own[1]), shuffled(rng, own[0])]
-        code, found = transform(mixed, names)
+        code, scores = transform(mixed, names)
         assert code == 0
-        found = found.set_index("id").sort_index()
-        np.testing.assert_allclose(found, known, atol=1e-12)
+        scores = scores.set_index("id").sort_index()
+        np.testing.assert_allclose(scores, reference, atol=1e-12)
     _refuses_other_names(rng, transform, own)
 
 

@@ -44,8 +44,8 @@ def test_a_name_is_enough_for_numbers_that_all_differ():
     numbers = rng.choice(10**6, size=40, replace=False)
     X = np.column_stack([rng.normal(size=40), numbers])
     assert id_columns({"x": X}, "rows", {"x": ("dose", "count")}) == []
-    (found,) = id_columns({"x": X}, "rows", {"x": ("dose", "patient")})
-    assert found.column == 1
+    (suspect,) = id_columns({"x": X}, "rows", {"x": ("dose", "patient")})
+    assert suspect.column == 1
     X[3, 1] = X[4, 1]  # a patient twice: then it is no id of the row
     assert id_columns({"x": X}, "rows", {"x": ("dose", "patient")}) == []
 
@@ -82,10 +82,10 @@ FRONT_DOORS = {
 
 def words_on_ids(fit, X, y):
     """What the fit says of ids; so few rows are warned of for other reasons too."""
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         fit(X, y)
-    return [str(w.message) for w in seen if "looks like an id" in str(w.message)]
+    return [str(w.message) for w in messages if "looks like an id" in str(w.message)]
 
 
 @pytest.mark.parametrize("door", FRONT_DOORS)

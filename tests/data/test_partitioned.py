@@ -254,9 +254,9 @@ def test_rows_whose_columns_have_other_names_are_refused(tmp_path, form):
         (first[["age"]], "lacks column 'height'"),
         (first.assign(size=1.0), "has column 'size'"),
     ):
-        given = other if form == "frame" else _written(other, tmp_path / "other", form)
+        source = other if form == "frame" else _written(other, tmp_path / "other", form)
         with pytest.raises(InputError, match=words) as caught:
-            Partitioned(rows=[first, given]).part(1)
+            Partitioned(rows=[first, source]).part(1)
         assert caught.value.party == "party-1"
 
 
@@ -270,8 +270,8 @@ def test_two_columns_of_one_name_are_matched_only_in_their_order():
 @pytest.mark.parametrize("split", ["rows", "columns"])
 def test_an_id_column_gives_ids_and_is_no_feature(tmp_path, form, split):
     frame = pd.DataFrame({"age": [1.0, 2.0], "patient": ["p1", "p2"], "height": [3.0, 4.0]})
-    given = frame if form == "frame" else _written(frame, tmp_path / "one", form)
-    parts = Partitioned(**{split: [given, given]}, id_column="patient")
+    source = frame if form == "frame" else _written(frame, tmp_path / "one", form)
+    parts = Partitioned(**{split: [source, source]}, id_column="patient")
     assert parts.feature_names == (("age", "height"),) * 2
     assert parts.shapes == ((2, 2), (2, 2))
     assert [ids.tolist() for ids in parts.sample_ids] == [["p1", "p2"]] * 2
@@ -382,8 +382,8 @@ def test_index_of_data_frames_serves_as_sample_ids_in_a_column_split():
     assert Partitioned(columns=[b, b.to_numpy()]).sample_ids is None
     with pytest.raises(PartitionError, match="'party-1' has no sample ids"):
         Partitioned(columns=[a, b.to_numpy()]).sample_ids  # noqa: B018
-    given = Partitioned(columns=[a, b], sample_ids=[[5, 6], [5, 6]]).sample_ids
-    assert given[0].tolist() == [5, 6]
+    ids = Partitioned(columns=[a, b], sample_ids=[[5, 6], [5, 6]]).sample_ids
+    assert ids[0].tolist() == [5, 6]
 
 
 def test_index_that_names_samples_twice_is_refused():
@@ -414,11 +414,11 @@ def test_take_samples_keeps_names_policies_ids_and_features(rng):
     policy = Policy(allow={"counts"})
     frame = pd.DataFrame(rng.normal(size=(4, 2)), columns=["u", "v"], index=[10, 11, 12, 13])
     parts = Partitioned(columns=[frame, frame * 2], names=["a", "b"], policies=[policy, None])
-    taken = parts.take_samples([3, 1])
-    np.testing.assert_array_equal(taken.parts[1], 2 * frame.to_numpy()[[3, 1]])
-    assert [ids.tolist() for ids in taken.sample_ids] == [[13, 11]] * 2
-    assert (taken.names, taken.policies) == (("a", "b"), (policy, None))
-    assert taken.feature_names == (("u", "v"),) * 2
+    sample = parts.take_samples([3, 1])
+    np.testing.assert_array_equal(sample.parts[1], 2 * frame.to_numpy()[[3, 1]])
+    assert [ids.tolist() for ids in sample.sample_ids] == [[13, 11]] * 2
+    assert (sample.names, sample.policies) == (("a", "b"), (policy, None))
+    assert sample.feature_names == (("u", "v"),) * 2
 
 
 def test_take_samples_takes_masks_slices_and_sparse_parties():
@@ -521,6 +521,6 @@ def test_ids_of_one_party_are_had_without_the_others_files(tmp_path):
     for look in (lambda: parts.part_ids(1), lambda: parts.sample_ids):
         with pytest.raises(PartitionError, match="'party-1' has sample id 'p1' 2 times"):
             look()
-    given = Partitioned(columns=[[[1]], [[2]]], sample_ids=[[5], [5]])
-    assert given.part_ids(1).tolist() == [5]
+    parts = Partitioned(columns=[[[1]], [[2]]], sample_ids=[[5], [5]])
+    assert parts.part_ids(1).tolist() == [5]
     assert Partitioned(columns=[[[1]], [[2]]]).part_ids(0) is None

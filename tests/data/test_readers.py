@@ -327,9 +327,9 @@ def test_damage_never_ends_in_an_error_of_another_library(tmp_path, X):
     for path in write_all_formats(tmp_path, X):
         whole = np.frombuffer(path.read_bytes(), dtype=np.uint8)
         for _ in range(60):
-            damaged = whole.copy()
-            damaged[rng.integers(len(whole), size=4)] = rng.integers(256, size=4)
-            path.write_bytes(damaged.tobytes())
+            copy = whole.copy()
+            copy[rng.integers(len(whole), size=4)] = rng.integers(256, size=4)
+            path.write_bytes(copy.tobytes())
             for read in (read_table, peek_shape):
                 with suppress(EigenmeshError):
                     read(path)

@@ -123,9 +123,9 @@ def test_every_kind_of_array_is_split_alike(X, by, tmp_path):
         tmp_path / "a.npy",
     ]
     for kind in kinds:
-        for part, wanted in zip(split(kind, 3, by=by, random_state=0).parts, expected, strict=True):
+        for part, own in zip(split(kind, 3, by=by, random_state=0).parts, expected, strict=True):
             dense = part.toarray() if sp.issparse(part) else part
-            np.testing.assert_array_equal(dense, wanted)
+            np.testing.assert_array_equal(dense, own)
 
 
 def test_columns_of_a_memmap_stay_mapped_and_sparse_stays_sparse(X, tmp_path):

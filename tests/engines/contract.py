@@ -208,6 +208,12 @@ class Surveyor(Party):
         return Count(rounds=self.rounds)
 
 
+class Bystander(Party):
+    """Holds rows, and is asked for nothing."""
+
+    Setup = SurveySetup
+
+
 class SurveyResult(NamedTuple):
     """What the coordinator learns."""
 
@@ -217,7 +223,7 @@ class SurveyResult(NamedTuple):
     halves: list[Floats]
 
 
-@protocol("toy-survey", roles=(Surveyor,))
+@protocol("toy-survey", roles=(Surveyor, Bystander))
 def survey(parties: Federation, setup: SurveySetup) -> SurveyResult:
     """Three rounds: a total, an ask to all, an ask with a message for each."""
     parties.enlist(Surveyor, setup)

@@ -14,6 +14,7 @@ from tests.engines.contract import (
     SECRET,
     SURVEY_ROUNDS,
     WIDTH,
+    Bystander,
     Direction,
     Query,
     Surveyor,
@@ -37,7 +38,7 @@ from eigenmesh.errors import (
     StepRefused,
     TopologyError,
 )
-from eigenmesh.graphs.gossip_average import AverageSetup, AveragingNode, gossip_average
+from eigenmesh.graphs.gossip_average import gossip_average
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import Policy
 
@@ -484,7 +485,7 @@ def test_step_that_was_not_enlisted_is_refused(engine):
 
 def test_step_of_a_role_that_was_not_enlisted_is_refused(engine):
     def coordinate(parties):
-        parties.enlist(AveragingNode, AverageSetup())
+        parties.enlist(Bystander, HONEST)
         parties.ask(Surveyor.sum_rows)
 
     with engine.open(some_rows()) as fed, pytest.raises(StepRefused, match="Surveyor"):

@@ -12,7 +12,7 @@ from tests.engines.contract import ENGINES
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import MissingPartyShare, PartyLost, PolicyRefusal
-from eigenmesh.kernel_kmeans.choose_clustering import METHODS
+from eigenmesh.kernel_kmeans.choose_clustering import row_methods
 from eigenmesh.metrics import recovery_error
 
 # Few rows have few centroids; what these miss has tests of its own.
@@ -453,7 +453,7 @@ def test_a_party_may_have_fewer_rows_than_clusters(estimator):
 # Methods and conveniences.
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"exact"}))
+@pytest.mark.parametrize("method", sorted(set(row_methods()) - {"exact"}))
 def test_every_method_finds_digits_at_parties(method):
     X, y = DIGITS[:900], DIGIT[:900]
     parts = em.split(X, 4, random_state=0)

@@ -339,7 +339,7 @@ def test_what_is_no_kernel_matrix_is_refused():
 
 
 def test_kernels_without_landmarks_are_refused_at_a_size_that_needs_them(monkeypatch):
-    from eigenmesh.kernel_pca import choose_landmarks as kernel_pca_methods
+    from eigenmesh.kernel_pca import one_array as kernel_pca_methods
 
     monkeypatch.setattr(kernel_pca_methods, "EXACT_MOST", 100)
     X = DATA["wine"]

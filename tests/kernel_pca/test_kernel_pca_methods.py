@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import EigenmeshWarning, PolicyRefusal
-from eigenmesh.kernel_pca import choose_landmarks as kernel_pca_methods
+from eigenmesh.kernel_pca import one_array as kernel_pca_methods
 from eigenmesh.metrics import aligned_error
 
 DIGITS = load_digits().data / 16

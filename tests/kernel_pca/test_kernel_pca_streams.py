@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import eigenmesh as em
 from eigenmesh import progress_bar
-from eigenmesh.kernel_pca import choose_landmarks as kernel_pca_methods
+from eigenmesh.kernel_pca import one_array as kernel_pca_methods
 from eigenmesh.metrics import aligned_error
 
 DIGITS = load_digits().data / 16

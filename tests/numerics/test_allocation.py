@@ -11,9 +11,9 @@ def test_every_draw_is_given_and_nobody_gets_more_than_it_has():
         most = rng.integers(0, 10, size=8)
         masses = rng.random(8)
         count = int(rng.integers(0, most.sum() + 1))
-        given = allocate(masses.tolist(), most.tolist(), count, rng)
-        assert sum(given) == count
-        assert all(0 <= g <= m for g, m in zip(given, most, strict=True))
+        draws = allocate(masses.tolist(), most.tolist(), count, rng)
+        assert sum(draws) == count
+        assert all(0 <= g <= m for g, m in zip(draws, most, strict=True))
 
 
 def test_shares_are_in_proportion_to_the_masses():

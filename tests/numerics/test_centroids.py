@@ -19,16 +19,16 @@ WIDE = np.hstack([DIGITS, DIGITS[:, ::-1], DIGITS**2])  # so wide that a sketch 
 
 def clusters_of(monkeypatch, A, count, least, seed=0):
     """Sizes of the clusters whose means are given."""
-    seen = []
+    calls = []
     means = module._means
 
     def spy(sample, labels, clusters):
-        seen.append((sample.shape[0], np.bincount(labels, minlength=clusters)))
+        calls.append((sample.shape[0], np.bincount(labels, minlength=clusters)))
         return means(sample, labels, clusters)
 
     monkeypatch.setattr(module, "_means", spy)
-    found = centroids(A, count, least, seed)
-    return found, *seen[-1]
+    centres = centroids(A, count, least, seed)
+    return centres, *calls[-1]
 
 
 @pytest.mark.parametrize("count", [1, 10, 60])
@@ -37,17 +37,17 @@ def clusters_of(monkeypatch, A, count, least, seed=0):
     "rows", [DIGITS, WIDE, sp.csr_array(WIDE)], ids=["narrow", "wide", "sparse"]
 )
 def test_every_centroid_is_the_mean_of_enough_rows(count, least, rows, monkeypatch):
-    found, sampled, sizes = clusters_of(monkeypatch, rows, count, least)
-    assert len(found) == min(count, rows.shape[0] // least)
+    centres, sample, sizes = clusters_of(monkeypatch, rows, count, least)
+    assert len(centres) == min(count, rows.shape[0] // least)
     assert sizes.min() >= least
-    assert sizes.sum() == sampled  # no row is in two means: their difference would give it away
+    assert sizes.sum() == sample  # no row is in two means: their difference would give it away
 
 
 def test_rows_that_cluster_badly_still_give_enough_of_each(monkeypatch):
     rng = np.random.default_rng(0)
     A = np.vstack([rng.normal(size=(390, 3)), 50 + 10 * rng.normal(size=(10, 3))])
-    found, _, sizes = clusters_of(monkeypatch, A, 20, 5)
-    assert len(found) == 20
+    centres, _, sizes = clusters_of(monkeypatch, A, 20, 5)
+    assert len(centres) == 20
     assert sizes.min() >= 5
 
 

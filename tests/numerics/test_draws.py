@@ -11,10 +11,10 @@ def test_distinct_sorted_and_never_of_weight_zero(count):
     rng = np.random.default_rng(0)
     weights = np.where(np.arange(200) % 2, rng.pareto(0.5, 200), 0.0)
     before = weights.copy()
-    drawn = draw_distinct(weights, count, np.random.default_rng(count))
-    assert len(drawn) == min(count, 100)
-    assert np.all(np.diff(drawn) > 0)
-    assert np.all(drawn % 2 == 1)
+    draws = draw_distinct(weights, count, np.random.default_rng(count))
+    assert len(draws) == min(count, 100)
+    assert np.all(np.diff(draws) > 0)
+    assert np.all(draws % 2 == 1)
     np.testing.assert_array_equal(weights, before)
 
 
@@ -25,16 +25,16 @@ def test_chances_are_those_of_one_draw_after_another():
     p = weights / total
     expected = [p[i] + sum(p[j] * p[i] / (1 - p[j]) for j in range(4) if j != i) for i in range(4)]
     rng = np.random.default_rng(0)
-    seen = np.zeros(4)
+    hits = np.zeros(4)
     for _ in range(n):
-        seen[draw_distinct(weights, 2, rng)] += 1
-    np.testing.assert_allclose(seen / n, expected, atol=4 * np.sqrt(0.25 / n))
+        hits[draw_distinct(weights, 2, rng)] += 1
+    np.testing.assert_allclose(hits / n, expected, atol=4 * np.sqrt(0.25 / n))
 
 
 def test_weights_that_vanish_beside_others_are_still_drawn_when_wanted():
     weights = np.array([1e300, 1e-300, 1e300, 1.0, 0.0])
-    drawn = draw_distinct(weights, 3, np.random.default_rng(0))
-    assert {0, 2} < set(drawn.tolist())
+    draws = draw_distinct(weights, 3, np.random.default_rng(0))
+    assert {0, 2} < set(draws.tolist())
 
 
 def test_nothing_to_draw():
@@ -42,17 +42,17 @@ def test_nothing_to_draw():
 
 
 def test_what_is_left_may_be_of_another_order_altogether():
-    drawn = draw_distinct(np.array([1e300, 1e-300, 1e-300]), 2, np.random.default_rng(0))
-    assert drawn[0] == 0
-    assert len(drawn) == 2
+    draws = draw_distinct(np.array([1e300, 1e-300, 1e-300]), 2, np.random.default_rng(0))
+    assert draws[0] == 0
+    assert len(draws) == 2
 
 
 def test_many_blocks_are_drawn_from_by_their_weight(monkeypatch):
     monkeypatch.setattr("eigenmesh.numerics.draws._BLOCK", 7)
     weights = np.where(np.arange(60) % 3, np.random.default_rng(1).pareto(1.0, 60), 0.0)
     rng, n = np.random.default_rng(0), 20_000
-    seen = np.zeros(60)
+    hits = np.zeros(60)
     for _ in range(n):
-        seen[draw_distinct(weights, 1, rng)] += 1
+        hits[draw_distinct(weights, 1, rng)] += 1
     p = weights / weights.sum()
-    assert np.all(np.abs(seen / n - p) <= 5 * np.sqrt(p * (1 - p) / n))
+    assert np.all(np.abs(hits / n - p) <= 5 * np.sqrt(p * (1 - p) / n))

@@ -29,8 +29,8 @@ def rows(n=60, d=6, seed=0):
 def error(kernel, X, width):
     """‖EEᵀ − K‖_F / ‖K‖_F, the mean of a few seeds."""
     K = kernel.matrix(X)
-    found = [embedding(kernel, X.shape[1], width, seed)(X) for seed in range(4)]
-    return np.mean([np.linalg.norm(E @ E.T - K) for E in found]) / np.linalg.norm(K)
+    draws = [embedding(kernel, X.shape[1], width, seed)(X) for seed in range(4)]
+    return np.mean([np.linalg.norm(E @ E.T - K) for E in draws]) / np.linalg.norm(K)
 
 
 @every_kernel

@@ -24,9 +24,9 @@ def test_few_restarts_come_near_the_best_of_many(seed):
     values, vectors = np.linalg.eigh(K)
     Z = vectors * np.sqrt(np.maximum(values, 0))  # all of feature space
     best = min(KMeans(k, n_init=30, random_state=s).fit(Z).inertia_ for s in range(2))
-    found = kernel_lloyd(K, np.ones(len(K)), k, 4, 300, np.random.default_rng(seed))
-    assert found.inertia == pytest.approx(feature_space_inertia(K, found.labels))
-    assert found.inertia <= 1.005 * best
+    clusters = kernel_lloyd(K, np.ones(len(K)), k, 4, 300, np.random.default_rng(seed))
+    assert clusters.inertia == pytest.approx(feature_space_inertia(K, clusters.labels))
+    assert clusters.inertia <= 1.005 * best
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -45,8 +45,8 @@ def test_weights_are_copies(seed):
 def test_every_row_ends_with_its_nearest_mean(seed):
     K = drawn(seed)
     weights = np.random.default_rng(seed).integers(0, 3, len(K)).astype(float)
-    found = kernel_lloyd(K, weights, 9, 3, 300, np.random.default_rng(seed))
-    lengths = np.einsum("cn,cn->c", found.members @ K, found.members)
-    squared = lengths[:, None] - 2 * found.members @ K
-    own = squared[found.labels, np.arange(len(K))]
-    assert np.all(own <= squared.min(axis=0) + 1e-9)
+    clusters = kernel_lloyd(K, weights, 9, 3, 300, np.random.default_rng(seed))
+    lengths = np.einsum("cn,cn->c", clusters.members @ K, clusters.members)
+    distances = lengths[:, None] - 2 * clusters.members @ K
+    own = distances[clusters.labels, np.arange(len(K))]
+    assert np.all(own <= distances.min(axis=0) + 1e-9)

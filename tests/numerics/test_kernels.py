@@ -244,11 +244,11 @@ def test_fractional_degree_equals_scikit_learn_and_refuses_negative_bases():
 
 def test_inputs_are_left_alone():
     X, Y = sample(10, 3), sample(8, 3, seed=1)
-    kept = X.copy(), Y.copy()
+    copies = X.copy(), Y.copy()
     for kernel in KERNELS:
         kernel.matrix(X, Y)
-    np.testing.assert_array_equal(X, kept[0])
-    np.testing.assert_array_equal(Y, kept[1])
+    np.testing.assert_array_equal(X, copies[0])
+    np.testing.assert_array_equal(Y, copies[1])
 
 
 def test_no_rows_give_an_empty_block():

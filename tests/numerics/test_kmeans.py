@@ -31,30 +31,30 @@ def some_points(n=9000, dim=5, seed=0):
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_nearest_is_by_the_distance_itself(shift):
     points, centres = some_points(5000).points + shift, some_points(7, seed=1).points + shift
-    labels, squared = nearest(points, centres)
+    labels, nearest_distances = nearest(points, centres)
     distances = cdist(points, centres, "sqeuclidean")
     np.testing.assert_array_equal(labels, distances.argmin(axis=1))
-    np.testing.assert_allclose(squared, distances.min(axis=1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(nearest_distances, distances.min(axis=1), rtol=1e-12, atol=1e-12)
 
 
 def test_sums_are_those_of_the_definition():
     data, centres = some_points(), some_points(6, seed=1).points
-    found = cluster_sums(data, centres)
+    sums = cluster_sums(data, centres)
     distances = cdist(data.points, centres, "sqeuclidean")
     for c in range(6):
         own = distances.argmin(axis=1) == c
         expected = data.weights[own] @ data.points[own]
-        np.testing.assert_allclose(found.sums[c], expected, atol=1e-10)
-        assert found.weights[c] == pytest.approx(data.weights[own].sum())
-    assert found.cost == pytest.approx(float(data.weights @ distances.min(axis=1)))
+        np.testing.assert_allclose(sums.sums[c], expected, atol=1e-10)
+        assert sums.weights[c] == pytest.approx(data.weights[own].sum())
+    assert sums.cost == pytest.approx(float(data.weights @ distances.min(axis=1)))
 
 
 def test_weighted_kmeans_is_as_good_as_scikit_learn_with_as_many_starts():
     X = load_iris().data
     w = np.random.default_rng(0).uniform(0.5, 2, len(X))
-    found = weighted_kmeans(WeightedPoints(X, w), 3, np.random.default_rng(0), n_best=2)
+    solutions = weighted_kmeans(WeightedPoints(X, w), 3, np.random.default_rng(0), n_best=2)
     best = KMeans(3, n_init=20, random_state=0).fit(X, sample_weight=w).inertia_
-    costs = [float(w @ nearest(X, centres)[1]) for centres in found]
+    costs = [float(w @ nearest(X, centres)[1]) for centres in solutions]
     assert costs[0] <= best * (1 + 1e-4)
     assert costs == sorted(costs)
 
@@ -68,17 +68,17 @@ def test_fewer_different_points_than_clusters_are_all_centres():
 
 def test_shares_add_up_and_follow_the_masses():
     masses = np.random.default_rng(0).uniform(size=40) ** 3
-    given = shares(masses, 101)
-    assert sum(given) == 101
-    assert np.abs(np.array(given) - 101 * masses / masses.sum()).max() < 1
+    counts = shares(masses, 101)
+    assert sum(counts) == 101
+    assert np.abs(np.array(counts) - 101 * masses / masses.sum()).max() < 1
     assert shares(np.zeros(3), 5) == [0, 0, 0]
 
 
 def test_points_without_a_chance_are_never_drawn():
     points = np.arange(6.0)[:, None]
     chances = np.array([0, 1.0, 0, 2.0, 0, 0])
-    drawn = draw_far(points, chances, 5, np.random.default_rng(0))
-    assert sorted(drawn.ravel().tolist()) == [1.0, 3.0]
+    draws = draw_far(points, chances, 5, np.random.default_rng(0))
+    assert sorted(draws.ravel().tolist()) == [1.0, 3.0]
 
 
 # Coresets.
@@ -122,8 +122,8 @@ def rbf(X, gamma):
 
 def test_linear_kernel_lloyd_is_kmeans():
     X = load_iris().data
-    found = kernel_lloyd(X @ X.T, np.ones(len(X)), 3, 10, 100, np.random.default_rng(0))
-    assert found.inertia == pytest.approx(KMeans(3, n_init=20, random_state=0).fit(X).inertia_)
+    clusters = kernel_lloyd(X @ X.T, np.ones(len(X)), 3, 10, 100, np.random.default_rng(0))
+    assert clusters.inertia == pytest.approx(KMeans(3, n_init=20, random_state=0).fit(X).inertia_)
 
 
 def test_kernel_lloyd_never_loses_to_the_truth_and_its_inertia_is_true():
@@ -137,26 +137,26 @@ def test_kernel_lloyd_never_loses_to_the_truth_and_its_inertia_is_true():
             inside += w[own] @ K[np.ix_(own, own)] @ w[own] / w[own].sum()
         return w @ np.diag(K) - inside
 
-    found = kernel_lloyd(K, w, 3, 5, 100, np.random.default_rng(0))
-    assert found.inertia == pytest.approx(inertia(found.labels))
-    assert found.inertia <= inertia(y)
+    clusters = kernel_lloyd(K, w, 3, 5, 100, np.random.default_rng(0))
+    assert clusters.inertia == pytest.approx(inertia(clusters.labels))
+    assert clusters.inertia <= inertia(y)
 
 
 def test_kernel_lloyd_with_copies_only_gives_a_cluster_a_point():
     X = np.repeat([[0.0], [3.0]], 4, axis=0)
-    found = kernel_lloyd(rbf(X, 1.0), np.ones(8), 5, 3, 10, np.random.default_rng(0))
-    assert found.labels.tolist() == [0] * 4 + [1] * 4
-    assert found.inertia == pytest.approx(0.0, abs=1e-12)
-    assert len(found.members) == 2
+    clusters = kernel_lloyd(rbf(X, 1.0), np.ones(8), 5, 3, 10, np.random.default_rng(0))
+    assert clusters.labels.tolist() == [0] * 4 + [1] * 4
+    assert clusters.inertia == pytest.approx(0.0, abs=1e-12)
+    assert len(clusters.members) == 2
 
 
 def test_coordinates_in_the_span_of_the_means_order_the_means_as_feature_space_does():
     X = load_iris().data
     K = rbf(X, 0.3)
-    found = kernel_lloyd(K, np.ones(len(X)), 4, 2, 100, np.random.default_rng(0))
-    coefficients, centres = mean_basis(K, found.members)
+    clusters = kernel_lloyd(K, np.ones(len(X)), 4, 2, 100, np.random.default_rng(0))
+    coefficients, centres = mean_basis(K, clusters.members)
     labels, _ = nearest(K @ coefficients, centres)
-    np.testing.assert_array_equal(labels, found.labels)
+    np.testing.assert_array_equal(labels, clusters.labels)
 
 
 def test_points_that_do_not_differ_enough_raise_no_warning_in_any_thread():

@@ -42,8 +42,8 @@ class Truth:
         self.shift = K_Y.mean(axis=0)
         self.K = reference(kernel, A, Y)
         w, V = np.linalg.eigh(K_Y)
-        kept = w > 1e-10 * w[-1]
-        self.P = self.K @ (V[:, kept] / np.sqrt(w[kept]))
+        large = w > 1e-10 * w[-1]
+        self.P = self.K @ (V[:, large] / np.sqrt(w[large]))
         steps = [A[i : i + 200] for i in range(0, A.shape[0], 200)]
         self.diagonal = np.concatenate([np.diag(reference(kernel, rows, rows)) for rows in steps])
 
@@ -74,8 +74,8 @@ def check(kernel, A, Y, k=4, tolerance=2e-5):
         assert error <= tolerance * scale
         # The claim, against what this very model leaves of every row.
         Z = truth.K @ model.coefficients - model.offset
-        claimed, true = model.residual, model.total - (Z**2).sum()
-        assert abs(claimed - true) <= 1e-3 * truth.diagonal.sum()
+        claim, true = model.residual, model.total - (Z**2).sum()
+        assert abs(claim - true) <= 1e-3 * truth.diagonal.sum()
         spread = np.sqrt(model.eigenvalues / A.shape[0])
         coarse = np.finfo(model.transform(A).dtype).eps * np.abs(Z).max()
         assert np.all(np.abs(model.transform(A) - Z) <= 1e-3 * spread + 4 * coarse)

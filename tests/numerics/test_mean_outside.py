@@ -55,9 +55,9 @@ SEEDS = 24
 def test_the_estimate_is_right_on_average_and_its_error_is_honest(kernel, blocks, most):
     X, Y = DIGITS[:400], DIGITS[:15]
     true, _ = truth(kernel, X, Y)
-    found = [estimate(kernel, X, Y, seed, most, blocks) for seed in range(SEEDS)]
-    values = np.array([each.variance for each in found])
-    errors = np.array([each.error for each in found])
+    estimates = [estimate(kernel, X, Y, seed, most, blocks) for seed in range(SEEDS)]
+    values = np.array([each.variance for each in estimates])
+    errors = np.array([each.error for each in estimates])
     rounding = 1e-9 * true
     assert np.abs(values - true).max() <= 4 * errors.max() + rounding
     assert abs(values.mean() - true) <= 4 * values.std() / np.sqrt(SEEDS) + rounding
@@ -73,34 +73,34 @@ def test_rare_heavy_rows_are_not_missed(blocks):
     kernel = Kernel("poly", 1.0, 2, 0.0)
     true, trace = truth(kernel, X, X[1:20])[0], kernel.diagonal(X).sum()
     for seed in range(12):
-        found = estimate(kernel, X, X[1:20], seed, 512 // blocks, blocks)
-        assert abs(found.variance - true) <= 4 * found.error
-        assert found.error <= 1e-4 * trace
+        outside = estimate(kernel, X, X[1:20], seed, 512 // blocks, blocks)
+        assert abs(outside.variance - true) <= 4 * outside.error
+        assert outside.error <= 1e-4 * trace
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_a_span_that_holds_every_row_leaves_nothing(kernel):
     X = DIGITS[:200]
     for Y in (X, np.vstack([X, X[:50]])):
-        found = estimate(kernel, X, Y, 0)
-        assert found.variance <= 1e-10 * float(np.sum(kernel.diagonal(X)))
-        assert found.error <= 1e-10 * float(np.sum(kernel.diagonal(X)))
+        outside = estimate(kernel, X, Y, 0)
+        assert outside.variance <= 1e-10 * float(np.sum(kernel.diagonal(X)))
+        assert outside.error <= 1e-10 * float(np.sum(kernel.diagonal(X)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_one_block_that_is_seen_whole_needs_no_features(kernel):
     X, Y = DIGITS[:300], DIGITS[:10]
     for seed in (None, 0):  # features that are there all the same change nothing
-        found = estimate(kernel, X, Y, seed)
-        assert found.variance == pytest.approx(truth(kernel, X, Y)[0], rel=1e-7)
-        assert found.error <= 1e-9 * found.variance
+        outside = estimate(kernel, X, Y, seed)
+        assert outside.variance == pytest.approx(truth(kernel, X, Y)[0], rel=1e-7)
+        assert outside.error <= 1e-9 * outside.variance
 
 
 def test_a_linear_kernel_of_few_columns_is_exact_over_blocks():
     X, Y = DIGITS[:500], DIGITS[:10]
-    found = estimate(Kernel("linear"), X, Y, 0, blocks=7)
-    assert found.variance == pytest.approx(truth(Kernel("linear"), X, Y)[0], rel=1e-9)
-    assert found.error == 0.0
+    outside = estimate(Kernel("linear"), X, Y, 0, blocks=7)
+    assert outside.variance == pytest.approx(truth(Kernel("linear"), X, Y)[0], rel=1e-9)
+    assert outside.error == 0.0
 
 
 def test_blocks_with_nothing_in_common_and_blocks_that_cancel():
@@ -110,9 +110,9 @@ def test_blocks_with_nothing_in_common_and_blocks_that_cancel():
     X = np.vstack([X, -X])
     for kernel, Y in ((Kernel("poly", 1.0, 3, 0.0), X[:1]), (Kernel("rbf", 3.0), X[:1])):
         true, _ = truth(kernel, X, Y)
-        found = [estimate(kernel, X, Y, seed, blocks=2) for seed in range(SEEDS)]
-        off = np.array([each.variance for each in found]) - true
-        assert np.abs(off).max() <= 4 * max(each.error for each in found) + 1e-9
+        estimates = [estimate(kernel, X, Y, seed, blocks=2) for seed in range(SEEDS)]
+        off = np.array([each.variance for each in estimates]) - true
+        assert np.abs(off).max() <= 4 * max(each.error for each in estimates) + 1e-9
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "rbf"])
@@ -121,10 +121,10 @@ def test_wide_sparse_rows_are_seen_as_dense_ones(name):
     X = sp.random_array((200, 5000), density=0.01, rng=rng, format="csr")
     kernel = Kernel(name, 0.5 if name == "rbf" else None)
     true, _ = truth(kernel, X.toarray(), X[:20].toarray())
-    found = [estimate(kernel, rows, rows[:20], 3, blocks=4) for rows in (X, X.toarray())]
-    assert found[0].variance == pytest.approx(found[1].variance, rel=1e-8)
-    assert abs(found[0].variance - true) <= 4 * found[0].error
-    assert found[0].error < 0.2 * true
+    estimates = [estimate(kernel, rows, rows[:20], 3, blocks=4) for rows in (X, X.toarray())]
+    assert estimates[0].variance == pytest.approx(estimates[1].variance, rel=1e-8)
+    assert abs(estimates[0].variance - true) <= 4 * estimates[0].error
+    assert estimates[0].error < 0.2 * true
 
 
 @pytest.mark.parametrize("gamma", [5e-2, 5e-5])
@@ -153,5 +153,5 @@ def test_the_length_is_known_beforehand():
 
 
 def test_a_long_stream_is_seen_at_a_cost_that_hardly_grows():
-    seen = sum(rows_to_see(1000, 1000 * i) for i in range(1000))
-    assert SAMPLE_ROWS <= seen <= SAMPLE_ROWS * (2 + np.log(1000))
+    total = sum(rows_to_see(1000, 1000 * i) for i in range(1000))
+    assert SAMPLE_ROWS <= total <= SAMPLE_ROWS * (2 + np.log(1000))

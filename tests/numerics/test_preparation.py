@@ -25,15 +25,15 @@ def test_is_imputing_and_scaling(gaps):
 
 
 def test_new_samples_are_filled_with_the_training_means(gaps):
-    found = Preparation.of(gaps, standardize=False, fill_missing=0.5)
+    preparation = Preparation.of(gaps, standardize=False, fill_missing=0.5)
     new = np.full((2, 3), np.nan)
-    np.testing.assert_allclose(found.apply(new)[0], np.nanmean(gaps, axis=0))
+    np.testing.assert_allclose(preparation.apply(new)[0], np.nanmean(gaps, axis=0))
 
 
 def test_undo_gives_the_columns_back():
     X = np.random.default_rng(1).normal(loc=5.0, size=(30, 4))
-    found = Preparation.of(X, standardize=True, fill_missing=None)
-    np.testing.assert_allclose(found.undo(found.apply(X)), X, atol=1e-12)
+    preparation = Preparation.of(X, standardize=True, fill_missing=None)
+    np.testing.assert_allclose(preparation.undo(preparation.apply(X)), X, atol=1e-12)
 
 
 def test_a_constant_column_becomes_zero():
@@ -43,8 +43,8 @@ def test_a_constant_column_becomes_zero():
 
 def test_sparse_gaps_are_filled_and_zeros_count(gaps):
     gaps[gaps > 3.5] = 0.0
-    found = Preparation.of(sp.csr_array(gaps), False, 0.5)
-    filled = found.apply(sp.csr_array(gaps))
+    preparation = Preparation.of(sp.csr_array(gaps), False, 0.5)
+    filled = preparation.apply(sp.csr_array(gaps))
     np.testing.assert_allclose(filled.toarray(), SimpleImputer().fit_transform(gaps))
 
 

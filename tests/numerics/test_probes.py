@@ -24,8 +24,8 @@ def test_probes_are_as_wide_as_all_nodes_together():
 
 def test_probes_are_the_same_wherever_they_are_made():
     extremes = column_extremes(RNG.normal(size=(9, 2)))
-    made = [probe_points(extremes, 5, np.random.default_rng(3)) for _ in range(2)]
-    np.testing.assert_array_equal(*made)
+    points = [probe_points(extremes, 5, np.random.default_rng(3)) for _ in range(2)]
+    np.testing.assert_array_equal(*points)
 
 
 def test_nothing_known_of_the_columns_leaves_standard_normal_probes():

@@ -67,10 +67,10 @@ def test_the_bar_shows_rows_per_second_once_work_takes_long(monkeypatch, capsys)
             for _ in range(10):
                 done(90)
                 time.sleep(0.02)
-    told = capsys.readouterr()
-    assert "fitting: kernel sums" in told.err
-    assert "rows/s" in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert "fitting: kernel sums" in output.err
+    assert "rows/s" in output.err
+    assert output.out == ""
 
 
 def test_short_work_and_silent_work_show_nothing(capsys, monkeypatch):

@@ -30,15 +30,15 @@ def test_all_rows_stand_for_themselves():
 @pytest.mark.parametrize("kernel", [RBF, POLY], ids=str)
 def test_sums_are_right_in_the_mean_and_vary_as_stated(kernel):
     X = heavy_rows()
-    sampler, found, stated = RowSampler(kernel, X), [], []
+    sampler, sums, variances = RowSampler(kernel, X), [], []
     for seed in range(400):
         sample = sampler.draw(60, np.random.default_rng(seed))
         parts = sample.counts * np.abs(sample.rows[:, 0])
-        found.append(parts.sum())
-        stated.append(sample.noise * len(parts) * np.var(parts, ddof=1))
-    error = np.std(found) / np.sqrt(len(found))
-    assert abs(np.mean(found) - np.abs(X[:, 0]).sum()) <= 4 * error
-    assert np.mean(stated) == pytest.approx(np.var(found), rel=0.3)
+        sums.append(parts.sum())
+        variances.append(sample.noise * len(parts) * np.var(parts, ddof=1))
+    error = np.std(sums) / np.sqrt(len(sums))
+    assert abs(np.mean(sums) - np.abs(X[:, 0]).sum()) <= 4 * error
+    assert np.mean(variances) == pytest.approx(np.var(sums), rel=0.3)
 
 
 @pytest.mark.parametrize("rows", [np.asarray, sp.csr_array], ids=["dense", "sparse"])

@@ -28,21 +28,21 @@ def test_a_column_in_other_units_is_found_with_its_party_and_factor(seed):
     column, party = int(rng.integers(d)), int(rng.integers(k))
     factor = float(rng.choice([1 / 88.4, 1 / 18, 12, 18, 38.7, 100]))
     parts[party][:, column] *= factor
-    found = [f for f in unit_factors(means(parts)) if f.column == column]
-    assert found
+    factors = [f for f in unit_factors(means(parts)) if f.column == column]
+    assert factors
     if k > 2:
-        assert [f.party for f in found] == [str(party)]
-        assert factor / 2 < found[0].factor < factor * 2
+        assert [f.party for f in factors] == [str(party)]
+        assert factor / 2 < factors[0].factor < factor * 2
     else:  # who of two is wrong cannot be known
-        size = max(found[0].factor, 1 / found[0].factor)
+        size = max(factors[0].factor, 1 / factors[0].factor)
         assert max(factor, 1 / factor) / 2 < size < 2 * max(factor, 1 / factor)
 
 
 def test_kelvin_beside_degrees_and_spreads_about_zero_are_found():
     rng = np.random.default_rng(0)
     warm = [rng.normal(37, 0.6, size=(200, 1)) for _ in range(3)]
-    found = unit_factors(means([*warm, rng.normal(310, 0.6, size=(200, 1))], 60))
-    assert [(f.party, round(f.factor, 1)) for f in found] == [("3", 8.4)]
+    factors = unit_factors(means([*warm, rng.normal(310, 0.6, size=(200, 1))], 60))
+    assert [(f.party, round(f.factor, 1)) for f in factors] == [("3", 8.4)]
     about_zero = [rng.normal(size=(200, 1)) * size for size in (1, 1, 1, 10)]
     assert [f.party for f in unit_factors(means(about_zero, 60))] == ["3"]
 
@@ -80,8 +80,8 @@ def test_too_few_points_constant_columns_and_columns_of_zeros_say_nothing():
 
 def test_rows_that_were_drawn_for_being_unlike_the_rest_must_not_overlap():
     rng = np.random.default_rng(2)
-    drawn = {name: rng.standard_t(1.5, size=(9, 12)) + 3 for name in "abcd"}
-    assert unit_factors(drawn, means=False) == []
+    samples = {name: rng.standard_t(1.5, size=(9, 12)) + 3 for name in "abcd"}
+    assert unit_factors(samples, means=False) == []
     lab = {name: measurements(rng, 12, 3) for name in "abc"}
     lab["c"][:, 1] *= 88.4
     assert [(f.party, f.column) for f in unit_factors(lab, means=False)] == [("c", 1)]

@@ -55,5 +55,5 @@ def test_a_bar_that_may_have_started_is_always_stopped(delay, monkeypatch, capsy
     with terminal.progress("working", total=2) as advance:
         advance()
         time.sleep(delay)
-    told = capsys.readouterr().err
-    assert ("working" in told) == (delay > 0.05)
+    output = capsys.readouterr().err
+    assert ("working" in output) == (delay > 0.05)

@@ -10,7 +10,7 @@ import pytest
 
 from eigenmesh import errors
 from eigenmesh.errors import EigenmeshError
-from eigenmesh.graphs.gossip_average import AverageSetup, AveragingNode
+from eigenmesh.graphs.gossip_average import AverageSetup, AveragingNode, gossip_average
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.mailbox import address
@@ -18,7 +18,9 @@ from eigenmesh.runtime.message import Descending, Floats, Message, Shape, encode
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.requests import error_from
+from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import stage
 
 NAMES = ("north", "east", "south")
 SECRET = "patient 4711"
@@ -663,7 +665,8 @@ def averaged(tmp_path, restart_before):
         request = wire.dumps(call.request(op, role="AveragingNode", **fields))
         return [wire.loads(host.handle(request)) for host in hosts]
 
-    everywhere("enlist", steps=["offer_mean", "mix", "tell_mean"], message=packed(AverageSetup()))
+    study = stage(gossip_average, 5).study(Scope(NAMES, "rows", edges=((0, 1), (0, 2), (1, 2))))
+    everywhere("enlist", steps=[], message=packed(AverageSetup()), study=study.document.decode())
     for round_ in range(5):
         if round_ in restart_before:
             hosts = averaging_hosts(tmp_path)

@@ -13,7 +13,9 @@ from eigenmesh.runtime.message import Message, encode
 from eigenmesh.runtime.party import Party, step, steps_of
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.requests import error_from
+from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import stage
 from eigenmesh.stages.count import survey
 
 ROWS = [np.arange(6.0).reshape(3, 2) + i for i in range(4)]
@@ -23,9 +25,12 @@ def request(op, run, turn, **fields):
     return wire.dumps({"op": op, "run": run, "turn": turn, **fields})
 
 
-def enlisting(run, turn):
+def enlisting(run, turn, name="a"):
     setup = np.frombuffer(encode(AverageSetup()), np.uint8)
-    return request("enlist", run, turn, role="AveragingNode", steps=["tell_mean"], message=setup)
+    scope = Scope((name, "b"), "rows", edges=((0, 1),))
+    study = stage(gossip_average, 0).study(scope).document.decode()
+    fields = {"role": "AveragingNode", "steps": [], "message": setup, "study": study}
+    return request("enlist", run, turn, **fields)
 
 
 def error_of(reply):
@@ -73,9 +78,9 @@ def test_a_damaged_state_file_names_party_file_and_remedy(tmp_path):
 
 def test_a_site_may_have_any_name(tmp_path):
     site = Site("ward 3/../b", opens=lambda: ROWS[0], state_dir=tmp_path)
-    Host(site, 0, (site.name,)).handle(enlisting("run", 1))
+    Host(site, 0, (site.name, "b")).handle(enlisting("run", 1, site.name))
     assert len(list(tmp_path.iterdir())) == 1
-    Host(site, 0, (site.name,))
+    Host(site, 0, (site.name, "b"))
 
 
 def test_a_lost_party_is_back_in_the_next_run_but_not_in_runs_recorded_together():

@@ -27,6 +27,7 @@ from eigenmesh.runtime.schedule import (
     forecast,
     loop,
     maybe,
+    restarted,
     rows,
     sequence,
     settle,
@@ -344,3 +345,58 @@ def test_exchanges_are_planned_by_degree_and_draws_by_rows():
     draws = [by_rows(7)(own) for own in parties.owns]
     assert draws == [2, 2, 3]
     assert rows(Own(4, 3)) == 4
+
+
+def test_a_role_of_a_scheduled_protocol_is_enlisted_by_a_study_only():
+    asker = Asker(study_of())
+    message = np.frombuffer(encode(ToySetup(k=2)), np.uint8)
+    assert refused(asker.send(op="enlist", steps=["count"], message=message))
+    assert "error" in asker.ask("count")
+
+
+def test_what_a_host_remembers_of_runs_is_bounded():
+    asker = Asker(study_of())
+    for run in range(10_050):
+        asker.host._note_run(str(run))
+    assert len(asker.host._seen_runs) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("word", "legal"),
+    [("abc", True), ("aabc", True), ("ababcabc", True), ("ab", False), ("bc", False)],
+)
+def test_an_attempt_ends_anywhere_but_the_last_is_whole(word, legal):
+    scope = Scope(("x", "y"), "rows", "survivors")
+    steps = {letter: ask(step) for letter, step in STEPS.items()}
+    node = restarted(scope, steps["a"], times(1, steps["b"]), steps["c"])
+    program = Program(node, scope)
+    positions = walk(program, [("step", "ToyHolder", STEPS[letter].name) for letter in word])
+    assert (positions is not None and program.is_over(positions)) == legal
+    assert walk(Program(restarted(Scope(("x",), "rows"), steps["a"]), scope), [("step",)]) is None
+
+
+@pytest.mark.parametrize(("k", "agrees"), [(1, True), (4, True), (0, False), (5, False)])
+def test_what_may_vary_in_a_setup_stays_within_its_bounds(k, agrees):
+    assert enlist(ToyHolder, ToySetup(k=2), varies={"k": (1, 4)}).agrees(encode(ToySetup(k=k))) == (
+        agrees
+    )
+    assert enlist(ToyHolder, ToySetup(k=2)).agrees(encode(ToySetup(k=k))) == (k == 2)
+
+
+def neighbours_schedule(scope, setup, k):
+    return sequence(
+        enlist(ToyHolder, setup), exchange(ToyHolder.offer, ToyHolder.take, 1, k=k, d=columns)
+    )
+
+
+@protocol("toy-neighbours", roles=(ToyHolder,), schedule=neighbours_schedule)
+def toy_neighbours(fed, setup, k):
+    fed.enlist(ToyHolder, setup)
+    fed.exchange(ToyHolder.offer, ToyHolder.take)
+
+
+def test_what_neighbours_send_is_as_large_as_the_schedule_says():
+    with em.federation(PARTS, topology="full") as fed:
+        fed.run(toy_neighbours, ToySetup(k=2), 2)
+        with pytest.raises(MessageRefused, match="exactly 3 is in the schedule"):
+            fed.run(toy_neighbours, ToySetup(k=2), 3)

@@ -51,8 +51,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show: bool) -> None:
+    if show:
         typer.echo(f"eigenmesh {eigenmesh.__version__}")
         raise typer.Exit
 
@@ -154,19 +154,19 @@ def fit(
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
         own = own if split == "columns" else []
         kpca.save(model, parties=bool(own))
-        written = _write_scores(scores, Z, kpca, parts) if scores else []
+        score_files = _write_scores(scores, Z, kpca, parts) if scores else []
         if json:
-            files = {"model": model, "shares": own, "scores": written}
-            files["ids"] = _id_files(written, parts)
+            files = {"model": model, "shares": own, "scores": score_files}
+            files["ids"] = _id_files(score_files, parts)
             typer.echo(as_json({**files, **model_tree(kpca)}))
             return
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
         _say(f"method {kpca.method_}")
         if hasattr(kpca, "transform_report_"):
             _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
-        keeps = _kept(data, parts)
+        keeps = _stays(data, parts)
         _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
-        _print_files(model, *written, *_id_files(written, parts))
+        _print_files(model, *score_files, *_id_files(score_files, parts))
         if own:
             _print_files(*own, what="Private to its party, for transform:")
 
@@ -206,19 +206,19 @@ def transform(
             parts = _columns_for(kpca, data, names, align, id_column)
         with progress("transforming"):
             Z = kpca.transform(parts)
-        written = _write_scores(out, Z, kpca, parts)
+        score_files = _write_scores(out, Z, kpca, parts)
         report = kpca.transform_report_ if holders is not None else None
         n = sum(map(len, Z)) if isinstance(Z, list) else len(Z)
         k = len(kpca.eigenvalues_)
         if json:
             account = None if report is None else account_tree(report)
-            found = {"scores": written, "ids": _id_files(written, parts)}
-            typer.echo(as_json({**found, "n_samples": n, "n_components": k, "report": account}))
+            files = {"scores": score_files, "ids": _id_files(score_files, parts)}
+            typer.echo(as_json({**files, "n_samples": n, "n_components": k, "report": account}))
             return
         if report is not None:
-            _print(report_table(report), reveals_table(report, keeps=_kept(data, parts)))
-        _print_files(*written, what=f"Scores of {n:,} samples, {k} components:")
-        _print_files(*_id_files(written, parts), what="Ids of these samples:")
+            _print(report_table(report), reveals_table(report, keeps=_stays(data, parts)))
+        _print_files(*score_files, what=f"Scores of {n:,} samples, {k} components:")
+        _print_files(*_id_files(score_files, parts), what="Ids of these samples:")
 
 
 @app.command()
@@ -271,15 +271,15 @@ def cluster(
             kmeans.fit(parts)
         if model:
             kmeans.save(model, parties=split == "columns")
-        written = _write_labels(labels, kmeans.labels_, parts) if labels else []
+        label_files = _write_labels(labels, kmeans.labels_, parts) if labels else []
         if json:
-            files = {"model": model, "labels": written, "ids": _id_files(written, parts)}
+            files = {"model": model, "labels": label_files, "ids": _id_files(label_files, parts)}
             typer.echo(as_json({**files, **cluster_tree(kmeans)}))
             return
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
-        _print(reveals_table(kmeans.report_, keeps=_kept(data, parts)))
-        _print_files(*([model] if model else []), *written, *_id_files(written, parts))
+        _print(reveals_table(kmeans.report_, keeps=_stays(data, parts)))
+        _print_files(*([model] if model else []), *label_files, *_id_files(label_files, parts))
 
 
 @app.command()
@@ -316,32 +316,32 @@ def plan(
     with answering(json):
         usual = "rows" if clusters else "columns"
         parts = options.parties(data, split or usual, names, allow, align, id_column)
-        told = {
+        words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
             "topology": options.graph(topology),
         }
-        wanted: Any
+        estimator: Any
         if clusters:
-            wanted = KernelKMeans(clusters, **_for_clusters(told))
+            estimator = KernelKMeans(clusters, **_for_clusters(words))
         else:
             k = options.components(components)
-            wanted = KernelPCA(k, **told, local_rank=local_rank, fusion=fusion)
-        expected = forecast(wanted, parts)
+            estimator = KernelPCA(k, **words, local_rank=local_rank, fusion=fusion)
+        account = forecast(estimator, parts)
         if json:
-            typer.echo(as_json(account_tree(expected)))
+            typer.echo(as_json(account_tree(account)))
             return
-        keeps = _kept(data, parts)
+        keeps = _stays(data, parts)
         title = "What would leave each party"
-        _print(plan_table(expected), reveals_table(expected, keeps=keeps, title=title))
+        _print(plan_table(account), reveals_table(account, keeps=keeps, title=title))
 
 
 # From the command line to the library.
 
 
-def _for_clusters(told: dict[str, Any]) -> dict[str, Any]:
+def _for_clusters(words: dict[str, Any]) -> dict[str, Any]:
     """Without a gamma, the rule that KernelKMeans takes by default."""
-    return {**told, "gamma": told["gamma"] or "mean-distance"}
+    return {**words, "gamma": words["gamma"] or "mean-distance"}
 
 
 def _column_holders(model: Any) -> tuple[str, ...] | None:
@@ -355,21 +355,21 @@ def _columns_for(
     model: Any, data: list[Path], names: str | None, align: str, id_column: str | None
 ) -> Partitioned:
     """Files of columns, each under the name of the party of the model that it belongs to."""
-    known: dict[str, Any] = {"align": align, "id_column": id_column}
+    settings: dict[str, Any] = {"align": align, "id_column": id_column}
     if names is not None:
-        return Partitioned(columns=data, names=options.listed(names), **known)
+        return Partitioned(columns=data, names=options.listed(names), **settings)
     parties = _column_holders(model) or ()
     if len(data) != len(parties):
         raise InputError(
             f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
             f"{', '.join(parties)}; or say with --names whose they are"
         )
-    parts = Partitioned(columns=data, **known)
+    parts = Partitioned(columns=data, **settings)
     own = dict(zip(parts.names, parts.feature_names, strict=True))
     owners = parties_by_columns(own, model.party_feature_names_)
     if owners is not None:
         return parts.rename(owners)
-    return Partitioned(columns=data, names=options.owners(data, parties), **known)
+    return Partitioned(columns=data, names=options.owners(data, parties), **settings)
 
 
 def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:
@@ -378,9 +378,9 @@ def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Pat
 
 
 def _write_labels(path: Path, labels: Any, parts: Partitioned) -> list[Path]:
-    held = labels if isinstance(labels, list) else [labels]
-    columns = [np.asarray(own)[:, None] for own in held]
-    return _write_columns(path, columns if held is labels else columns[0], ["cluster"], parts)
+    own_labels = labels if isinstance(labels, list) else [labels]
+    columns = [np.asarray(own)[:, None] for own in own_labels]
+    return _write_columns(path, columns if own_labels is labels else columns[0], ["cluster"], parts)
 
 
 def _write_columns(path: Path, values: Any, names: Any, parts: Partitioned) -> list[Path]:
@@ -404,9 +404,9 @@ def _ids(parts: Partitioned, party: int) -> Any:
     return parts.matched().part_ids(party)
 
 
-def _id_files(written: list[Path], parts: Partitioned) -> list[Path]:
+def _id_files(files: list[Path], parts: Partitioned) -> list[Path]:
     """The files that have the ids of those of scores or labels that have no room for them."""
-    binary = [(i, file) for i, file in enumerate(written) if file.suffix.lower() == ".npy"]
+    binary = [(i, file) for i, file in enumerate(files) if file.suffix.lower() == ".npy"]
     return [ids_path(file) for i, file in binary if _ids(parts, i) is not None]
 
 
@@ -431,7 +431,7 @@ def _print_files(*paths: Path, what: str = "Saved:") -> None:
         say(console, f"{what} {path}", "cyan")
 
 
-def _kept(data: list[Path], parts: Partitioned) -> dict[str, str]:
+def _stays(data: list[Path], parts: Partitioned) -> dict[str, str]:
     """What stays with each party: its file."""
     trios = zip(parts.names, data, parts.shapes, strict=True)
     return {name: f"{path.name}, {n:,} × {d:,}" for name, path, (n, d) in trios}

@@ -122,10 +122,10 @@ def parties(
     """The files as parties, under one policy."""
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None
-    named = listed(names) or _stems(data)
-    known: dict[str, Any] = {"policies": policy, "align": align, "id_column": id_column}
+    party_names = listed(names) or _stems(data)
+    others: dict[str, Any] = {"policies": policy, "align": align, "id_column": id_column}
     rows, columns = (data, None) if split == "rows" else (None, data)
-    return Partitioned(rows=rows, columns=columns, names=named, **known)
+    return Partitioned(rows=rows, columns=columns, names=party_names, **others)
 
 
 def _stems(data: list[Path]) -> list[str] | None:
@@ -163,21 +163,21 @@ def listed(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",")]
 
 
-def components(wanted: str) -> int | float:
+def components(text: str) -> int | float:
     """A number of components, or a share of the variance.
 
     >>> components("3"), components("0.9")
     (3, 0.9)
     """
     try:
-        return int(wanted)
+        return int(text)
     except ValueError:
         pass
     try:
-        return float(wanted)
+        return float(text)
     except ValueError:
         raise InputError(
-            f"--components {wanted}: a whole number, or a share such as 0.9, is expected"
+            f"--components {text}: a whole number, or a share such as 0.9, is expected"
         ) from None
 
 

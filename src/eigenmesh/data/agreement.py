@@ -13,8 +13,8 @@ Shape = tuple[int, int]
 
 def check_shapes(split: str, names: Sequence[str], shapes: Sequence[Shape | None]) -> None:
     """A row split shares its width, a column split its samples; unread shapes are skipped."""
-    shared = 1 if split == "rows" else 0
-    odd = odd_one_out(names, [None if shape is None else shape[shared] for shape in shapes])
+    axis = 1 if split == "rows" else 0
+    odd = odd_one_out(names, [None if shape is None else shape[axis] for shape in shapes])
     if odd is None:
         return
     party, value, others = odd
@@ -51,13 +51,13 @@ def odd_one_out(
     names: Sequence[str], values: Sequence[Hashable | None]
 ) -> tuple[str, Hashable, str] | None:
     """The first party off the most common value, its value, and what the others have."""
-    known = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
-    counts = Counter(value for _, value in known)
+    pairs = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+    counts = Counter(value for _, value in pairs)
     if len(counts) < 2:
         return None
     usual = counts.most_common(1)[0][0]
-    party, value = next(pair for pair in known if pair[1] != usual)
+    party, value = next(pair for pair in pairs if pair[1] != usual)
     if len(counts) == 2 and counts[usual] > 1:
         return party, value, f"the others {usual}"
-    holder = next(name for name, other in known if other == usual)
+    holder = next(name for name, other in pairs if other == usual)
     return party, value, f"party {holder!r} has {usual}"

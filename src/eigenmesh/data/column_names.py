@@ -15,67 +15,67 @@ _SHOWN = 5  # names that an error lists
 
 
 def columns_in_order(
-    own: Sequence[str], wanted: Sequence[str], owner: str | None, whose: str
+    own: Sequence[str], order: Sequence[str], owner: str | None, whose: str
 ) -> NDArray[np.intp] | None:
-    """Where the wanted columns are among the own ones; None if they are in order already.
+    """Where the columns of `order` are among the own ones; None if they are in it already.
 
-    `whose` says in an error who has the wanted columns.
+    `whose` says in an error who has the columns in that order.
 
     >>> columns_in_order(("b", "a"), ("a", "b"), "north", "the fit").tolist()
     [1, 0]
     """
-    if tuple(own) == tuple(wanted):
+    if tuple(own) == tuple(order):
         return None
     place = {name: i for i, name in enumerate(own)}
-    known = set(wanted)
-    missing = [name for name in wanted if name not in place]
-    new = [name for name in own if name not in known]
+    names = set(order)
+    missing = [name for name in order if name not in place]
+    new = [name for name in own if name not in names]
     if missing or new:
         raise refuse(owner, f"{_difference(missing, new, whose)}; columns are matched by name")
-    if len(place) < len(own) or len(known) < len(wanted):
-        name = next(name for name, n in Counter([*own, *wanted]).items() if n > 2)
+    if len(place) < len(own) or len(names) < len(order):
+        name = next(name for name, n in Counter([*own, *order]).items() if n > 2)
         raise refuse(
             owner,
             f"has its columns in another order than {whose}, and several are called {name!r}; "
             f"columns are matched by name: give each a name of its own",
         )
-    return np.array([place[name] for name in wanted])
+    return np.array([place[name] for name in order])
 
 
 def _difference(missing: Sequence[str], new: Sequence[str], whose: str) -> str:
-    lacks = f"lacks {_listed(missing)}, which {whose} has" if missing else ""
-    extra = f"has {_listed(new)}, which {whose} has not" if new else ""
+    lacks = f"lacks {_list(missing)}, which {whose} has" if missing else ""
+    extra = f"has {_list(new)}, which {whose} has not" if new else ""
     return ", and ".join(words for words in (lacks, extra) if words)
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
+def _list(names: Sequence[str]) -> str:
+    few = ", ".join(map(repr, names[:_SHOWN]))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
+    return f"column{'s' if len(names) > 1 else ''} {few}{more}"
 
 
-def in_order(table: Table, wanted: Sequence[str] | None, owner: str | None, whose: str) -> Table:
-    """The table with its columns in the wanted order, if both have names."""
-    if table.feature_names is None or wanted is None:
+def in_order(table: Table, names: Sequence[str] | None, owner: str | None, whose: str) -> Table:
+    """The table with its columns in the order of these names, if it has any itself."""
+    if table.feature_names is None or names is None:
         return table
-    order = columns_in_order(table.feature_names, wanted, owner, whose)
+    order = columns_in_order(table.feature_names, names, owner, whose)
     if order is None:
         return table
-    return Table(table.X[:, order], table.sample_ids, tuple(wanted))
+    return Table(table.X[:, order], table.sample_ids, tuple(names))
 
 
 def parties_by_columns(
-    own: Mapping[str, Names | None], wanted: Mapping[str, Names | None]
+    own: Mapping[str, Names | None], owners: Mapping[str, Names | None]
 ) -> dict[str, str] | None:
-    """Which of the own parties has the columns of which wanted one; None if that is not certain.
+    """Which of the own parties has the columns of which owner; None if that is not certain.
 
     >>> parties_by_columns({"x": ("b",), "y": ("a",)}, {"north": ("a",), "south": ("b",)})
     {'y': 'north', 'x': 'south'}
     """
-    if len(own) != len(wanted) or None in own.values() or None in wanted.values():
+    if len(own) != len(owners) or None in own.values() or None in owners.values():
         return None
     holders = {frozenset(names or ()): party for party, names in own.items()}
-    sets = {party: frozenset(names or ()) for party, names in wanted.items()}
+    sets = {party: frozenset(names or ()) for party, names in owners.items()}
     if len(holders) < len(own) or set(sets.values()) != set(holders):
         return None
     return {holders[columns]: party for party, columns in sets.items()}

@@ -39,16 +39,16 @@ def id_columns(
     >>> id_columns({"north": X}, "rows", {"north": ("patient", "dose")})
     [IdColumn(column=0, parties=('north',), reason='consecutive numbers')]
     """
-    counted = {party: _counted(X) for party, X in parts.items() if not is_sparse(X)}
+    candidates = {party: _counting_columns(X) for party, X in parts.items() if not is_sparse(X)}
     suspects = []
-    for column in sorted({column for own in counted.values() for column in own}):
-        holders = {party: own[column] for party, own in counted.items() if column in own}
-        named = {party: _is_named_so(names.get(party), column) for party in holders}
-        reasons = {party: _reason(holders[party], named[party]) for party in holders}
+    for column in sorted({column for own in candidates.values() for column in own}):
+        holders = {party: own[column] for party, own in candidates.items() if column in own}
+        sounds_so = {party: _is_named_so(names.get(party), column) for party in holders}
+        reasons = {party: _reason(holders[party], sounds_so[party]) for party in holders}
         if split == "rows":  # it is one column, which no single party may tell
-            whole = _reason(np.concatenate(list(holders.values())), any(named.values()))
-            shared = whole if len(holders) == len(parts) else ""
-            reasons = dict.fromkeys(holders, next(filter(None, reasons.values()), shared))
+            whole = _reason(np.concatenate(list(holders.values())), any(sounds_so.values()))
+            fallback = whole if len(holders) == len(parts) else ""
+            reasons = dict.fromkeys(holders, next(filter(None, reasons.values()), fallback))
         suspects += [
             IdColumn(column, tuple(p for p, own in reasons.items() if own == reason), reason)
             for reason in dict.fromkeys(filter(None, reasons.values()))
@@ -56,7 +56,7 @@ def id_columns(
     return suspects
 
 
-def _counted(X: Matrix) -> dict[int, NDArray[np.float64]]:
+def _counting_columns(X: Matrix) -> dict[int, NDArray[np.float64]]:
     """The columns that hold whole numbers, no two alike."""
     head = np.asarray(X[:_GLANCE], dtype=np.float64)
     likely = np.flatnonzero((head == np.floor(head)).all(axis=0) & _differ(head))
@@ -73,13 +73,13 @@ def _is_counted(column: NDArray[np.float64]) -> bool:
     return whole and len(np.unique(column)) == len(column)
 
 
-def _reason(column: NDArray[np.float64], named: bool) -> str:
+def _reason(column: NDArray[np.float64], sounds_so: bool) -> str:
     """Why these look like ids; empty if they do not."""
     if len(column) < FEWEST_ROWS or not _is_counted(column):
         return ""
     if column.max() - column.min() == len(column) - 1:
         return "consecutive numbers"
-    return "numbers of which no two are alike, under such a name" if named else ""
+    return "numbers of which no two are alike, under such a name" if sounds_so else ""
 
 
 def _is_named_so(names: Sequence[str] | None, column: int) -> bool:
@@ -92,6 +92,6 @@ def sounds_like_id(name: str) -> bool:
     >>> [sounds_like_id(name) for name in ("patient_id", "PatientID", "Case No.", "acid", "age")]
     [True, True, True, False, False]
     """
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
-    words = re.findall(r"[a-z]+", spaced)
+    text = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
+    words = re.findall(r"[a-z]+", text)
     return any(word in _WORDS or _ENDING.search(word) for word in words)

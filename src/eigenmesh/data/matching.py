@@ -18,25 +18,25 @@ from eigenmesh.errors import InputError, PartitionError
 SECRET_VARIABLE = "EIGENMESH_ID_SECRET"
 
 
-def id_secret(given: str | None) -> str:
+def id_secret(secret: str | None) -> str:
     """The parties' secret: as given, from the environment, or new, for parties in one process."""
-    if given is not None and (not isinstance(given, str) or len(given) < 8):
+    if secret is not None and (not isinstance(secret, str) or len(secret) < 8):
         raise InputError(
             "id_secret is too short or no string, expected at least 8 characters that the parties "
             "share and the coordinator does not know"
         )
-    return given or os.environ.get(SECRET_VARIABLE) or secrets.token_hex(16)
+    return secret or os.environ.get(SECRET_VARIABLE) or secrets.token_hex(16)
 
 
-def shared_secret(given: str | None, party: str) -> str:
+def shared_secret(secret: str | None, party: str) -> str:
     """The secret of a party in a process of its own, where a new one would match nobody's."""
-    if given is None and not os.environ.get(SECRET_VARIABLE):
+    if secret is None and not os.environ.get(SECRET_VARIABLE):
         raise PartitionError(
             f"party {party!r} has no secret to key its sample ids with; set the environment "
             f"variable {SECRET_VARIABLE} to the same words at every party, or pass id_secret=",
             party=party,
         )
-    return id_secret(given)
+    return id_secret(secret)
 
 
 def keyed_hashes(ids: Ids, secret: str) -> NDArray[np.uint64]:
@@ -86,6 +86,6 @@ class SampleMatcher:
     def digest(self) -> str:
         """A digest of the chosen ids, in order."""
         ids = self._ids()
-        chosen = ids if ids is None or self._rows is None else ids[self._rows]
+        own = ids if ids is None or self._rows is None else ids[self._rows]
         # Keyed as well: whoever knows the ids must not find out who they are by trying.
-        return "" if chosen is None else hash_sample_ids([self._secret, *map(str, chosen.tolist())])
+        return "" if own is None else hash_sample_ids([self._secret, *map(str, own.tolist())])

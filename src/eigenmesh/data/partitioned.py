@@ -139,7 +139,9 @@ class Partitioned:
         self.split, self.names, self.paths, self.order = split, tuple(names), paths, None
         self.policies = checked_policies(policies, len(names))
         self._tables = list(tables)  # whose names are looked at in the next line
-        self._tables = [t if t is None else self._arranged(i, t) for i, t in enumerate(tables)]
+        self._tables = [
+            t if t is None else self._arrange_columns(i, t) for i, t in enumerate(tables)
+        ]
         self._shapes = [self._known_shape(party) for party in range(len(names))]
         self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
         self._check_together(self._tables, self._shapes)
@@ -263,13 +265,13 @@ class Partitioned:
         rows = common_rows(hashes)
         ids = self.sample_ids
         assert ids is not None, "hashes were made of ids"
-        kept = [own[chosen] for own, chosen in zip(ids, rows, strict=True)]
+        own_ids = [own[places] for own, places in zip(ids, rows, strict=True)]
         tables = [
-            Table(self.part(i)[chosen], feature_names=self.part_names(i))
-            for i, chosen in enumerate(rows)
+            Table(self.part(i)[places], feature_names=self.part_names(i))
+            for i, places in enumerate(rows)
         ]
         return type(self).from_tables(
-            "columns", tables, names=self.names, policies=self.policies, sample_ids=kept
+            "columns", tables, names=self.names, policies=self.policies, sample_ids=own_ids
         )
 
     def select(self, names: Sequence[str]) -> Partitioned:
@@ -281,20 +283,20 @@ class Partitioned:
         """
         if tuple(names) == self.names:
             return self
-        chosen = [self.names.index(name) for name in names]
-        ids = None if self._ids is None else [self._ids[party] for party in chosen]
-        tables = [self._tables[party] for party in chosen]
-        selected = self._another()
-        selected._agreed_names = self._reference()[0]
-        selected._assemble(
+        numbers = [self.names.index(name) for name in names]
+        ids = None if self._ids is None else [self._ids[party] for party in numbers]
+        tables = [self._tables[party] for party in numbers]
+        selection = self._another()
+        selection._agreed_names = self._reference()[0]
+        selection._assemble(
             self.split,
             tables,
-            tuple(self.paths[party] for party in chosen),
+            tuple(self.paths[party] for party in numbers),
             tuple(names),
-            [self.policies[party] for party in chosen],
+            [self.policies[party] for party in numbers],
             ids,
         )
-        return selected
+        return selection
 
     def rename(self, new_names: Mapping[str, str]) -> Partitioned:
         """The same parties under other names, in the order of these.
@@ -303,17 +305,17 @@ class Partitioned:
         >>> parts.rename({"party-1": "south", "party-0": "north"}).names
         ('south', 'north')
         """
-        renamed = self.select(list(new_names))
-        if renamed is self:
-            renamed = self._another()
-            renamed.__dict__.update(self.__dict__)
-        renamed.names = checked_names(list(new_names.values()), self.n_parties)
-        return renamed
+        parts = self.select(list(new_names))
+        if parts is self:
+            parts = self._another()
+            parts.__dict__.update(self.__dict__)
+        parts.names = checked_names(list(new_names.values()), self.n_parties)
+        return parts
 
-    def arrange(self, wanted: Mapping[str, Sequence[str] | None], whose: str) -> Partitioned:
-        """The same parties, each with its columns in the order of the names wanted of it.
+    def arrange(self, columns: Mapping[str, Sequence[str] | None], whose: str) -> Partitioned:
+        """The same parties, each with its columns in the order of `columns`, by name.
 
-        A party that lacks a name or has another is refused, in words that say `whose` the wanted
+        A party that lacks a name or has another is refused, in words that say `whose` these
         names are; one without names is taken as it is.
 
         >>> import pandas as pd
@@ -324,8 +326,8 @@ class Partitioned:
         differ = [
             party
             for party, name in enumerate(self.names)
-            if None not in (self.part_names(party), wanted.get(name))
-            and self.part_names(party) != tuple(wanted[name] or ())
+            if None not in (self.part_names(party), columns.get(name))
+            and self.part_names(party) != tuple(columns[name] or ())
         ]
         if not differ:
             return self
@@ -333,16 +335,14 @@ class Partitioned:
         for party in differ:
             name = self.names[party]
             # The header is enough for a refusal; the file is read for what fits.
-            columns_in_order(self.part_names(party) or (), wanted[name] or (), name, whose)
-            tables[party] = in_order(self._table(party), wanted[name], name, whose)
-        arranged = self._another()
+            columns_in_order(self.part_names(party) or (), columns[name] or (), name, whose)
+            tables[party] = in_order(self._table(party), columns[name], name, whose)
+        parts = self._another()
         if self.split == "rows":
-            arranged._agreed_names = next(t.feature_names for t in tables if t and t.feature_names)
-        arranged._assemble(
-            self.split, tables, self.paths, self.names, list(self.policies), self._ids
-        )
-        arranged.order = self.order
-        return arranged
+            parts._agreed_names = next(t.feature_names for t in tables if t and t.feature_names)
+        parts._assemble(self.split, tables, self.paths, self.names, list(self.policies), self._ids)
+        parts.order = self.order
+        return parts
 
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
@@ -355,7 +355,7 @@ class Partitioned:
         return self.n_parties
 
     def __repr__(self) -> str:
-        shown = [
+        parts = [
             f"{name!r} {'unread' if shape is None else f'{shape[0]}×{shape[1]}'}"
             for name, shape in zip(self.names[:5], self._shapes[:5], strict=True)
         ]
@@ -365,7 +365,7 @@ class Partitioned:
         size = "" if unknown else f", {self.n_samples} samples × {self.n_features}"
         size += " features" if size else ""
         more = ", …" if self.n_parties > 5 else ""
-        return f"Partitioned({self.split}, {parties}{size}: {', '.join(shown)}{more})"
+        return f"Partitioned({self.split}, {parties}{size}: {', '.join(parts)}{more})"
 
     # Files are read here, at first use.
 
@@ -384,9 +384,9 @@ class Partitioned:
         path, name = self.paths[party], self.names[party]
         assert path is not None, "a party has a table or a path"
         with _blaming(name):
-            found = read_table(path, self._id_column)
-        X = as_matrix(found.X, name, self._allow_missing)
-        return self._arranged(party, Table(X, found.sample_ids, found.feature_names))
+            table = read_table(path, self._id_column)
+        X = as_matrix(table.X, name, self._allow_missing)
+        return self._arrange_columns(party, Table(X, table.sample_ids, table.feature_names))
 
     # Names of columns. Those of a file are looked up in its header.
 
@@ -409,12 +409,12 @@ class Partitioned:
                 return own, f"party {name!r}"
         return None, ""
 
-    def _arranged(self, party: int, table: Table) -> Table:
+    def _arrange_columns(self, party: int, table: Table) -> Table:
         """Rows of all parties have their columns in one order, where they have names."""
         if self.split == "columns" or table.feature_names is None:
             return table
-        wanted, whose = self._reference()
-        return in_order(table, wanted, self.names[party], whose)
+        names, whose = self._reference()
+        return in_order(table, names, self.names[party], whose)
 
     def _known_shape(self, party: int) -> Shape | None:
         table, path = self._tables[party], self.paths[party]
@@ -426,8 +426,8 @@ class Partitioned:
             return peek_shape(path, self._id_column)
 
     def _shape(self, party: int) -> Shape:
-        known = self._shapes[party]
-        return self._table(party).X.shape if known is None else known
+        shape = self._shapes[party]
+        return self._table(party).X.shape if shape is None else shape
 
     # Checks that need more than one party.
 
@@ -443,11 +443,11 @@ class Partitioned:
             check_ids(self.split, self.names, shapes, self._ids)
 
     def _check_names(self) -> None:
-        wanted, whose = self._reference()
+        names, whose = self._reference()
         for party, name in enumerate(self.names):
             own = self._own_names(party)
-            if own is not None and wanted is not None:
-                columns_in_order(own, wanted, name, whose)
+            if own is not None and names is not None:
+                columns_in_order(own, names, name, whose)
 
     def _checked_ids(self, sample_ids: Sequence[Iterable[Any]]) -> tuple[Ids, ...]:
         sample_ids = list(sample_ids)
@@ -466,12 +466,12 @@ class Partitioned:
         return table.sample_ids is not None
 
     def _own_ids(self) -> tuple[Ids, ...] | None:
-        found = [self.part_ids(party) for party in range(self.n_parties)]
-        ids = tuple(own for own in found if own is not None)
+        own_ids = [self.part_ids(party) for party in range(self.n_parties)]
+        ids = tuple(own for own in own_ids if own is not None)
         if self.split == "rows" and len(ids) < self.n_parties:
             return None
         if ids and len(ids) < self.n_parties:
-            without = next(n for n, own in zip(self.names, found, strict=True) if own is None)
+            without = next(n for n, own in zip(self.names, own_ids, strict=True) if own is None)
             complaint = "has no sample ids while other parties have some"
             raise refuse(without, f"{complaint}; give it a column 'id' or an index, or sample_ids=")
         return ids or None
@@ -510,9 +510,9 @@ def checked_id_column(id_column: Any, sample_ids: Any = None) -> str | None:
 
 def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:
     if (rows is None) == (columns is None):
-        given = "neither" if rows is None else "both"
+        number = "neither" if rows is None else "both"
         raise InputError(
-            f"Partitioned got {given} of rows= and columns=, expected exactly one: rows= if "
+            f"Partitioned got {number} of rows= and columns=, expected exactly one: rows= if "
             "parties hold different samples, columns= if they hold different features"
         )
     split: Split = "columns" if rows is None else "rows"
@@ -521,8 +521,8 @@ def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:
 
 def _one_entry_a_party(split: Split, data: Any) -> list[Any]:
     # A 2-D array would pass for a sequence of 1-D parties, with a puzzling error later on.
-    stacked = isinstance(data, np.ndarray) and data.ndim == 3
-    if not (isinstance(data, list | tuple) or stacked):
+    is_stack = isinstance(data, np.ndarray) and data.ndim == 3
+    if not (isinstance(data, list | tuple) or is_stack):
         raise InputError(
             f"{split}= is a {type(data).__name__}, expected a list with one entry a party; "
             f"em.split(X, n_parties, by={split!r}) cuts one array into parties"
@@ -573,10 +573,10 @@ def _frame_indexes(sources: Sequence[Any]) -> list[Ids] | None:
 
 
 def _checked_indices(indices: Any, n_samples: int) -> Any:
-    chosen = indices if isinstance(indices, slice) else np.asarray(indices)
-    if isinstance(chosen, slice) or (chosen.ndim == 1 and chosen.dtype.kind in "biu"):
+    selector = indices if isinstance(indices, slice) else np.asarray(indices)
+    if isinstance(selector, slice) or (selector.ndim == 1 and selector.dtype.kind in "biu"):
         with suppress(IndexError):
-            rows = np.arange(n_samples)[chosen]
+            rows = np.arange(n_samples)[selector]
             if len(rows):
                 return indices if isinstance(indices, slice) else rows  # slices keep views
     raise InputError(

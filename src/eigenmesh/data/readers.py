@@ -118,8 +118,8 @@ def complaint_about(path: Path, complaint: str, remedy: str) -> InputError:
 def _existing(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
-        expected = ", ".join(_SUFFIXES)
-        raise complaint_about(path, f"ends in {path.suffix!r}, expected {expected}", "convert it")
+        suffixes = ", ".join(_SUFFIXES)
+        raise complaint_about(path, f"ends in {path.suffix!r}, expected {suffixes}", "convert it")
     if not path.exists():
         remedy = "check the path; a relative one starts at the working directory"
         raise complaint_about(path, "is missing, expected a file of numbers", remedy)
@@ -172,17 +172,17 @@ def _open_npy(path: Path) -> NDArray[Any]:
         _, dtype = _header(file)
     _refuse_objects(path, dtype)
     with _one_header_at_a_time:
-        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    return mapped
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0
+    read_header = np.lib.format.read_array_header_1_0
     if version != (1, 0):
-        read = np.lib.format.read_array_header_2_0
+        read_header = np.lib.format.read_array_header_2_0
     with _one_header_at_a_time:
-        shape, _, dtype = read(file)
+        shape, _, dtype = read_header(file)
     return shape, dtype
 
 

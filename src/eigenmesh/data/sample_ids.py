@@ -46,10 +46,10 @@ def check_unique(ids: Ids, owner: str) -> None:
     """Refuse ids that name two samples alike."""
     values, counts = np.unique(ids, return_counts=True)
     if len(values) < len(ids):
-        repeated = values[counts > 1][0].item()
+        value = values[counts > 1][0].item()
         raise refuse(
             owner,
-            f"has sample id {repeated!r} {counts.max()} times, expected every id once; "
+            f"has sample id {value!r} {counts.max()} times, expected every id once; "
             "drop the duplicate rows",
         )
 

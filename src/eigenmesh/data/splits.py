@@ -104,16 +104,16 @@ def split_columns(X: Any, widths: Sequence[int]) -> list[Any]:
             "pass all the parties' columns in party order, or Partitioned(columns=...)"
         )
     ends = np.cumsum([0, *widths]).tolist()
-    cut = X.iloc if is_frame(X) else sp.csr_array(X) if is_sparse(X) else X
-    return [cut[:, start:stop] for start, stop in pairwise(ends)]
+    source = X.iloc if is_frame(X) else sp.csr_array(X) if is_sparse(X) else X
+    return [source[:, start:stop] for start, stop in pairwise(ends)]
 
 
 def _whole(X: Any, allow_missing: bool, id_column: str | None) -> Table:
     if isinstance(X, Partitioned):
         raise InputError("X is split already, expected one array; use it as it is")
     if isinstance(X, str | Path):
-        found = read_table(X, id_column)
-        return Table(as_matrix(found.X, None, allow_missing), found.sample_ids, found.feature_names)
+        table = read_table(X, id_column)
+        return Table(as_matrix(table.X, None, allow_missing), table.sample_ids, table.feature_names)
     return as_table(X, None, allow_missing, id_column)
 
 
@@ -128,8 +128,8 @@ def _column_tables(table: Table, widths: Sequence[int]) -> list[Table]:
 
 def _deal(sizes: Sequence[int], random_state: Any) -> list[NDArray[np.intp]]:
     """Random rows for each party, ascending: a memmap is then read front to back."""
-    dealt = _generator(random_state).permutation(sum(sizes))
-    return [np.sort(rows) for rows in np.split(dealt, np.cumsum(sizes)[:-1])]
+    order = _generator(random_state).permutation(sum(sizes))
+    return [np.sort(rows) for rows in np.split(order, np.cumsum(sizes)[:-1])]
 
 
 def _generator(random_state: Any) -> np.random.Generator:
@@ -169,8 +169,8 @@ def _shares(n: int, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Shares of n in proportion to the weights, those below 1 lifted to 1."""
     small = np.zeros(len(weights), dtype=bool)
     shares: NDArray[np.float64] = n * weights / weights.sum()
-    while (lifted := ~small & (shares < 1 - _SLACK)).any():
-        small |= lifted
+    while (below := ~small & (shares < 1 - _SLACK)).any():
+        small |= below
         shares[small] = 1.0
         shares[~small] = (n - small.sum()) * weights[~small] / weights[~small].sum()
     return shares

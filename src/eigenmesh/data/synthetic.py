@@ -46,17 +46,6 @@ def paper_linear(
     return (V * np.sqrt(squares)) @ U.T
 
 
-def gap_spectrum(beta: float) -> tuple[float, float]:
-    """The leading squares 5000 and 5000/β of figure 4 in the one-shot paper; β sets the gap.
-
-    >>> gap_spectrum(100)
-    (5000.0, 50.0)
-    """
-    if not beta >= 1:
-        raise InputError(f"beta is {beta!r}, expected a number ≥ 1: the ratio of two eigenvalues")
-    return 5000.0, 5000.0 / beta
-
-
 def gene_like(
     n_samples: int = 120,
     n_features: int = 5000,
@@ -82,8 +71,8 @@ def gene_like(
     labels = rng.permutation(np.arange(n_samples) % n_classes)
     levels = rng.normal(scale=2.0, size=(n_classes, n_factors))[labels]  # (n, f)
     activity = levels + rng.normal(size=(n_samples, n_factors))
-    taken = rng.random((n_factors, n_features)) < 0.1
-    loadings = np.where(taken, rng.laplace(scale=0.7, size=taken.shape), 0.0)  # (f, d)
+    moves = rng.random((n_factors, n_features)) < 0.1
+    loadings = np.where(moves, rng.laplace(scale=0.7, size=moves.shape), 0.0)  # (f, d)
     baseline = rng.gamma(shape=4.0, scale=1.5, size=n_features)
     X: Array = baseline + activity @ loadings + noise * rng.normal(size=(n_samples, n_features))
     return X, labels

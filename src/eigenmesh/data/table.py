@@ -79,9 +79,9 @@ def frame_names(frame: Any) -> tuple[str, ...] | None:
 def _ids_apart(frame: Any, id_column: str, owner: str | None) -> tuple[Ids, Any]:
     places = [i for i, name in enumerate(frame.columns) if name == id_column]
     if len(places) != 1:
-        shown = ", ".join(map(str, list(frame.columns)[:10]))
+        names = ", ".join(map(str, list(frame.columns)[:10]))
         count = f"{len(places)} columns" if places else "no column"
-        raise refuse(owner, f"has {count} {id_column!r}, only {shown}; pass one of them")
+        raise refuse(owner, f"has {count} {id_column!r}, only {names}; pass one of them")
     others = [i for i in range(frame.shape[1]) if i != places[0]]
     return np.asarray(frame.iloc[:, places[0]].to_numpy()), frame.iloc[:, others]
 
@@ -118,11 +118,11 @@ def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = Fals
             raise _not_usable(entries.data[at], int(entries.row[at]), int(entries.col[at]), owner)
         return
     # Blocks follow the memory order: a strided walk through a memmap would read it many times.
-    turned = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
-    for start, block in _blocks(X.T if turned else X):
+    by_columns = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
+    for start, block in _blocks(X.T if by_columns else X):
         if not _is_sound(block, allow_missing):
             first, second = map(int, np.argwhere(_unsound(block, allow_missing))[0])
-            row, column = (second, first + start) if turned else (first + start, second)
+            row, column = (second, first + start) if by_columns else (first + start, second)
             raise _not_usable(X[row, column], row, column, owner)
 
 

@@ -34,7 +34,7 @@ def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
     cells, delimiter, length = _first_line(path)
     names = _names_in(path, cells, id_column, header)
     ids = None if names is None else _id_position(path, names, id_column)
-    ragged = _RaggedLines()
+    ragged_lines = _RaggedLines()
     # Columns go by position, since a header may repeat a name; a block must hold a line.
     reading = pyarrow.csv.ReadOptions(
         column_names=[str(i) for i in range(len(cells))],
@@ -43,10 +43,10 @@ def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
     )
     # In a file of one column an empty line is a missing value.
     parsing = pyarrow.csv.ParseOptions(
-        delimiter=delimiter, ignore_empty_lines=len(cells) > 1, invalid_row_handler=ragged
+        delimiter=delimiter, ignore_empty_lines=len(cells) > 1, invalid_row_handler=ragged_lines
     )
     columns = _arrow_columns(path, reading, parsing, ids)
-    ragged.refuse(path)
+    ragged_lines.refuse(path)
     return _table_of(path, columns, names, ids)
 
 
@@ -54,10 +54,10 @@ def _names_in(
     path: Path, cells: Sequence[str], id_column: str | None, header: bool | None = None
 ) -> list[str] | None:
     """The columns' names, if a first line has them."""
-    named = _is_header(cells) if header is None else header
-    if id_column is not None and not named:
+    has_names = _is_header(cells) if header is None else header
+    if id_column is not None and not has_names:
         raise complaint_about(path, f"has no header line, so no id column {id_column!r}", "add one")
-    return [cell.strip() for cell in cells] if named else None
+    return [cell.strip() for cell in cells] if has_names else None
 
 
 def _arrow_columns(path: Path, reading: Any, parsing: Any, ids: int | None) -> Sequence[Any]:
@@ -92,10 +92,10 @@ def _first_line(path: Path) -> tuple[list[str], str, int]:
 def _is_header(cells: Sequence[str]) -> bool:
     """Whether a first line names columns: it has words, or pandas' numbering 0, 1, 2, …"""
     body = [cell.strip() for cell in cells]
-    indexed = body[0] == ""
-    body = body[1:] if indexed else body
-    numbered = body == [str(i) for i in range(len(body))]
-    return (numbered and (indexed or len(body) > 2)) or not all(map(_is_number, body))
+    has_index = body[0] == ""
+    body = body[1:] if has_index else body
+    has_numbers = body == [str(i) for i in range(len(body))]
+    return (has_numbers and (has_index or len(body) > 2)) or not all(map(_is_number, body))
 
 
 def _is_number(cell: str) -> bool:
@@ -128,13 +128,11 @@ def _id_position(path: Path, names: Sequence[str], id_column: str | None) -> int
     if id_column is None:
         # A blank first name is how pandas and R write an index.
         blank = bool(names) and names[0] == ""
-        known = (i for i, name in enumerate(names) if name.lower() in _ID_NAMES)
-        return 0 if blank else next(known, None)
+        candidates = (i for i, name in enumerate(names) if name.lower() in _ID_NAMES)
+        return 0 if blank else next(candidates, None)
     if id_column not in names:
-        shown = ", ".join(names[:10])
-        raise complaint_about(
-            path, f"has no column {id_column!r}, only {shown}", "pass one of them"
-        )
+        few = ", ".join(names[:10])
+        raise complaint_about(path, f"has no column {id_column!r}, only {few}", "pass one of them")
     return list(names).index(id_column)
 
 
@@ -167,16 +165,16 @@ def peek_parquet(path: Path, id_column: str | None) -> tuple[int, int]:
 def _table_of(
     path: Path, columns: Sequence[Any], names: Sequence[str] | None, ids: int | None
 ) -> Table:
-    kept = [i for i in range(len(columns)) if i != ids]
+    features = [i for i in range(len(columns)) if i != ids]
     labels = [repr(names[i]) if names else str(i) for i in range(len(columns))]
-    if not kept or not len(columns[0]):
-        complaint = f"holds {len(columns[0])} rows and {len(kept)} columns of numbers"
+    if not features or not len(columns[0]):
+        complaint = f"holds {len(columns[0])} rows and {len(features)} columns of numbers"
         raise complaint_about(path, complaint + ", expected at least one of each", "write it again")
     for i in range(len(columns)):
         _check_column(path, columns[i], labels[i], is_id=i == ids)
-    X = _filled([columns[i] for i in kept])
+    X = _fill_matrix([columns[i] for i in features])
     sample_ids = None if ids is None else _ids_of(columns[ids])
-    return Table(X, sample_ids, tuple(names[i] for i in kept) if names else None)
+    return Table(X, sample_ids, tuple(names[i] for i in features) if names else None)
 
 
 def _check_column(path: Path, column: Any, label: str, *, is_id: bool) -> None:
@@ -197,7 +195,7 @@ def _check_column(path: Path, column: Any, label: str, *, is_id: bool) -> None:
         )
 
 
-def _filled(columns: Sequence[Any]) -> NDArray[Any]:
+def _fill_matrix(columns: Sequence[Any]) -> NDArray[Any]:
     single = all(pa.types.is_float32(c.type) or pa.types.is_float16(c.type) for c in columns)
     X = np.empty((len(columns[0]), len(columns)), dtype=np.float32 if single else np.float64)
     for i, column in enumerate(columns):

@@ -29,8 +29,8 @@ _log = logging.getLogger("eigenmesh.site")
 
 async def execute(rpc: Any, key: str, method: str, arguments: tuple[bytes, ...]) -> bytes:
     """Call a method of an actor; everything that passes is bytes."""
-    sent = [to_serialize(argument) for argument in arguments]
-    answer = await rpc.actor_execute(actor=key, function=method, args=sent, kwargs={})
+    payload = [to_serialize(argument) for argument in arguments]
+    answer = await rpc.actor_execute(actor=key, function=method, args=payload, kwargs={})
     if answer["status"] != "OK":
         raise answer["exception"]
     reply: bytes = answer["result"]
@@ -155,10 +155,10 @@ class _Post:
     async def collect(self, swap: int, senders: set[int], deadline: float) -> dict[int, bytes]:
         """The messages that came in time."""
         now = asyncio.get_running_loop().time
-        while not senders <= self._boxes.get(swap, {}).keys() and (left := deadline - now()) > 0:
+        while not senders <= self._boxes.get(swap, {}).keys() and (seconds := deadline - now()) > 0:
             self._news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left)
+                await asyncio.wait_for(self._news.wait(), seconds)
         return {sender: envelope for sender, envelope in self.end(swap).items() if envelope}
 
     def end(self, swap: int) -> dict[int, bytes]:
@@ -180,11 +180,11 @@ async def _within(seconds: float, work: Awaitable[Any], late: Any) -> Any:
 def _in_thread(work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
     """Run in a thread that has nothing else to do."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Any] = loop.create_future()
 
     def settle(result: Any) -> None:
-        if not done.done():
-            done.set_result(result)
+        if not future.done():
+            future.set_result(result)
 
     def run() -> None:
         result = None
@@ -197,7 +197,7 @@ def _in_thread(work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]
             loop.call_soon_threadsafe(settle, result)
 
     _crew.run(run)
-    return done
+    return future
 
 
 class _Crew:

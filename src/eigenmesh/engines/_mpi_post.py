@@ -58,14 +58,14 @@ class Pause:
         self._since = time.perf_counter()
 
     def __call__(self) -> None:
-        waited = time.perf_counter() - self._since
+        seconds_so_far = time.perf_counter() - self._since
         # A long message moves a piece at a time, whenever both ends attend to it.
         longest = _ATTENTIVE if self._post.is_sending else _DOZING
-        seconds = min(max(waited / 10, _ATTENTIVE / 2), longest)
+        seconds = min(max(seconds_so_far / 10, _ATTENTIVE / 2), longest)
         # Nothing is worth interrupting a step for; its end wakes this thread at once.
         if self._running is not None and self._running(max(seconds, _GLANCE)):
             return
-        if waited < _SPIN or self._post.is_receiving:
+        if seconds_so_far < _SPIN or self._post.is_receiving:
             _give_way()
         else:
             time.sleep(seconds)
@@ -120,8 +120,8 @@ class Post:
 
     def agree(self, number: int, parties: tuple[str, ...]) -> None:
         """Raise an error, at every rank, unless all have opened the same federation."""
-        opened = f"{number} {parties}"
-        digest = int.from_bytes(hashlib.sha256(opened.encode()).digest()[:7], "little")
+        text = f"{number} {parties}"
+        digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
         mine, least = np.array([digest, -digest]), np.empty(2, np.int64)
         self._wait_for_all(
             self._comm.Iallreduce([mine, MPI.INT64_T], [least, MPI.INT64_T], MPI.MIN)
@@ -271,8 +271,8 @@ def _abort(
 
 def _handle(signum: int, handler: Callable[[int, FrameType | None], None]) -> None:
     """A handler of the user's own stays; other threads than the main one may not set any."""
-    unhandled = signal.getsignal(signum) is signal.SIG_DFL
-    if unhandled and threading.current_thread() is threading.main_thread():
+    is_default = signal.getsignal(signum) is signal.SIG_DFL
+    if is_default and threading.current_thread() is threading.main_thread():
         signal.signal(signum, handler)
 
 
@@ -285,11 +285,11 @@ def _end(say_who_is_gone: Callable[[], None], signum: int, frame: FrameType | No
 
 def _say_who_is_gone(post: Post, processes: Sequence[int], own_rank: int) -> None:
     """If anybody is, and if that is for this rank to say."""
-    gone = [rank for rank, pid in enumerate(processes) if pid and not _is_alive(pid)]
-    first = next(rank for rank, pid in enumerate(processes) if pid and rank not in gone)
-    if gone and post.parties and first == own_rank and not post.has_explained:
+    dead = [rank for rank, pid in enumerate(processes) if pid and not _is_alive(pid)]
+    first = next(rank for rank, pid in enumerate(processes) if pid and rank not in dead)
+    if dead and post.parties and first == own_rank and not post.has_explained:
         post.has_explained = True
-        names = ", ".join(f"{post.parties[rank]!r} (rank {rank})" for rank in gone)
+        names = ", ".join(f"{post.parties[rank]!r} (rank {rank})" for rank in dead)
         print(
             f"eigenmesh: party {names} is lost: its process has died", file=sys.stderr, flush=True
         )

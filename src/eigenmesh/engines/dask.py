@@ -104,17 +104,17 @@ class Dask(Engine):
                 retries=0,
                 actor=True,
             )
-            for i, (home, own) in enumerate(zip(self._homes, self._sent(data), strict=True))
+            for i, (home, own) in enumerate(zip(self._homes, self._scatter(data), strict=True))
         ]
 
-    def _sent(self, data: Sequence[Any]) -> list[Future]:
+    def _scatter(self, data: Sequence[Any]) -> list[Future]:
         """A future for each party's data, at its worker; one message a worker."""
         at: dict[int, Future] = {i: own for i, own in enumerate(data) if isinstance(own, Future)}
         for home in set(self._homes):
             mine = [i for i, place in enumerate(self._homes) if place == home and i not in at]
             own = [data[i] for i in mine]
-            sent = self._client.scatter(own, workers=[home], hash=False) if own else []
-            at.update(zip(mine, sent, strict=True))
+            futures = self._client.scatter(own, workers=[home], hash=False) if own else []
+            at.update(zip(mine, futures, strict=True))
         return [at[i] for i in range(len(data))]
 
     def _await_arrival(self) -> None:
@@ -134,9 +134,9 @@ class Dask(Engine):
         """Tell every actor where the others are; a handle of Dask's would arrive without a way."""
         places = [[home, f.key] for home, f in zip(self._homes, self._futures, strict=True)]
         book = wire.dumps({"peers": places})
-        asked = [self._start(self._ask(i, "meet", (book,), 30.0)) for i in range(len(places))]
-        for name, reply in zip(self.parties, asked, strict=True):
-            answer = _taken(reply, 30.0)
+        replies = [self._start(self._ask(i, "meet", (book,), 30.0)) for i in range(len(places))]
+        for name, reply in zip(self.parties, replies, strict=True):
+            answer = _outcome(reply, 30.0)
             if isinstance(answer, Lost):
                 raise PartyLost(f"party {name!r} is lost: {answer.reason}", party=name)
 
@@ -153,7 +153,7 @@ class Dask(Engine):
                     ask = self._ask(i, "handle", (request,), timeout)
                     under_way.append((i, self._start(ask)))
                 i, reply = under_way.popleft()
-                yield i, _taken(reply, timeout)
+                yield i, _outcome(reply, timeout)
         finally:  # a caller that stops early does not want the rest
             for _, reply in under_way:
                 reply.cancel()
@@ -168,7 +168,7 @@ class Dask(Engine):
             for i, request in requests.items()
         ]
         for i, receipt in receipts:
-            yield i, _taken(receipt, _PATIENCE * timeout)
+            yield i, _outcome(receipt, _PATIENCE * timeout)
 
     def local_sites(self) -> Mapping[int, Site]:
         """Stand-ins: in one trust domain the client may see to the stores of all sites."""
@@ -209,9 +209,9 @@ class Dask(Engine):
             return asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop)
         except RuntimeError:  # the loop has ended with the client
             work.close()
-            ended: LocalFuture[Reply] = LocalFuture()
-            ended.set_result(Lost(_NO_CLIENT))
-            return ended
+            reply: LocalFuture[Reply] = LocalFuture()
+            reply.set_result(Lost(_NO_CLIENT))
+            return reply
 
     async def _exchange(self, i: int, request: bytes, near: Sequence[int], timeout: float) -> Reply:
         """One party's part. Its neighbours need not wait for one that the client has lost."""
@@ -236,14 +236,16 @@ class Dask(Engine):
         if i in self._gone:
             return Lost(self._gone[i])
         try:
-            reply = await self._awaited(i, self._reply(i, method, arguments), patience or timeout)
+            reply = await self._await_answer(
+                i, self._reply(i, method, arguments), patience or timeout
+            )
         except TimeoutError:
             reply = LATE
         except Exception as error:  # whatever Dask raises ends as a lost party
             if self._is_gone(i):
                 self._gone[i] = "its Dask worker is gone"
-            unreached = f"its Dask worker cannot be reached ({type(error).__name__})"
-            return Lost(self._gone.get(i, unreached))
+            reason = f"its Dask worker cannot be reached ({type(error).__name__})"
+            return Lost(self._gone.get(i, reason))
         return Lost(_LATER[reply].format(timeout)) if reply in _LATER else reply
 
     async def _reply(self, i: int, method: str, arguments: tuple[bytes, ...]) -> bytes:
@@ -253,15 +255,15 @@ class Dask(Engine):
         rpc = client.rpc(home) if direct else ProxyRPC(client.scheduler, home)
         return await execute(rpc, self._futures[i].key, method, arguments)
 
-    async def _awaited(self, i: int, answer: Awaitable[bytes], seconds: float) -> bytes:
+    async def _await_answer(self, i: int, answer: Awaitable[bytes], seconds: float) -> bytes:
         """Dask itself would go on trying to reach a worker that the scheduler has given up."""
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         task = asyncio.ensure_future(answer)
         try:
-            while (left := deadline - now()) > 0:
-                done, _ = await asyncio.wait({task}, timeout=min(left, _LOOK_SECONDS))
-                if done:
+            while (rest := deadline - now()) > 0:
+                finished_tasks, _ = await asyncio.wait({task}, timeout=min(rest, _LOOK_SECONDS))
+                if finished_tasks:
                     return task.result()
                 if self._is_gone(i):
                     raise ConnectionError
@@ -274,7 +276,7 @@ class Dask(Engine):
         return not self._futures or self._futures[i].status != "finished"
 
 
-def _taken(reply: LocalFuture[Reply], seconds: float) -> Reply:
+def _outcome(reply: LocalFuture[Reply], seconds: float) -> Reply:
     """What the event loop gives; it keeps to the time itself, unless the client is closed."""
     try:
         return reply.result(seconds + 5.0)
@@ -316,7 +318,7 @@ def chunks_of(collection: Any, client: Client, split: str) -> tuple[str, list[Fu
     elif max(collection.numblocks) > 1:
         split = "rows" if collection.numblocks[0] > 1 else "columns"
     # What is in memory already must not be asked for anew: Dask might put the answer elsewhere.
-    chunks = _held(collection) or _held(client.persist(collection))
+    chunks = _futures_behind(collection) or _futures_behind(client.persist(collection))
     wait(chunks)
     for chunk in chunks:
         if chunk.status == "error":
@@ -324,12 +326,12 @@ def chunks_of(collection: Any, client: Client, split: str) -> tuple[str, list[Fu
     return split, chunks
 
 
-def _held(collection: Any) -> list[Future]:
+def _futures_behind(collection: Any) -> list[Future]:
     """The futures behind a collection, in the order of its chunks; empty if it is not computed."""
     graph = dict(collection.__dask_graph__())
-    found = [graph[key] for key in _flat(collection.__dask_keys__())]
-    found = [graph.get(getattr(value, "target", None), value) for value in found]  # of an alias
-    return found if all(isinstance(value, Future) for value in found) else []
+    values = [graph[key] for key in _flat(collection.__dask_keys__())]
+    values = [graph.get(getattr(value, "target", None), value) for value in values]  # of an alias
+    return values if all(isinstance(value, Future) for value in values) else []
 
 
 def _flat(keys: Any) -> Iterator[Any]:
@@ -347,8 +349,8 @@ def _homes(client: Client, data: Sequence[Any], workers: Sequence[str] | None) -
             f"{', '.join(present) or 'none yet'}; client.wait_for_workers(n) waits for them"
         )
     in_turn = list(workers or sorted(present))
-    held = client.who_has([own for own in data if isinstance(own, Future)])
-    holders = [held.get(own.key) if isinstance(own, Future) else in_turn for own in data]
+    places = client.who_has([own for own in data if isinstance(own, Future)])
+    holders = [places.get(own.key) if isinstance(own, Future) else in_turn for own in data]
     if not all(holders):
         raise InputError("a chunk was lost with its worker before its party was there; try again")
     return [

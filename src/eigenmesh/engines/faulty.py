@@ -129,7 +129,7 @@ class FaultyHost:
             return None
         if "stale" in due:
             return stale
-        return _damaged(reply) if "corrupt" in due else reply
+        return _damage(reply) if "corrupt" in due else reply
 
     def offer(self, request: bytes) -> tuple[bytes | None, Mapping[int, bytes] | None]:
         """A round of the schedule; its faults befall the messages to the neighbours."""
@@ -146,7 +146,7 @@ class FaultyHost:
         everywhere = [(kind, list(outbox)) for kind in LINK_FAULTS if kind in due][:1]
         on_one = [(fault.kind, [self._numbers[str(fault.to)]]) for fault in on_links]
         for kind, receivers in everywhere + on_one:
-            outbox = _befallen(outbox, stale, kind, receivers)
+            outbox = _befall(outbox, stale, kind, receivers)
         return reply, outbox
 
     def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes | None:
@@ -158,10 +158,12 @@ class FaultyHost:
         is made, so that a schedule does not depend on what happened before.
         """
         self._round += 1
-        drawn = [draw.random() < f.share for f, draw in zip(self._faults, self._draws, strict=True)]
+        outcomes = [
+            draw.random() < f.share for f, draw in zip(self._faults, self._draws, strict=True)
+        ]
         due = [
             fault
-            for fault, happens in zip(self._faults, drawn, strict=True)
+            for fault, happens in zip(self._faults, outcomes, strict=True)
             if happens and fault.round in (None, self._round)
         ]
         own = {fault.kind: fault for fault in due if fault.to is None}
@@ -173,21 +175,21 @@ class FaultyHost:
             time.sleep(due["delay"].seconds)
 
 
-def _befallen(
+def _befall(
     outbox: Mapping[int, bytes], stale: Mapping[int, bytes], kind: str, receivers: Sequence[int]
 ) -> dict[int, bytes]:
     """The outbox after what befell the messages to these receivers."""
-    passed = {to: message for to, message in outbox.items() if to not in receivers}
+    intact = {to: message for to, message in outbox.items() if to not in receivers}
     if kind == "lose":
-        return passed
+        return intact
     source = stale if kind == "stale" else outbox
-    found = {to: source[to] for to in receivers if to in source and to in outbox}
+    receipts = {to: source[to] for to in receivers if to in source and to in outbox}
     if kind == "corrupt":
-        found = {to: _damaged(message) or b"" for to, message in found.items()}
-    return {**passed, **found}
+        receipts = {to: _damage(message) or b"" for to, message in receipts.items()}
+    return {**intact, **receipts}
 
 
-def _damaged(data: bytes | None) -> bytes | None:
+def _damage(data: bytes | None) -> bytes | None:
     """One byte in the middle changed."""
     if not data:
         return data

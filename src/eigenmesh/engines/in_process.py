@@ -47,13 +47,13 @@ class InProcess(Engine):
         self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
     ) -> Iterator[tuple[int, Reply]]:
         """All offers, then all acceptances: a party that failed to offer does not accept."""
-        failed: dict[int, Reply] = {}
+        failures: dict[int, Reply] = {}
         outboxes: dict[int, Mapping[int, bytes]] = {}
         offers = {i: partial(self._hosts[i].offer, request) for i, request in requests.items()}
         for i, result in self._crew.run(offers, timeout):
             reply, outbox = (result, None) if isinstance(result, Lost) else result
             if outbox is None:
-                failed[i] = _or_lost(reply)
+                failures[i] = _or_lost(reply)
             else:
                 outboxes[i] = outbox
         accepts = {
@@ -62,7 +62,7 @@ class InProcess(Engine):
         }
         receipts = self._crew.run(accepts, timeout)
         for i in requests:
-            yield i, failed[i] if i in failed else _or_lost(next(receipts)[1])
+            yield i, failures[i] if i in failures else _or_lost(next(receipts)[1])
 
     def local_sites(self) -> Mapping[int, Site]:
         """All of them."""
@@ -162,15 +162,15 @@ class _Wave:
         """The results that come next: small ones as many as are there. Waits for the first."""
         with self._changed:
             self._changed.wait_for(lambda: self._handed_on in self._results, seconds)
-            found: list[Any] = []
+            results: list[Any] = []
             size = 0
             while self._handed_on in self._results and size < _LITTLE:
-                found.append(self._results.pop(self._handed_on))
-                size += _size(found[-1])
+                results.append(self._results.pop(self._handed_on))
+                size += _size(results[-1])
                 self._handed_on += 1
             self._held_bytes -= size
             self._changed.notify_all()
-            return found
+            return results
 
     def give_up(self, timeout: float) -> bool:
         """Do without the result that comes next, if its call takes longer than the timeout."""

@@ -118,15 +118,15 @@ class MPIEngine(Engine):
         self._timeout = timeout
         deadline = time.monotonic() + patience
         parties = list(orders)
-        held: dict[int, Reply] = {}
+        replies: dict[int, Reply] = {}
         for k, i in enumerate(parties):
             pause = Pause(self._post, self._station.wait)
-            while not self._collect(parties[k : k + _WINDOW], turn, held):
+            while not self._collect(parties[k : k + _WINDOW], turn, replies):
                 if time.monotonic() > deadline and not self._post.is_replying(i, timeout):
-                    held[i] = Lost(f"it gave no reply within {timeout:g} s")
+                    replies[i] = Lost(f"it gave no reply within {timeout:g} s")
                     break
                 pause()
-            yield i, held.pop(i)
+            yield i, replies.pop(i)
 
     def _give(self, kind: int, orders: Mapping[int, _Order]) -> int:
         """Send the orders out, that to this rank's own party last: it shares the processor."""
@@ -141,15 +141,15 @@ class MPIEngine(Engine):
     def _frame(self, kind: int, body: bytes = b"") -> Frame:
         return Frame(kind, self._number, self._post.turn, body)
 
-    def _collect(self, parties: Sequence[int], turn: int, held: dict[int, Reply]) -> bool:
+    def _collect(self, parties: Sequence[int], turn: int, replies: dict[int, Reply]) -> bool:
         """Receive what has come from these parties; whether that of the first is there."""
         self._station.advance()
         for i in parties:
-            if i not in held:
+            if i not in replies:
                 reply = self._own_reply(turn) if i == self._rank else self._received(i, turn)
                 if reply is not None:
-                    held[i] = reply
-        return parties[0] in held
+                    replies[i] = reply
+        return parties[0] in replies
 
     def _own_reply(self, turn: int) -> Reply | None:
         reply = self._own_replies.get(turn)
@@ -166,11 +166,11 @@ class MPIEngine(Engine):
 
     def publish(self, outcome: bytes) -> None:
         """To every rank; a large outcome moves only while this rank attends to it."""
-        sent = []
+        requests = []
         for i in range(1, len(self.parties)):
             if not self._post.has_left(i, self._number):
-                sent += self._post.send(i, TO_PARTY, self._frame(OUTCOME, outcome))
-        self._post.wait(sent, self._timeout)
+                requests += self._post.send(i, TO_PARTY, self._frame(OUTCOME, outcome))
+        self._post.wait(requests, self._timeout)
 
     # The side of a party.
 
@@ -292,8 +292,8 @@ class _Station:
     def _exchange(self, turn: int, order: _Order) -> Waiting[Reply | None]:
         """Offer, send, receive, accept. Neighbours hear of a failed offer at once."""
         deadline = time.monotonic() + _with_grace(order.timeout)
-        offered = yield from self._run(partial(self._host.offer, order.request), order.timeout)
-        reply, outbox = (offered, None) if isinstance(offered, Lost) else offered
+        offer = yield from self._run(partial(self._host.offer, order.request), order.timeout)
+        reply, outbox = (offer, None) if isinstance(offer, Lost) else offer
         for j in order.neighbours:
             message = (outbox or {}).get(j)
             kind = NOTHING if message is None else ENVELOPE
@@ -311,9 +311,9 @@ class _Station:
         missing = list(neighbours)
         while True:
             frames = {j: self._envelope(j, turn) for j in missing}
-            arrived = {j: frame for j, frame in frames.items() if frame is not None}
-            inbox |= {j: f.body for j, f in arrived.items() if f.kind == ENVELOPE}
-            missing = [j for j in missing if j not in arrived]
+            arrivals = {j: frame for j, frame in frames.items() if frame is not None}
+            inbox |= {j: f.body for j, f in arrivals.items() if f.kind == ENVELOPE}
+            missing = [j for j in missing if j not in arrivals]
             if not missing or time.monotonic() > deadline:
                 return {j: inbox[j] for j in neighbours if j in inbox}
             yield

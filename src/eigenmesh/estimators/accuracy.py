@@ -11,6 +11,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.preparation_checks import is_number
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import MARGIN
 from eigenmesh.numerics.shortfall import Shortfall
 from eigenmesh.stages.coverage import Coverage
 
@@ -127,3 +128,19 @@ def in_short(names: Sequence[str]) -> str:
     """
     shown = ", ".join(map(repr, names[:3] if len(names) > 4 else names))
     return f"{shown} and {len(names) - 3} more" if len(names) > 4 else shown
+
+
+def residual_claim(residual: float, error: float, weighted: bool = False) -> str:
+    """What a residual is worth, in words; that of weighted rows is a bound.
+
+    >>> residual_claim(12.5, 0.0)
+    'residual 12.5, exact for these components'
+    """
+    if not error:
+        return f"residual {residual:.4g}, exact for these components"
+    if weighted:
+        return f"residual {residual:.4g}, at most {error:.2g} too large"
+    return (
+        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
+        f"the landmarks' span does not hold the mean of the rows"
+    )

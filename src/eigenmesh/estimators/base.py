@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -33,6 +36,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
@@ -43,7 +47,30 @@ Shapes = Sequence[tuple[int, int]]
 # What tells the methods of one estimator apart.
 _TOLD = ("kernel", "landmarks", "features", "fusion", "variant", "solver", "topology")
 
+ENTRY_POINTS = "eigenmesh.methods"  # by which other packages' methods join
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
+
+Needs = tuple[type[Party], Iterable[Step] | None]  # a role, and which of its steps; None for all
+
+
+@dataclass(frozen=True)
+class DoorArguments:
+    """What a front door tells the estimator behind it, of which it takes what it has a use for."""
+
+    door: str  # the class's name
+    params: Mapping[str, Any]  # the door's own, by name
+    n_components: int | None  # None for all, or for a share
+    share: float | None  # of the variance that is wanted
+    n_landmarks: int
+    most_landmarks: int | None  # up to which they may double
+    accuracy: float | None
+
+    def shared_with(self, estimator: type[FederatedEstimator]) -> dict[str, Any]:
+        """The door's parameters that an estimator has, too."""
+        names = set(estimator._get_param_names()) - {"accuracy"}
+        if self.params["topology"] is None:  # an open federation may have a graph all the same
+            names.discard("topology")
+        return {name: value for name, value in self.params.items() if name in names}
 
 
 class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEstimator):
@@ -53,6 +80,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     _cheaper: str = ""  # how a fit can send less
     _chosen_as: str = ""  # the words of a front door for it, of which it is the choice
+    _behind: str | None = None  # the front door that built it
+    _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
     _switches: ClassVar[tuple[str, ...]] = ()  # parameters that are True or False
 
@@ -73,6 +102,23 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
         return self.fit(X, y, **fit_params).transform(X)
+
+    def _fitted_scores(self, X: Any) -> Any:
+        """The scores of the rows that were fitted."""
+        return self.transform(X)
+
+    # Behind a front door.
+
+    @classmethod
+    def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
+        """The estimator that a front door takes, in the variant that `options` make."""
+        estimator = cls(**{**arguments.shared_with(cls), **options})
+        estimator._behind = arguments.door  # whose parameters its advice must be about
+        return estimator
+
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs | None:
+        """What a fit will ask of the parties; None where only the fit can tell, and will."""
+        return None
 
     # Before anything runs.
 
@@ -320,6 +366,7 @@ def load(path: str | Path) -> Any:
     ...     em.load(folder + "/model.em").transform(X).shape
     (30, 2)
     """
+    load_extensions()  # a model may be another package's
     tree = model_file.read(path, model_file.MODEL)
     name = Path(path).name
     if str(tree.get("estimator")) not in _ESTIMATORS:
@@ -331,6 +378,13 @@ def load(path: str | Path) -> Any:
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
+
+
+@cache
+def load_extensions() -> None:
+    """Import what other packages' entry points name: that registers their estimators."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()
 
 
 def estimator_from_tree(tree: dict[str, Any]) -> FederatedEstimator:

@@ -34,7 +34,6 @@ class ColumnEstimator(FederatedEstimator):
     """Base of estimators over columns: a coordinator's model, and one share a party."""
 
     n_components: int | float | None
-    _behind: str | None = None  # the front door that built it
     _closer: str = ""  # what a front door says to whom it is not close enough
     model_: ColumnModel
     shortfalls_: Any

@@ -63,6 +63,10 @@ class GraphEstimator(RowEstimator):
             self._require_rows(fed)
             yield fed
 
+    def _common_span(self) -> str:
+        """What of the rows all nodes describe alike: "scores", "landmarks" or "features"."""
+        return "scores"
+
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         early = getattr(self, "tolerance", None) is not None
         return ("at most: a fit that ends by its tolerance sends less",) if early else ()

@@ -9,7 +9,8 @@ import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.kernel_kmeans.protocol import ClusteredRows, clustering_steps
-from eigenmesh.kernel_pca.choose_landmarks import default_landmarks
+from eigenmesh.kernel_pca.one_array import default_landmarks
+from eigenmesh.methods.registry import methods, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.kmeans import distributed_kmeans
@@ -38,12 +39,19 @@ PRESETS = {
     "diskpca": Preset("diskpca", "coreset", "disKPCA, then distributed k-means"),
     "random-features": Preset("none", "coreset", "random features, then distributed k-means"),
 }
-METHODS = (*PRESETS, "exact", "fed")
-# Of `KernelPCA`: how it finds the components of columns, or of rows on a graph.
-COMPONENT_METHODS = ("gossip", "admm", "vfed-pca", "vfed-akpca", "one-shot")
 
 
-class Choice(NamedTuple):
+def row_methods() -> tuple[str, ...]:
+    """For rows with a coordinator."""
+    return (*PRESETS, "exact", *names_of(methods(task="clusters")))
+
+
+def component_methods() -> tuple[str, ...]:
+    """Of `KernelPCA`: how it finds the components of columns, or of rows on a graph."""
+    return names_of(method for method in methods() if method.graph or method.split == "columns")
+
+
+class ClusteringChoice(NamedTuple):
     """What a fit will do, and why."""
 
     method: str
@@ -57,7 +65,7 @@ class Choice(NamedTuple):
         return f"{self.method}: {self.why}"
 
 
-class Wishes(NamedTuple):
+class ClusteringParameters(NamedTuple):
     """The estimator's parameters, checked; "auto" and None where it leaves them open."""
 
     method: str
@@ -76,41 +84,43 @@ class Wishes(NamedTuple):
     more_eigenvectors: bool = False  # whether one array may have more, where they pay
 
 
-def require_row_method(wishes: Wishes) -> None:
+def require_row_method(params: ClusteringParameters) -> None:
     """Refuse a method that is for columns, or for a graph, where rows have a coordinator."""
-    if wishes.method in COMPONENT_METHODS:
-        on_graph = wishes.method in ("gossip", "admm")
-        remedy = "pass topology= for a graph" if on_graph else "it is for Partitioned(columns=...)"
+    if params.method in component_methods():
+        of_rows = params.method in names_of(methods(split="rows", graph=True))
+        remedy = "pass topology= for a graph" if of_rows else "it is for Partitioned(columns=...)"
         raise InputError(
-            f"method is {wishes.method!r}; for rows with a coordinator it is 'auto' or one of: "
-            f"{', '.join(METHODS)}; {remedy}"
+            f"method is {params.method!r}; for rows with a coordinator it is 'auto' or one of: "
+            f"{', '.join(row_methods())}; {remedy}"
         )
 
 
-def candidates_for(wishes: Wishes, shapes: Shapes) -> list[Choice]:
+def candidates_for(params: ClusteringParameters, shapes: Shapes) -> list[ClusteringChoice]:
     """What suits, best first: parties may refuse the first ones."""
-    method = "landmarks" if wishes.method == "auto" else wishes.method
+    method = "landmarks" if params.method == "auto" else params.method
     preset = PRESETS[method]
-    ways = _kmeans(wishes, preset, len(shapes))
+    clusterings = _kmeans(params, preset, len(shapes))
     if method == "random-features":
-        kmeans, seeding, why = ways[0]
-        return [Choice(method, "none", 0, kmeans, seeding, f"{preset.words}; {why}")]
-    q, every = _number(wishes, shapes)
+        kmeans, seeding, why = clusterings[0]
+        return [ClusteringChoice(method, "none", 0, kmeans, seeding, f"{preset.words}; {why}")]
+    q, every = _number(params, shapes)
     return [
-        Choice(method, landmarks, q, kmeans, seeding, f"{preset.words}; {why}; {how}")
-        for landmarks, why in _landmarks(wishes, preset, shapes, q, every)
-        for kmeans, seeding, how in ways
+        ClusteringChoice(method, landmarks, q, kmeans, seeding, f"{preset.words}; {why}; {how}")
+        for landmarks, why in _landmarks(params, preset, shapes, q, every)
+        for kmeans, seeding, how in clusterings
     ]
 
 
-def _kmeans(wishes: Wishes, preset: Preset, n_parties: int) -> list[tuple[str, str, str]]:
+def _kmeans(
+    params: ClusteringParameters, preset: Preset, n_parties: int
+) -> list[tuple[str, str, str]]:
     """Ways of k-means, how each is seeded, and why."""
-    asked = preset.kmeans if wishes.kmeans == "auto" else wishes.kmeans
+    kmeans = preset.kmeans if params.kmeans == "auto" else params.kmeans
     own = "exact Lloyd iterations from the landmarks' own scores, so that no score leaves"
     quiet = ("lloyd", "landmarks", own)
-    if asked == "coreset":
+    if kmeans == "coreset":
         return [("coreset", "k-means||", "k-means of a coreset")]
-    if asked == "lloyd":
+    if kmeans == "lloyd":
         return [("lloyd", "k-means||", "exact Lloyd iterations"), quiet]
     if n_parties == 1:
         return [("lloyd", "k-means||", "exact Lloyd iterations, since nothing is sent"), quiet]
@@ -118,35 +128,35 @@ def _kmeans(wishes: Wishes, preset: Preset, n_parties: int) -> list[tuple[str, s
     return [("coreset", "k-means||", few), quiet]
 
 
-def _number(wishes: Wishes, shapes: Shapes) -> tuple[int, bool]:
+def _number(params: ClusteringParameters, shapes: Shapes) -> tuple[int, bool]:
     """How many landmarks, and whether every row is one."""
     n, d = sum(rows for rows, _ in shapes), shapes[0][1]
-    if wishes.n_landmarks is not None:
-        return wishes.n_landmarks, wishes.n_landmarks >= n
+    if params.n_landmarks is not None:
+        return params.n_landmarks, params.n_landmarks >= n
     if len(shapes) > 1:
-        q = max(LEAST_SENT, SENT_EACH * max(wishes.n_clusters, wishes.n_eigenvectors))
+        q = max(LEAST_SENT, SENT_EACH * max(params.n_clusters, params.n_eigenvectors))
         return min(q, n), q >= n
     if n <= FEW_ROWS:
         return n, True
-    q = default_landmarks(max(wishes.n_clusters, wishes.n_eigenvectors), wishes.kernel, d)
+    q = default_landmarks(max(params.n_clusters, params.n_eigenvectors), params.kernel, d)
     return min(q, n), q >= n
 
 
 def _landmarks(
-    wishes: Wishes, preset: Preset, shapes: Shapes, q: int, every: bool
+    params: ClusteringParameters, preset: Preset, shapes: Shapes, q: int, every: bool
 ) -> list[tuple[str, str]]:
-    asked = preset.landmarks if wishes.landmarks == "auto" else wishes.landmarks
-    if asked != "auto":
-        return [(asked, f"the landmarks are {asked!r}")]
+    landmarks = preset.landmarks if params.landmarks == "auto" else params.landmarks
+    if landmarks != "auto":
+        return [(landmarks, f"the landmarks are {landmarks!r}")]
     if every and len(shapes) == 1:
         return [("uniform", "every row is a landmark")]
-    rows = "uniform" if wishes.kernel in UNIT_NORM else "diskpca"
-    drawn = (rows, f"the landmarks are rows, drawn as {rows!r}")
+    rows = "uniform" if params.kernel in UNIT_NORM else "diskpca"
+    draws = (rows, f"the landmarks are rows, drawn as {rows!r}")
     means = ("centroids", "the landmarks are centroids, and no row leaves")
-    return [means, drawn] if wishes.kernel in UNIT_NORM else [drawn, means]
+    return [means, draws] if params.kernel in UNIT_NORM else [draws, means]
 
 
-def allowed(fed: Federation, choices: list[Choice]) -> Choice:
+def first_allowed(fed: Federation, choices: list[ClusteringChoice]) -> ClusteringChoice:
     """The first choice that every party's policy lets happen."""
     refusals: list[PolicyRefusal] = []
     for choice in choices:
@@ -157,18 +167,18 @@ def allowed(fed: Federation, choices: list[Choice]) -> Choice:
             continue
         if not refusals:
             return choice
-        refused = "; ".join(dict.fromkeys(f"{r.party!r} refuses more" for r in refusals))
-        return choice._replace(why=f"{choice.why} ({refused})")
+        who = "; ".join(dict.fromkeys(f"{r.party!r} refuses more" for r in refusals))
+        return choice._replace(why=f"{choice.why} ({who})")
     raise refusals[0]
 
 
-def _require(fed: Federation, choice: Choice) -> None:
+def _require(fed: Federation, choice: ClusteringChoice) -> None:
     if choice.landmarks != "none":
         fed.require(ClusteredRows, clustering_steps(choice.landmarks))
     fed.require_stages(clustering_stage(choice))
 
 
-def clustering_stage(choice: Choice) -> Stage:
+def clustering_stage(choice: ClusteringChoice) -> Stage:
     """A run of k-means that asks for what this choice does, of whatever size."""
     candidates = None if choice.seeding == "k-means||" else np.zeros((1, 1))
     how: dict[str, Any] = {"method": choice.kmeans, "refine": REFINE, "candidates": candidates}

@@ -8,37 +8,46 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import adopt_missing, checked_accuracy
-from eigenmesh.estimators.base import Shapes, seed_of
+from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing, checked_accuracy
+from eigenmesh.estimators.base import Shapes, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
+from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
-from eigenmesh.estimators.party_labels import whole_labels
-from eigenmesh.estimators.party_values import at_sites, is_plain
+from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
+from eigenmesh.estimators.party_values import (
+    at_sites,
+    is_plain,
+    values_by_party,
+    weight_array,
+)
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.kernel_kmeans.choose_clustering import (
-    COMPONENT_METHODS,
-    METHODS,
-    Wishes,
+    ClusteringParameters,
+    component_methods,
     require_row_method,
+    row_methods,
 )
 from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
-from eigenmesh.kernel_kmeans.fit_rows import Outcome, fit_at_parties, fit_exact
+from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
 from eigenmesh.kernel_kmeans.kmeans_forecast import (
     PlannedComponents,
     forecast,
     method_of_rows,
     plan_notes,
 )
-from eigenmesh.kernel_kmeans.predict import FittedKernelKMeans
 from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
-from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
+from eigenmesh.methods.registry import Method, method_called, methods, names_of
+from eigenmesh.numerics.arrays import as_rows, dense
+from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kmeans import nearest
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import Topology
@@ -47,7 +56,7 @@ from eigenmesh.stages.kmeans import METHODS as KMEANS
 RESTARTS = 4  # by default
 
 
-class KernelKMeans(FittedKernelKMeans):
+class KernelKMeans(FrontDoor, PartyLabels):
     """Kernel k-means of an array of any length, or of rows or columns that stay with their parties.
 
     The rows' scores in the leading components of the uncentred kernel, found from landmarks, are
@@ -121,6 +130,8 @@ class KernelKMeans(FittedKernelKMeans):
     [1.0, 1.0, 1.0]
     """
 
+    estimator_: Any  # a `KernelPCA` that scores samples, or None where `model_` does
+
     _cheaper = "lower n_landmarks, n_eigenvectors or n_init"
     _fitted = (
         "cluster_centers_",
@@ -183,13 +194,13 @@ class KernelKMeans(FittedKernelKMeans):
         a party, or a dictionary by party. It counts in the clusters, not in the choice of landmarks
         and components.
         """
-        wishes = self._wishes()
+        params = self._checked_parameters()
         split, on_graph = self._place(X)
-        if wishes.method == "fed" and (split, on_graph) == ("rows", False):
-            return self._fit_fed(X, sample_weight)
+        if self._is_registered(params) and (split, on_graph) == ("rows", False):
+            return self._fit_by_its_estimator(X, sample_weight)
         topology = None if is_plain(X) else self.topology
         with self._opened(self._source(X), topology) as fed, fed.recording() as recording:
-            outcome = self._found(fed, wishes, sample_weight)
+            outcome = self._fitted_to(fed, params, sample_weight)
             if outcome.labels is None:
                 self._labels = self._own_labels(fed, LABELS, X)
             else:
@@ -225,18 +236,20 @@ class KernelKMeans(FittedKernelKMeans):
         split = X.split if isinstance(X, Partitioned) else chunk_split(X)
         return split, self.topology is not None
 
-    def _found(self, fed: Federation, wishes: Wishes, sample_weight: Any) -> Outcome:
+    def _fitted_to(
+        self, fed: Federation, params: ClusteringParameters, sample_weight: Any
+    ) -> ClusterFit:
         on_graph = fed.graph is not None
         if fed.split == "columns":
-            require_suits(wishes, fed.split, on_graph)
-            return fit_columns(fed, wishes, self._components, sample_weight)
+            require_suits(params, fed.split, on_graph)
+            return fit_columns(fed, params, self._components, sample_weight)
         with at_sites(fed, sample_weight, "sample_weight") as weights:
             if on_graph:
-                require_suits(wishes, fed.split, on_graph)
-                return fit_graph(fed, wishes, self._components, weights)
-            require_row_method(wishes)
-            fit = fit_exact if wishes.method == "exact" else fit_at_parties
-            return fit(fed, wishes, self._kernel, weights)
+                require_suits(params, fed.split, on_graph)
+                return fit_graph(fed, params, self._components, weights)
+            require_row_method(params)
+            fit = fit_exact if params.method == "exact" else fit_at_parties
+            return fit(fed, params, self._kernel, weights)
 
     def _components(self, n_components: int, topology: Any = None) -> KernelPCA:
         """What finds the components of columns, or of rows on a graph."""
@@ -250,7 +263,7 @@ class KernelKMeans(FittedKernelKMeans):
             **{name: own[name] for name in same},
         )
 
-    def _wishes(self) -> Wishes:
+    def _checked_parameters(self) -> ClusteringParameters:
         k = whole_number(self.n_clusters, "n_clusters")
         s = k if self.n_eigenvectors is None else self.n_eigenvectors
         q = self.n_landmarks
@@ -259,12 +272,12 @@ class KernelKMeans(FittedKernelKMeans):
             raise InputError(f"tol is {self.tol!r}; a number from 0 is expected")
         psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
         checked_gamma(self.gamma)
-        return Wishes(
-            one_of(self.method, "method", ("auto", *METHODS, *COMPONENT_METHODS)),
+        return ClusteringParameters(
+            one_of(self.method, "method", ("auto", *row_methods(), *component_methods())),
             self.kernel,
             k,
             whole_number(s, "n_eigenvectors"),
-            one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS)),
+            one_of(self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks)),
             None if q is None else whole_number(q, "n_landmarks"),
             one_of(self.kmeans, "kmeans", ("auto", *KMEANS)),
             whole_number(self.n_features, "n_features"),
@@ -281,7 +294,7 @@ class KernelKMeans(FittedKernelKMeans):
         gamma = kernel_gamma(fed, self.kernel, self.gamma, seed)
         return psd_kernel(self.kernel, gamma, self.degree, self.coef0)
 
-    def _adopt(self, outcome: Outcome) -> None:
+    def _adopt(self, outcome: ClusterFit) -> None:
         self.model_ = outcome.model
         self._means = outcome.means
         self.estimator_ = outcome.estimator
@@ -300,20 +313,26 @@ class KernelKMeans(FittedKernelKMeans):
             self._keep_names_of(inner)
         self._last_transform: list[RunReport] = [] if inner is None else inner._last_transform
 
-    def _fit_fed(self, X: Any, sample_weight: Any) -> Self:
-        """The federated method, by its own estimator."""
+    def _is_registered(self, params: ClusteringParameters) -> bool:
+        """Whether the method is one with an estimator of its own."""
+        return params.method in names_of(methods(task="clusters"))
+
+    def _behind_this(self, method: Method) -> Any:
+        """The estimator of a registered method, with all of our parameters that it has."""
+        own, names = self.get_params(deep=False), method.estimator._get_param_names()
+        return method.estimator(**{name: own[name] for name in names if name in own})
+
+    def _fit_by_its_estimator(self, X: Any, sample_weight: Any) -> Self:
         if sample_weight is not None:
             raise InputError(
-                "sample_weight is given, and method 'fed' has none; None is expected, or "
-                "method='landmarks'"
+                f"sample_weight is given, and method {self.method!r} has none; None is expected, "
+                f"or method='landmarks'"
             )
-        own = self.get_params(deep=False)
-        names = FedKernelKMeans._get_param_names()
-        fed = FedKernelKMeans(**{name: own[name] for name in names if name in own}).fit(X)
+        method = method_called(self.method, task="clusters")
+        fed = self._behind_this(method).fit(X)
         self._keep_names_of(fed)
-        words = "fed: random features improved in rounds, then distributed k-means"
         self._adopt(
-            Outcome(
+            ClusterFit(
                 fed.model_,
                 fed.cluster_centers_,
                 len(fed.eigenvalues_),
@@ -322,7 +341,7 @@ class KernelKMeans(FittedKernelKMeans):
                 None,
                 fed.n_iter_,
                 fed.gamma_,
-                words,
+                f"{method.name}: {method.why}",
                 fed.n_features_in_,
                 fed.report_.stop_reason,
                 fed.report_.baseline_floats,
@@ -331,31 +350,128 @@ class KernelKMeans(FittedKernelKMeans):
         self._labels, self.report_ = fed.labels_, fed.report_
         return self
 
+    # Using it.
+
+    @property
+    def _over_columns(self) -> bool:
+        return self.estimator_ is not None and self.estimator_.over_columns
+
+    def transform(self, X: Any) -> Any:
+        """Scores of rows: an array for an array, a list of arrays for rows split over parties.
+
+        Who has the model can score rows of its own, and nothing is sent. Of samples whose columns
+        are split every party sends one message, and the scores are one array.
+        """
+        check_is_fitted(self)
+        require_no_iterator(X)
+        return super().transform(X) if self.estimator_ is None else self.estimator_.transform(X)
+
+    def predict(self, X: Any) -> Any:
+        """The nearest cluster: a list for rows split over parties, else an array."""
+        check_is_fitted(self)
+        return self._nearest(self.transform(X)) if self._over_columns else super().predict(X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus the inertia of new samples in feature space, as in scikit-learn: larger is better.
+
+        Σ w ‖φ(x) − μ‖², μ being the mean that the fit knows of the cluster which `predict` gives;
+        of the fitted rows this is `inertia_`, or on graphs and for columns a little more, since
+        their means are known inside the components only. For rows split over parties
+        `sample_weight` is a list with one array a party. With "random-features" and "fed" it is
+        the inertia of the features, as `inertia_` is.
+        """
+        scores = self.transform(X)
+        if isinstance(scores, list):
+            rows: Sequence[Any] = self._rows_in_order(X).parts
+            weights = self._party_weights(X, scores, sample_weight)
+        else:
+            n, scores = len(scores), [scores]
+            rows = [X if isinstance(X, Federation) else self._whole(X)]
+            weights = [np.ones(n) if sample_weight is None else weight_array(sample_weight, n)]
+        each = zip(rows, scores, weights, strict=True)
+        return -sum(float(w @ self._distances(A, Z)) for A, Z, w in each)
+
+    def _party_weights(self, X: Partitioned, scores: list[Any], sample_weight: Any) -> list[Any]:
+        sizes = {name: len(own) for name, own in zip(X.names, scores, strict=True)}
+        if sample_weight is None:
+            return [np.ones(n) for n in sizes.values()]
+        return list(values_by_party(sample_weight, sizes, "sample_weight"))
+
+    def _whole(self, X: Any) -> Any:
+        """Samples with all their columns."""
+        if isinstance(X, Partitioned):
+            return np.hstack([dense(part) for part in X.matched().parts])
+        return self._checked(X, reset=False)
+
+    def _distances(self, X: Any, scores: Any) -> Any:
+        """‖φ(x) − μ‖² of samples, as far as the model knows the means."""
+        Z = np.asarray(scores, dtype=np.float64)
+        labels, squared = nearest(Z, self.cluster_centers_)
+        means = getattr(self, "_means", None)  # files of earlier versions have none
+        if means is not None:
+            kernel, Y = self.model_.kernel, as_rows(self.model_.landmarks, np.float64)
+            return means.distances(kernel, as_rows(X, np.float64), Y, labels)
+        if self.estimator_ is None and not isinstance(self.model_, LandmarkModel):
+            return squared
+        return squared_distances(self._norms(X, len(Z)), Z, self.cluster_centers_[labels])
+
+    def _norms(self, X: Any, n: int) -> Any:
+        """k(x, x)."""
+        if not isinstance(X, Federation):
+            kernel = Kernel(self.kernel, self.gamma_, self.degree, self.coef0)
+            return np.asarray(kernel.diagonal(as_rows(X, np.float64)), dtype=np.float64)
+        if self.kernel in ("rbf", "laplacian"):
+            return np.ones(n)
+        raise InputError(
+            f"X is a Federation of columns, of which nobody knows k(x, x) for kernel "
+            f"{self.kernel!r}; a Partitioned or an array is expected, of those who may see the "
+            f"samples"
+        )
+
+    @property
+    def node_models_(self) -> Any:
+        """The components' model of every node, after a fit to rows on a graph."""
+        inner = self.__dict__.get("estimator_")
+        if inner is None:
+            raise AttributeError("node_models_ are there after a fit on a graph of rows")
+        return inner.node_models_
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.cluster_centers_.shape[1])
+
+    # Files.
+
+    def _saved_names(self) -> list[str]:
+        own = ["_labels"] if self._over_columns else []  # labels of rows are their parties'
+        kept = [name for name in (*own, "_means", *SHORTFALL) if hasattr(self, name)]
+        return [*super()._saved_names(), *kept]
+
     # Before anything runs.
 
     def _planned(self, source: Any) -> Any:
         """What forecasts a fit to `source`: itself, unless components are `KernelPCA`'s."""
-        wishes, (split, on_graph) = self._wishes(), self._place(source)
+        params, (split, on_graph) = self._checked_parameters(), self._place(source)
         if (split, on_graph) == ("rows", False):
             return self
-        require_suits(wishes, split, on_graph)
+        require_suits(params, split, on_graph)
         graph = source.graph if isinstance(source, Federation) else None
         return PlannedComponents(
-            wishes, split, lambda k: self._components(k, graph)._planned(source)
+            params, split, lambda k: self._components(k, graph)._planned(source)
         )
 
     def _plan_method(self, shapes: Shapes) -> str:
-        return method_of_rows(self._wishes(), shapes)
+        return method_of_rows(self._checked_parameters(), shapes)
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        return plan_notes(self._wishes(), names, shapes)
+        return plan_notes(self._checked_parameters(), names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""
-        wishes = self._wishes()
-        require_row_method(wishes)
-        if wishes.method == "fed":
-            own = self.get_params(deep=False)
-            params = {n: own[n] for n in FedKernelKMeans._get_param_names() if n in own}
-            return FedKernelKMeans(**params)._forecast(names, shapes)
-        return forecast(wishes, self.gamma, names, shapes)
+        params = self._checked_parameters()
+        require_row_method(params)
+        if self._is_registered(params):
+            method = method_called(self.method, task="clusters")
+            ledger: Ledger = self._behind_this(method)._forecast(names, shapes)
+            return ledger
+        return forecast(params, self.gamma, names, shapes)

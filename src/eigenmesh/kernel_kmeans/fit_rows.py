@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +14,11 @@ from eigenmesh.estimators.accuracy import Missing, caveats_of
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_kmeans.choose_clustering import (
     REFINE,
-    Choice,
-    Wishes,
-    allowed,
+    ClusteringChoice,
+    ClusteringParameters,
     candidates_for,
+    first_allowed,
 )
-from eigenmesh.kernel_kmeans.cluster_maps import FeatureMap, model_of_means
 from eigenmesh.kernel_kmeans.protocol import (
     LABELS,
     SCORES,
@@ -25,15 +26,18 @@ from eigenmesh.kernel_kmeans.protocol import (
     feature_kmeans,
     kernel_kmeans,
 )
-from eigenmesh.kernel_pca.choose_landmarks import MOST_LANDMARKS
+from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.landmark_growth import Accuracy
 from eigenmesh.methods.diskpca.scores import ScoreSetup
-from eigenmesh.numerics.arrays import Doubles, is_sparse
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks, is_sparse
 from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
-from eigenmesh.numerics.kernel_lloyd import kernel_lloyd
+from eigenmesh.numerics.embeddings import Embedding, embedding
+from eigenmesh.numerics.kernel_lloyd import KernelClusters, kernel_lloyd, mean_basis
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.records import record
 from eigenmesh.stages.count import survey
 
 EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
@@ -42,8 +46,8 @@ _MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to 
 FindKernel = Callable[[Federation, int], Kernel]
 
 
-class Outcome(NamedTuple):
-    """What a fit found."""
+class ClusterFit(NamedTuple):
+    """What a fit gave."""
 
     model: Any  # rows to points; None where `estimator` does it
     centres: Doubles
@@ -66,130 +70,141 @@ class Outcome(NamedTuple):
 
 
 def fit_at_parties(
-    fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights: str
-) -> Outcome:
+    fed: Federation, params: ClusteringParameters, find_kernel: FindKernel, weights: str
+) -> ClusterFit:
     """Landmarks or random features, then distributed k-means."""
     sizes = fed.run(survey).value
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
-    choice = allowed(fed, candidates_for(wishes, shapes))
-    kernel = find_kernel(fed, wishes.seed)
-    setup = _setup(wishes, kernel, weights)
-    found = _run(fed, wishes, choice, setup)
-    rather = _rows_instead(fed, wishes, choice, found)
-    if rather is not None:
-        choice, found = rather, _run(fed, wishes, rather, setup)
-    return _concluded(found, wishes, choice, setup, kernel, shapes[0][1], weights == NONE)
+    choice = first_allowed(fed, candidates_for(params, shapes))
+    kernel = find_kernel(fed, params.seed)
+    setup = _setup(params, kernel, weights)
+    result = _run(fed, params, choice, setup)
+    rows = _rows_instead(fed, params, choice, result)
+    if rows is not None:
+        choice, result = rows, _run(fed, params, rows, setup)
+    return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
 
 
-def _run(fed: Federation, wishes: Wishes, choice: Choice, setup: ScoreSetup) -> KernelKMeansResult:
+def _run(
+    fed: Federation, params: ClusteringParameters, choice: ClusteringChoice, setup: ScoreSetup
+) -> KernelKMeansResult:
     how = {
         "method": choice.kmeans,
-        "n_init": wishes.n_init,
-        "max_iter": wishes.max_iter,
-        "tol": wishes.tol,
+        "n_init": params.n_init,
+        "max_iter": params.max_iter,
+        "tol": params.tol,
         "refine": REFINE if choice.kmeans == "coreset" else 0,
     }
     if choice.landmarks == "none":
-        return fed.run(feature_kmeans, setup, wishes.n_clusters, **how).value
-    numbers = (wishes.n_clusters, wishes.n_eigenvectors, choice.n_landmarks)
-    most = MOST_LANDMARKS if wishes.n_landmarks is None else choice.n_landmarks
-    accuracy = Accuracy(wishes.accuracy, most)
+        return fed.run(feature_kmeans, setup, params.n_clusters, **how).value
+    numbers = (params.n_clusters, params.n_eigenvectors, choice.n_landmarks)
+    most = MOST_LANDMARKS if params.n_landmarks is None else choice.n_landmarks
+    accuracy = Accuracy(params.accuracy, most)
     options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
-    options["more"] = wishes.more_eigenvectors and choice.kmeans == "lloyd"
+    options["more"] = params.more_eigenvectors and choice.kmeans == "lloyd"
     return fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
 
 
 def _rows_instead(
-    fed: Federation, wishes: Wishes, choice: Choice, found: KernelKMeansResult
-) -> Choice | None:
+    fed: Federation,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    result: KernelKMeansResult,
+) -> ClusteringChoice | None:
     """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
-    unasked = wishes.landmarks == "auto" and wishes.n_landmarks is None
+    unasked = params.landmarks == "auto" and params.n_landmarks is None
     if not (unasked and choice.landmarks == "centroids" and len(fed.parties) == 1):
         return None
-    if found.coverage is None or found.coverage.shortfall.is_within(wishes.accuracy):
+    if result.coverage is None or result.coverage.shortfall.is_within(params.accuracy):
         return None
-    assert found.model is not None
-    q = int(found.model.landmarks.shape[0])
+    assert result.model is not None
+    q = int(result.model.landmarks.shape[0])
     why = f"the landmarks are rows, since {q} centroids miss too much"
     more = min(2 * q, MOST_LANDMARKS)
     rows = choice._replace(landmarks="diskpca", n_landmarks=more, why=f"{choice.why}; {why}")
     try:
-        return allowed(fed, [rows])
+        return first_allowed(fed, [rows])
     except PolicyRefusal:
         return None
 
 
-def _setup(wishes: Wishes, kernel: Kernel, weights: str) -> ScoreSetup:
-    s = wishes.n_eigenvectors
+def _setup(params: ClusteringParameters, kernel: Kernel, weights: str) -> ScoreSetup:
+    s = params.n_eigenvectors
     return ScoreSetup(
         kernel=kernel.name,
         gamma=kernel.gamma,
         degree=float(kernel.degree),
         coef0=float(kernel.coef0),
         leverage_rank=s,
-        embedding_dim=wishes.n_features if wishes.method == "random-features" else 2 * s,
-        seed=wishes.seed,
+        embedding_dim=params.n_features if params.method == "random-features" else 2 * s,
+        seed=params.seed,
         scores=SCORES,
         weights=weights,
     )
 
 
 def _concluded(
-    found: KernelKMeansResult,
-    wishes: Wishes,
-    choice: Choice,
+    result: KernelKMeansResult,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
     setup: ScoreSetup,
     kernel: Kernel,
     n_columns: int,
     unweighted: bool,
-) -> Outcome:
-    model: Any = found.model
+) -> ClusterFit:
+    model: Any = result.model
     slack = None
     if model is None:
         model = FeatureMap(kernel, n_columns, setup.embedding_dim, setup.seed)
     elif unweighted:
         # ‖μ − Pμ‖² of a cluster's mean is at most the mean of its rows' ‖φ(x) − Pφ(x)‖².
-        slack = max(min(found.outside, found.inertia), 0.0)
-    return Outcome(
+        slack = max(min(result.outside, result.inertia), 0.0)
+    return ClusterFit(
         model,
-        found.kmeans.centres,
-        found.kmeans.centres.shape[1],
-        found.spectrum,
-        found.inertia,
+        result.kmeans.centres,
+        result.kmeans.centres.shape[1],
+        result.spectrum,
+        result.inertia,
         slack,
-        max(found.kmeans.n_iter, 1),
+        max(result.kmeans.n_iter, 1),
         kernel.gamma,
         str(choice),
         n_columns,
-        found.stop_reason,
-        found.baseline_floats,
-        (*found.kmeans.notes, *_missing(found, wishes, choice)),
-        _facts(found, wishes, slack),
-        means=found.means,
-        missing=None if found.coverage is None else Missing.of(found.coverage.shortfall),
+        result.stop_reason,
+        result.baseline_floats,
+        (*result.kmeans.notes, *_missing(result, params, choice)),
+        _facts(result, params, slack),
+        means=result.means,
+        missing=None if result.coverage is None else Missing.of(result.coverage.shortfall),
     )
 
 
-def _missing(found: KernelKMeansResult, wishes: Wishes, choice: Choice) -> tuple[str, ...]:
+def _missing(
+    result: KernelKMeansResult, params: ClusteringParameters, choice: ClusteringChoice
+) -> tuple[str, ...]:
     """The caveat that the landmarks miss too much, if they do."""
-    if found.model is None or found.coverage is None:
+    if result.model is None or result.coverage is None:
         return ()
-    facts = (wishes.accuracy, int(found.model.landmarks.shape[0]), choice.landmarks, True)
-    return caveats_of(found.coverage, *facts)
+    facts = (params.accuracy, int(result.model.landmarks.shape[0]), choice.landmarks, True)
+    return caveats_of(result.coverage, *facts)
 
 
-def _facts(found: KernelKMeansResult, wishes: Wishes, slack: float | None) -> tuple[str, ...]:
-    if found.model is None:
-        return (f"inertia {found.inertia:.4g} is that of the random features",)
+def _facts(
+    result: KernelKMeansResult, params: ClusteringParameters, slack: float | None
+) -> tuple[str, ...]:
+    if result.model is None:
+        return (f"inertia {result.inertia:.4g} is that of the random features",)
     bound = "an upper bound" if slack is None else f"at most {slack:.3g} too large"
-    claim = f"inertia {found.inertia:.4g} is {bound}"
-    rank, asked = len(found.model.eigenvalues), wishes.n_eigenvectors
-    if rank >= asked:
+    claim = f"inertia {result.inertia:.4g} is {bound}"
+    rank, s = len(result.model.eigenvalues), params.n_eigenvectors
+    if rank >= s:
         return (claim,)
-    return (claim, f"{asked} eigenvectors were asked for, the landmarks determine {rank}")
+    return (claim, f"{s} eigenvectors were asked for, the landmarks determine {rank}")
 
 
-def fit_exact(fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights: str) -> Outcome:
+def fit_exact(
+    fed: Federation, params: ClusteringParameters, find_kernel: FindKernel, weights: str
+) -> ClusterFit:
     """Lloyd's iteration on the whole kernel matrix, where all rows are in one place."""
     sites = fed.local_sites()
     if len(fed.parties) > 1 or not sites:
@@ -204,34 +219,67 @@ def fit_exact(fed: Federation, wishes: Wishes, find_kernel: FindKernel, weights:
             f"X has {X.shape[0]:,} rows; at most {EXACT_MOST:,} are expected with method 'exact', "
             f"whose kernel matrix has their square: pass method='landmarks'"
         )
-    kernel = find_kernel(fed, wishes.seed)
+    kernel = find_kernel(fed, params.seed)
     K = np.asarray(kernel.matrix(X), dtype=np.float64)
     w = np.ones(len(K)) if weights == NONE else site.store[weights]["weights"]
     if len(w) != len(K):
         raise InputError(f"X has {len(K)} rows and sample_weight {len(w)}; one a row is expected")
-    rng = np.random.default_rng(wishes.seed)
-    found = kernel_lloyd(K, w, wishes.n_clusters, wishes.n_init, wishes.max_iter, rng)
-    model, centres = model_of_means(kernel, X, K, found)
-    site.store[LABELS] = {"labels": found.labels}
-    few = f"{wishes.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
-    return Outcome(
+    rng = np.random.default_rng(params.seed)
+    clusters = kernel_lloyd(K, w, params.n_clusters, params.n_init, params.max_iter, rng)
+    model, centres = model_of_means(kernel, X, K, clusters)
+    site.store[LABELS] = {"labels": clusters.labels}
+    few = f"{params.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
+    return ClusterFit(
         model,
         centres,
-        wishes.n_eigenvectors,
-        _spectrum(K, wishes.n_eigenvectors),
-        found.inertia,
+        params.n_eigenvectors,
+        _spectrum(K, params.n_eigenvectors),
+        clusters.inertia,
         0.0,
-        found.n_iter,
+        clusters.n_iter,
         kernel.gamma,
         "exact: Lloyd's iteration on the whole kernel matrix, as asked for",
         X.shape[1],
         "the best of the restarts is taken",
         int(X.nnz if is_sparse(X) else X.size),
-        (few,) if len(centres) < wishes.n_clusters else (),
-        missing=Missing.of(nothing_missing(wishes.n_eigenvectors)),
+        (few,) if len(centres) < params.n_clusters else (),
+        missing=Missing.of(nothing_missing(params.n_eigenvectors)),
     )
 
 
 def _spectrum(K: Doubles, n_eigenvectors: int) -> Doubles:
     values, _ = top_eigenpairs(K, min(len(K), n_eigenvectors + _MORE))
     return clip_spectrum(values, len(K))
+
+
+# Rows as points in which clusters live.
+
+
+@record
+@dataclass(frozen=True)
+class FeatureMap:
+    """Random features of a kernel, by their seed."""
+
+    kernel: Kernel
+    n_columns: int
+    width: int
+    seed: int
+
+    @cached_property
+    def _embed(self) -> Embedding:
+        return embedding(self.kernel, self.n_columns, self.width, self.seed)
+
+    def transform(self, X: Rows) -> Doubles:
+        """The features of any rows."""
+        return np.vstack([self._embed(X[rows]) for rows in blocks(X.shape[0])])
+
+
+def model_of_means(
+    kernel: Kernel, X: Rows, K: Floats, clusters: KernelClusters
+) -> tuple[LandmarkModel, Doubles]:
+    """Coordinates in the span of the clusters' means, and the means in them."""
+    coefficients, centres = mean_basis(K, clusters.members)
+    scores = K @ coefficients
+    spread = np.einsum("ij,ij->j", scores, scores)
+    total, offset = float(np.trace(K)), np.zeros(coefficients.shape[1])
+    return LandmarkModel(kernel, X, coefficients, offset, spread, 0.0, total, len(K)), centres

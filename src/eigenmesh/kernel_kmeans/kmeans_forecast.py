@@ -8,12 +8,17 @@ from typing import Any
 
 from eigenmesh.estimators.graphs import NO_GRAPH
 from eigenmesh.estimators.kernel_gamma import forecast_gamma
-from eigenmesh.kernel_kmeans.choose_clustering import REFINE, Choice, Wishes, candidates_for
+from eigenmesh.kernel_kmeans.choose_clustering import (
+    REFINE,
+    ClusteringChoice,
+    ClusteringParameters,
+    candidates_for,
+)
 from eigenmesh.kernel_kmeans.fit_components import RANK_OF_COLUMNS, most_components
 from eigenmesh.kernel_kmeans.graph import Wanted
 from eigenmesh.kernel_kmeans.graph import forecast as graph_forecast
 from eigenmesh.kernel_kmeans.protocol import ClusteredRows, FeatureRows
-from eigenmesh.kernel_pca.choose_landmarks import MOST_LANDMARKS
+from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.diskpca_forecast import forecast as diskpca_forecast
 from eigenmesh.methods.diskpca.estimator import DisKPCA
 from eigenmesh.methods.gossip.estimator import GossipKPCA
@@ -41,7 +46,7 @@ class PlannedComponents:
     `build` gives the estimator that a fit will run for so many components.
     """
 
-    wishes: Wishes
+    params: ClusteringParameters
     split: str
     build: Callable[[int], Any]
 
@@ -53,11 +58,11 @@ class PlannedComponents:
         return (*notes, _SETTLES) if self.split == "rows" else notes
 
     def _components(self, shapes: Shapes) -> Any:
-        return self.build(most_components(self.wishes, self.split, [d for _, d in shapes]))
+        return self.build(most_components(self.params, self.split, [d for _, d in shapes]))
 
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        wishes, ledger = self.wishes, Ledger()
-        if wishes.kernel in RANK_OF_COLUMNS:
+        params, ledger = self.params, Ledger()
+        if params.kernel in RANK_OF_COLUMNS:
             by_columns = self.split == "columns"
             asked: Any = SurveyedSite.count_columns if by_columns else SurveyedSite.count_rows
             ledger.rounds += 1
@@ -67,22 +72,26 @@ class PlannedComponents:
         ledger.entries += components.entries
         ledger.rounds += components.rounds
         if self.split == "rows":
-            _graph_clusters(ledger, wishes, estimator, names, shapes)
-        elif isinstance(estimator, OneShotKPCA) and wishes.kernel == "poly":
+            _graph_clusters(ledger, params, estimator, names, shapes)
+        elif isinstance(estimator, OneShotKPCA) and params.kernel == "poly":
             _scores_of_columns(ledger, estimator, names, shapes)
         return ledger
 
 
-def method_of_rows(wishes: Wishes, shapes: Shapes) -> str:
+def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
     """What a fit to rows at a coordinator runs, in words."""
-    if wishes.method in ("exact", "fed"):
-        return wishes.method
-    choice = candidates_for(wishes, shapes)[0]
+    if params.method in ("exact", "fed"):
+        return params.method
+    choice = candidates_for(params, shapes)[0]
     return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"
 
 
 def _graph_clusters(
-    ledger: Ledger, wishes: Wishes, estimator: Any, names: Sequence[str], shapes: Shapes
+    ledger: Ledger,
+    params: ClusteringParameters,
+    estimator: Any,
+    names: Sequence[str],
+    shapes: Shapes,
 ) -> None:
     sizes, dim = [n for n, _ in shapes], int(estimator.n_components)
     span, width = "scores", dim
@@ -93,11 +102,11 @@ def _graph_clusters(
         width = {
             "rows": sizes[0],
             "centroids": centroids,
-            "random": embedded_width(wishes.kernel, shapes[0][1], estimator.n_features),
+            "random": embedded_width(params.kernel, shapes[0][1], estimator.n_features),
         }[agreed.features]
-    wanted = Wanted(wishes.n_clusters, wishes.n_init, wishes.tol, span, "", wishes.seed)
+    wanted = Wanted(params.n_clusters, params.n_init, params.tol, span, "", params.seed)
     graph = estimator._planned_graph(names)
-    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), wishes.max_iter)
+    graph_forecast(ledger, names, sizes, graph, wanted, (dim, width), params.max_iter)
 
 
 def _scores_of_columns(
@@ -112,58 +121,66 @@ def _scores_of_columns(
         ledger.entries.append(forecast_entry(ShareHolder.project_samples, name, n * sent))
 
 
-def forecast(wishes: Wishes, gamma: Any, names: Sequence[str], shapes: Shapes) -> Ledger:
+def forecast(
+    params: ClusteringParameters, gamma: Any, names: Sequence[str], shapes: Shapes
+) -> Ledger:
     """The ledger, if the landmarks need not be doubled and no iteration is saved.
 
     Lloyd is taken to need 20 iterations, which only the data decide.
     """
-    if wishes.method == "exact":
+    if params.method == "exact":
         ledger = Ledger()
-        forecast_gamma(ledger, wishes.kernel, gamma, names, shapes)
+        forecast_gamma(ledger, params.kernel, gamma, names, shapes)
         return ledger
-    choice = candidates_for(wishes, shapes)[0]
+    choice = candidates_for(params, shapes)[0]
     ledger = Ledger(rounds=1)
     ledger.entries += [forecast_entry(SurveyedSite.count_rows, name, 0) for name in names]
-    forecast_gamma(ledger, wishes.kernel, gamma, names, shapes)
-    dim = _scoring(ledger, wishes, choice, names, shapes)
-    how: dict[str, Any] = {"method": choice.kmeans, "n_init": wishes.n_init, "refine": REFINE}
+    forecast_gamma(ledger, params.kernel, gamma, names, shapes)
+    dim = _scoring(ledger, params, choice, names, shapes)
+    how: dict[str, Any] = {"method": choice.kmeans, "n_init": params.n_init, "refine": REFINE}
     points, parties = KMeansSetup("", "", 0), Parties(tuple(names), tuple(shapes))
-    run = stage(distributed_kmeans, points, wishes.n_clusters, dim=dim, **how)
+    run = stage(distributed_kmeans, points, params.n_clusters, dim=dim, **how)
     clustering = forecast_stages([run], parties, "rows")
     ledger.entries += clustering.entries
     ledger.rounds += clustering.rounds
     return ledger
 
 
-def plan_notes(wishes: Wishes, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+def plan_notes(
+    params: ClusteringParameters, names: Sequence[str], shapes: Shapes
+) -> tuple[str, ...]:
     """What hangs on the data, and what it would cost if landmarks doubled as often as they may."""
-    if wishes.method in ("exact", "fed"):
+    if params.method in ("exact", "fed"):
         return ()
-    if wishes.method == "random-features":
+    if params.method == "random-features":
         return (_HANGS_ON_DATA,)
-    choice = candidates_for(wishes, shapes)[0]
+    choice = candidates_for(params, shapes)[0]
     doubling = DisKPCA(
-        wishes.n_eigenvectors,
-        kernel=wishes.kernel,
+        params.n_eigenvectors,
+        kernel=params.kernel,
         center=False,
         n_landmarks=choice.n_landmarks,
         landmarks=choice.landmarks,
-        accuracy=wishes.accuracy,
-        max_landmarks=MOST_LANDMARKS if wishes.n_landmarks is None else None,
+        accuracy=params.accuracy,
+        max_landmarks=MOST_LANDMARKS if params.n_landmarks is None else None,
     )
     return (_HANGS_ON_DATA, *doubling._plan_notes(names, shapes))
 
 
 def _scoring(
-    ledger: Ledger, wishes: Wishes, choice: Choice, names: Sequence[str], shapes: Shapes
+    ledger: Ledger,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    names: Sequence[str],
+    shapes: Shapes,
 ) -> int:
     """Everything but k-means; gives the dimensions of the points."""
     if choice.landmarks == "none":
         ledger.rounds += 2
         ledger.entries += [forecast_entry(FeatureRows.count_rows, name, 0) for name in names]
-        return embedded_width(wishes.kernel, shapes[0][1], wishes.n_features)
-    s, q = wishes.n_eigenvectors, min(choice.n_landmarks, sum(n for n, _ in shapes))
-    setup = KernelSetup(wishes.kernel, 1.0, 3.0, 1.0, s, 2 * s, wishes.seed)
+        return embedded_width(params.kernel, shapes[0][1], params.n_features)
+    s, q = params.n_eigenvectors, min(choice.n_landmarks, sum(n for n, _ in shapes))
+    setup = KernelSetup(params.kernel, 1.0, 3.0, 1.0, s, 2 * s, params.seed)
     found = diskpca_forecast(names, shapes, setup, s, q, choice.landmarks, measured=True)
     ledger.entries += [
         entry._replace(step=entry.step.replace("RowHolder.", "ClusteredRows."))
@@ -174,7 +191,7 @@ def _scoring(
         ledger.entries += [
             forecast_message(ClusteredRows.keep_scores, name, q * s + 2 * s),
             forecast_entry(
-                ClusteredRows.cluster_moments, name, wishes.n_clusters * q + wishes.n_clusters
+                ClusteredRows.cluster_moments, name, params.n_clusters * q + params.n_clusters
             ),
         ]
     return s

@@ -1,195 +1,49 @@
 """How split data are fitted: by the first method that suits split, kernel and every policy.
 
-A method joins with one entry in WAYS; they are tried from first to last. The choice hangs on
-nothing that must be computed from the parties' data: what will leave a party is settled, and
-`em.plan` can tell it, before anything does.
+Methods come from the registry, and are tried in its order. The choice hangs on nothing that must be
+computed from the parties' data: what will leave a party is settled, and `em.plan` can tell it,
+before anything does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.base import FederatedEstimator
-from eigenmesh.graphs.consensus import mixing
-from eigenmesh.kernel_pca.choose_landmarks import LANDMARK_KERNELS, Choice
-from eigenmesh.methods.admm.estimator import ADMMKPCA
-from eigenmesh.methods.diskpca.estimator import DisKPCA
-from eigenmesh.methods.diskpca.protocol import RowHolder, steps_for
-from eigenmesh.methods.diskpca.sketching import EmbeddedRows, sketching_steps
-from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
-from eigenmesh.methods.gossip.estimator import GossipKPCA
-from eigenmesh.methods.gossip.protocol import GossipNode
-from eigenmesh.methods.gossip.protocol import steps_for as gossip_steps
-from eigenmesh.methods.one_shot.estimator import OneShotKPCA
-from eigenmesh.methods.vfed.estimator import VFedPCA
-from eigenmesh.methods.vfed.graph import PeerHolder
-from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
-from eigenmesh.methods.vfed.protocol import VectorHolder
+from eigenmesh.estimators.base import DoorArguments, Needs
+from eigenmesh.estimators.checks import components_asked
+from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
+from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import Party, Step, steps_of
-from eigenmesh.stages.summed_kernel import KERNELS as ARGUMENT_KERNELS
-
-_UNIT_NORM = ("rbf", "laplacian", "cosine")  # every row has the same norm in feature space
-
-Needs = tuple[type[Party], Iterable[Step] | None]
+from eigenmesh.runtime.party import steps_of
 
 
-@dataclass(frozen=True)
-class Way:
-    """A method for split data: whom it suits, and the steps that it asks of the parties."""
-
-    name: str
-    split: str
-    kernels: Sequence[str]
-    estimator: type[FederatedEstimator]
-    needs: Callable[[Any, Federation], Needs | None]  # of an estimator; None: its fit will ask
-    why: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    on_graph: bool = False
-    cheaper: str = ""  # how a fit can send less, where the estimator's own way is no parameter here
-    all_components: bool = False  # takes n_components=None
-
-    @property
-    def any_number(self) -> bool:
-        """Whether its estimator takes None and shares of the variance for n_components itself."""
-        return self.split == "columns"
-
-
-def _landmark_steps(estimator: Any, fed: Federation) -> Needs:
-    return RowHolder, steps_for(estimator.landmarks, bool(estimator.center))
-
-
-def _gossip_steps(estimator: Any, fed: Federation) -> Needs:
-    setup = estimator._agreed(mixing(fed), estimator._kernel(1.0), len(fed.parties))
-    return GossipNode, gossip_steps(setup, False, estimator.accuracy is not None)
-
-
-def _gossip(features: str, why: str) -> Way:
-    return Way(
-        "gossip",
-        "rows",
-        LANDMARK_KERNELS,
-        GossipKPCA,
-        _gossip_steps,
-        why,
-        {"features": features},
-        on_graph=True,
-        cheaper="lower n_landmarks, or take a coordinator if there can be one",
-    )
-
-
-def _landmarks(choice: str, kernels: Sequence[str], why: str) -> Way:
-    options = {"landmarks": choice}
-    return Way(
-        "diskpca", "rows", kernels, DisKPCA, _landmark_steps, why, options, all_components=True
-    )
-
-
-WAYS = (
-    _landmarks(
-        "centroids",
-        _UNIT_NORM,
-        "centroids are the best landmarks where every row weighs the same, and no row leaves",
-    ),
-    _landmarks(
-        "diskpca",
-        LANDMARK_KERNELS,
-        "landmarks are rows drawn by leverage and distance, since a few may carry the variance",
-    ),
-    _landmarks("centroids", LANDMARK_KERNELS, "landmarks are centroids, and no row leaves"),
-    Way(
-        "sketching-pca",
-        "rows",
-        LANDMARK_KERNELS,
-        SketchingPCA,
-        lambda estimator, fed: (EmbeddedRows, sketching_steps()),
-        "sums of embedded rows are all that may leave; the components are those of the embedding",
-        all_components=True,
-        cheaper="lower n_components",
-    ),
-    _gossip("centroids", "neighbours average what rows are against centroids, and no row leaves"),
-    _gossip("random", "neighbours average moments of random features, and nothing else leaves"),
-    Way(
-        "admm",
-        "rows",
-        LANDMARK_KERNELS,
-        ADMMKPCA,
-        lambda estimator, fed: None,
-        "neighbours give each other their rows and agree on the components",
-        on_graph=True,
-        cheaper="take method='gossip' with few landmarks, or a coordinator if there can be one",
-    ),
-    Way(
-        "vfed-pca",
-        "columns",
-        ("linear",),
-        VFedPCA,
-        lambda estimator, fed: (VectorHolder, None),
-        "vectors over the samples go to and fro until the answer is the pooled columns'",
-    ),
-    Way(
-        "vfed-pca",
-        "columns",
-        ("linear",),
-        VFedPCA,
-        lambda estimator, fed: (PeerHolder, None),
-        "neighbours average vectors over the samples until the answer is the pooled columns'",
-        on_graph=True,
-    ),
-    Way(
-        "vfed-akpca",
-        "columns",
-        ARGUMENT_KERNELS,
-        VFedAKPCA,
-        lambda estimator, fed: estimator._asked(),
-        "each says how far apart the samples are in its columns, which adds up to the exact answer",
-    ),
-    Way(
-        "vfed-akpca",
-        "columns",
-        ARGUMENT_KERNELS,
-        VFedAKPCA,
-        lambda estimator, fed: estimator._asked(on_graph=True),
-        "neighbours average how far apart the samples are in their columns, which is exact",
-        on_graph=True,
-    ),
-    Way(
-        "one-shot",
-        "columns",
-        ("linear", "poly", "rbf"),
-        OneShotKPCA,
-        lambda estimator, fed: estimator._settings().asked,
-        "every party sends one message, the top of its own spectrum",
-    ),
-)
-METHODS = ("exact", *dict.fromkeys(way.name for way in WAYS))
-
-
-def ways_for(method: str, split: str, kernel: Any, landmarks: str, on_graph: bool) -> list[Way]:
-    """The entries that suit, best first; an error says what would suit if none does."""
-    held = [way for way in WAYS if way.split == split and way.on_graph == on_graph]
-    named = [way for way in held if method in ("auto", way.name)]
-    suited = [way for way in named if kernel in way.kernels]
-    if landmarks != "auto":  # then a way that draws others is none
-        drawing = [way for way in suited if "landmarks" in way.options]
-        same = [way for way in drawing if way.options["landmarks"] == landmarks]
+def suitable_methods(
+    name: str, split: str, kernel: Any, landmarks: str, on_graph: bool
+) -> list[Method]:
+    """The methods that suit, best first; an error says what would suit if none does."""
+    held = methods(split=split, graph=on_graph)
+    named = [method for method in held if name in ("auto", method.name)]
+    suited = for_kernel(named, kernel)
+    if landmarks != "auto":  # then a method that draws others is none
+        drawing = [method for method in suited if "landmarks" in method.options]
+        same = [method for method in drawing if method.options["landmarks"] == landmarks]
         suited = (same or drawing)[:1] or suited
     if not suited:
-        raise InputError(_what_would_suit(method, split, kernel, on_graph, named or held))
+        raise InputError(_what_would_suit(name, split, kernel, on_graph, named or held))
     return suited
 
 
 def _what_would_suit(
-    method: str, split: str, kernel: Any, on_graph: bool, held: Sequence[Way]
+    name: str, split: str, kernel: Any, on_graph: bool, held: Sequence[Method]
 ) -> str:
     where = f"{split} split over parties{' on a graph' if on_graph else ''}"
-    names = ", ".join(dict.fromkeys(way.name for way in held)) or "none so far"
-    if method not in ("auto", *(way.name for way in held)):
-        return f"method is {method!r}; for {where} it is 'auto' or one of: {names}"
-    able = ", ".join(map(repr, dict.fromkeys(name for way in held for name in way.kernels)))
+    if name not in ("auto", *names_of(held)):
+        names = ", ".join(names_of(held)) or "none so far"
+        return f"method is {name!r}; for {where} it is 'auto' or one of: {names}"
+    kernels = dict.fromkeys(known for method in held for known in method.kernels)
+    able = ", ".join(map(repr, kernels))
     shown = "a function" if callable(kernel) else repr(kernel)
     return (
         f"kernel is {shown}; for {where}, {able or 'no kernel'} can be computed without pooling: "
@@ -197,39 +51,81 @@ def _what_would_suit(
     )
 
 
-def choose_way(
-    fed: Federation, ways: Sequence[Way], build: Callable[[Way], FederatedEstimator]
-) -> tuple[Choice, FederatedEstimator]:
-    """The first way that every party's policy lets happen, with its estimator."""
+def build_estimator(kpca: Any, method: Method) -> Any:
+    """The estimator of a method, with all arguments of a `KernelPCA` that it has."""
+    _require_components(kpca, method)
+    estimator = method.estimator._for_door(door_arguments(kpca), method.options)
+    if method.cheaper:
+        estimator._cheaper = method.cheaper
+    return estimator
+
+
+def door_arguments(kpca: Any) -> DoorArguments:
+    """What a `KernelPCA` tells the estimators that it builds for split data."""
+    share, k = components_asked(kpca.n_components)
+    q = kpca.n_landmarks
+    q = default_landmarks(k, kpca.kernel, None) if q is None else q
+    most, params = landmarks_at_most(kpca, q), kpca.get_params(deep=False)
+    return DoorArguments(type(kpca).__name__, params, k, share, q, most, kpca.accuracy)
+
+
+def _require_components(kpca: Any, method: Method) -> None:
+    share, k = components_asked(kpca.n_components)
+    too_open = share is not None or (k is None and method.n_components == "number")
+    if method.n_components != "or share" and too_open:
+        raise InputError(
+            f"n_components is {kpca.n_components}; {method.name} needs a whole number from 1"
+        )
+    goes_back = method.takes_landmarks or hasattr(method.estimator, "inverse_transform")
+    if kpca.fit_inverse_transform and not goes_back:
+        raise InputError(
+            f"fit_inverse_transform is True; {method.name} keeps no rows to go back to: set it to "
+            f"False, or choose method='diskpca' for rows"
+        )
+
+
+def choose_method(
+    fed: Federation,
+    candidates: Sequence[Method],
+    build: Callable[[Method], Any],
+    needs_of: Callable[[Method, Any], Needs | None] | None = None,
+) -> tuple[MethodChoice, Method, Any]:
+    """The first method that every party's policy lets happen, why, and its estimator.
+
+    `needs_of` says what is asked of the parties where that is not the estimator's own fit.
+    """
     refusals: list[PolicyRefusal] = []
-    tried: list[tuple[str, Needs]] = []
-    for way in ways:
-        estimator = build(way)
-        needs = way.needs(estimator, fed)
+    refused: list[tuple[str, Needs]] = []
+    for method in candidates:
+        estimator = build(method)
+        needs = estimator._needs(fed) if needs_of is None else needs_of(method, estimator)
         try:
             if needs is not None:
                 fed.require(*needs)
         except PolicyRefusal as refusal:
             refusals.append(refusal)
-            tried += [] if needs is None else [(way.name, needs)]
+            refused += [] if needs is None else [(method.name, needs)]
             continue
-        return Choice(way.name, _words(fed, way, estimator, refusals)), estimator
-    raise _nothing_allowed(tried, refusals[0])
+        why = _words(fed, method, estimator, refusals)
+        return MethodChoice(method.name, why), method, estimator
+    raise _nothing_allowed(refused, refusals[0])
 
 
-def _words(fed: Federation, way: Way, estimator: Any, refusals: Sequence[PolicyRefusal]) -> str:
+def _words(
+    fed: Federation, method: Method, estimator: Any, refusals: Sequence[PolicyRefusal]
+) -> str:
     n = len(fed.parties)
     parties = "1 party holds" if n == 1 else f"{n} parties hold"
-    asked = getattr(estimator, "landmarks", None)
-    as_asked = way.options.get("landmarks", asked) != asked
-    why = f"landmarks are {asked!r}, as asked for" if as_asked else way.why
-    refused = f"; {refusals[-1].party!r} lets out no more than this needs" if refusals else ""
-    return f"{parties} {fed.split}; {why}{refused}"
+    own = getattr(estimator, "landmarks", None)
+    by_name = method.options.get("landmarks", own) != own
+    why = f"landmarks are {own!r}, as asked for" if by_name else method.why
+    less = f"; {refusals[-1].party!r} lets out no more than this needs" if refusals else ""
+    return f"{parties} {fed.split}; {why}{less}"
 
 
-def _nothing_allowed(tried: Sequence[tuple[str, Needs]], first: PolicyRefusal) -> PolicyRefusal:
+def _nothing_allowed(refused: Sequence[tuple[str, Needs]], first: PolicyRefusal) -> PolicyRefusal:
     needed = []
-    for name, (role, steps) in tried:
+    for name, (role, steps) in refused:
         known: Any = role  # mypy takes a class for unhashable
         listed = steps_of(known).values() if steps is None else steps
         kinds = sorted(set().union(*(step.reveals for step in listed)))

@@ -2,32 +2,84 @@
 
 from __future__ import annotations
 
-import dataclasses
+import time
+import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import checked_accuracy
-from eigenmesh.estimators.checks import checked_gamma, components_asked, one_of, whole_number
-from eigenmesh.estimators.columns import ColumnEstimator
+from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
+from eigenmesh.estimators.accuracy import SHORTFALL, checked_accuracy, residual_claim
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    components_asked,
+    missing_gap,
+    one_of,
+    whole_number,
+)
+from eigenmesh.estimators.front_door import FrontDoor
+from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation_checks import share_of_missing
-from eigenmesh.kernel_pca.choose_landmarks import LANDMARK_KERNELS, default_landmarks
-from eigenmesh.kernel_pca.choose_method import METHODS, Needs, Way, choose_way, ways_for
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.kernel_pca.choose_method import (
+    build_estimator,
+    choose_method,
+    suitable_methods,
+)
 from eigenmesh.kernel_pca.exact import ExactModel
-from eigenmesh.kernel_pca.one_array import PooledKernelPCA
-from eigenmesh.kernel_pca.variance_share import explaining
-from eigenmesh.methods.diskpca.estimator import DisKPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
-from eigenmesh.methods.diskpca.weighted import WeightedRows, weighted_steps
+from eigenmesh.kernel_pca.one_array import (
+    LANDMARK_KERNELS,
+    NO_VARIANCE,
+    ComponentFit,
+    fit_rows,
+    new_stream,
+    only_landmarks,
+    pairwise_kernel,
+    pooled_choice,
+    stream_components,
+)
+from eigenmesh.kernel_pca.preimage import Preimages
+from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
+from eigenmesh.methods.registry import Method, method_called, methods, names_of
+from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.progress_bar import rows_shown
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import Topology
 
+_OF_INNER = (
+    "eigenvalues_",
+    "explained_variance_ratio_",
+    "total_variance_",
+    "residual_",
+    "gamma_",
+    "n_features_in_",
+)
+_OPTIONAL = (
+    "landmark_residual_",
+    "leverage_skew_",
+    "n_samples_seen_",
+    "residual_error_",
+    *SHORTFALL,
+)
 
-class KernelPCA(PooledKernelPCA):
+
+def _adds_up(kpca: KernelPCA) -> bool:
+    if kpca.kernel in LANDMARK_KERNELS:
+        return True
+    raise AttributeError(only_landmarks(kpca.kernel))
+
+
+class KernelPCA(FrontDoor):
     """Kernel PCA with scikit-learn's interface, of an array of any length or of split data.
 
     A few rows are solved exactly, by scikit-learn's own solver; many stream through landmarks; rows
@@ -93,6 +145,15 @@ class KernelPCA(PooledKernelPCA):
     >>> [Z.shape for Z in kpca.transform(parts)][:2]
     [(360, 3), (360, 3)]
     """
+
+    shortfalls_: Any
+    shortfall_: float | None
+    shortfall_error_: float | None
+    model_: Any  # an ExactModel, a LandmarkModel, or None where `estimator_` is used
+    preimages_: Preimages | None
+    sums_: StreamSums | None
+    _stream: LandmarkStream | None
+    _last_transform: list[RunReport]
 
     _split = "rows"
     _fitted = (
@@ -179,26 +240,18 @@ class KernelPCA(PooledKernelPCA):
         blocks take none.
         """
         self._check_parameters()
-        self._sample_weight = sample_weight
-        try:
-            return self._fit(X)
-        finally:
-            self.__dict__.pop("_sample_weight", None)
-
-    def _fit(self, X: Any) -> Self:
-        with self._progress_shown():
-            if isinstance(X, Iterator):
-                self._require_columns_for_preparing("rows")
-                self._require_no_weights("blocks of rows", "one array")
-                return self._fit_blocks(X)
+        with rows_shown("kernel PCA", self.verbose):
             if _is_split(X):
                 self._take_names(X)
-                return self._fit_split(X)
+                self._fit_split(X, sample_weight)
+                return self
             self._require_columns_for_preparing("rows")
-            rows = self._checked(X, reset=True, min_samples=2)
-            if self._sample_weight is not None:
-                self._sample_weight = weight_array(self._sample_weight, rows.shape[0])
-            return self._fit_pooled(rows)
+            if isinstance(X, Iterator):
+                _require_no_weights(sample_weight, "blocks of rows", "one array")
+                self._fit_blocks(self._checked_blocks(X))
+            else:
+                self._fit_array(self._checked(X, reset=True, min_samples=2), sample_weight)
+        return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
@@ -209,9 +262,24 @@ class KernelPCA(PooledKernelPCA):
         self.fit(X, y, **fit_params)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
-        if isinstance(self.estimator_, ColumnEstimator):
-            return self.estimator_._fitted_scores(X)
-        return self.transform(X)
+        return self.transform(X) if self.estimator_ is None else self.estimator_._fitted_scores(X)
+
+    @available_if(_adds_up)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Take up a block of rows; the landmarks stay once 20 rows a landmark have been seen.
+
+        Given `landmarks` stay from the start. Gamma by a rule comes from the same first rows.
+        """
+        self._check_parameters()
+        stream = getattr(self, "_stream", None)
+        with rows_shown("kernel PCA", self.verbose):
+            self._fit_blocks(iter([self._checked(X, reset=stream is None)]), stream)
+        return self
+
+    @property
+    def landmarks_are_given(self) -> bool:
+        """Whether `landmarks` are rows, and not a way to choose them."""
+        return not isinstance(self.landmarks, str)
 
     def _require_columns_for_preparing(self, split: str) -> None:
         if split != "columns" and (self.standardize or self.fill_missing is not None):
@@ -226,9 +294,9 @@ class KernelPCA(PooledKernelPCA):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
-        one_of(self.method, "method", ("auto", *METHODS))
+        one_of(self.method, "method", ("auto", "exact", *names_of(methods())))
         if isinstance(self.landmarks, str):
-            one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS))
+            one_of(self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks))
         if self.n_landmarks is not None:
             whole_number(self.n_landmarks, "n_landmarks")
         known = (*LANDMARK_KERNELS, "sigmoid", "precomputed")
@@ -240,103 +308,334 @@ class KernelPCA(PooledKernelPCA):
                 "fit_inverse_transform=False, or pass the rows and a kernel by name"
             )
 
+    # Rows in one place.
+
+    def _fit_array(self, X: Rows, sample_weight: Any) -> None:
+        weights = None if sample_weight is None else weight_array(sample_weight, X.shape[0])
+        started = time.perf_counter()
+        if self.landmarks_are_given and pooled_choice(self, X.shape[0]).name != "exact":
+            if weights is not None:
+                raise InputError(
+                    "sample_weight is given beside landmarks= as rows; None is expected, or a "
+                    "choice of landmarks by name"
+                )
+            self._fit_blocks(iter([X]))
+            return
+        components = fit_rows(self, X, weights)
+        self._adopt(components)
+        self._fit_preimages(X)
+        self._report_alone(components, time.perf_counter() - started, weights is not None)
+
+    def _checked_blocks(self, blocks_of_rows: Iterator[Any]) -> Iterator[Rows]:
+        for i, block in enumerate(blocks_of_rows):
+            yield self._checked(block, reset=i == 0)
+
+    def _fit_blocks(self, blocks: Iterator[Rows], stream: LandmarkStream | None = None) -> None:
+        """Checked blocks, added to those that `stream` has taken up before."""
+        started = time.perf_counter()
+        for block in blocks:
+            stream = stream or new_stream(self, block)
+            stream.add(block)
+        if stream is None:
+            raise InputError("the iterator gave no block of rows; at least one is expected")
+        components = stream_components(self, stream)
+        self._adopt(components)
+        self._fit_preimages(components.model.landmarks)
+        self._stream, self.sums_ = stream, stream.sums
+        self._report_alone(components, time.perf_counter() - started)
+
+    def _report_alone(
+        self, components: ComponentFit, seconds: float, weighted: bool = False
+    ) -> None:
+        """The account of rows in one place: nothing was sent."""
+        model = components.model
+        after = model.next_eigenvalue
+        known = after is not None and len(model.eigenvalues) and model.eigenvalues[-1] > 0
+        caveats = missing_gap(model.eigenvalues, after) if known else ()
+        caveats += components.caveats
+        if model.total == 0:
+            caveats = (NO_VARIANCE,)
+        claim = residual_claim(self.residual_, self.residual_error_, weighted)
+        self.report_ = RunReport(
+            floats_up=0,
+            floats_down=0,
+            bytes=0,
+            rounds=0,
+            seconds=seconds,
+            by_step={},
+            by_party={"party-0": 0},
+            reveals={},
+            parties=("party-0",),
+            lost={},
+            reused={},
+            dropped={},
+            stop_reason="all rows are accounted for",
+            baseline_floats=model.n_rows * self.n_features_in_,
+            notes=(*caveats, claim),
+        )
+        for caveat in caveats:
+            warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
+
     # Split data.
 
-    def _fit_split(self, X: Any) -> Self:
+    def _fit_split(self, X: Any, sample_weight: Any) -> None:
+        weighted = sample_weight is not None
         with self._opened(X, self.topology) as fed:
-            ways = self._ways(fed.split, fed.graph is not None)
-            if self._sample_weight is not None:
-                ways = self._weighted_ways(ways, fed.split)
-            choice, estimator = choose_way(fed, ways, self._built)
-            if self._sample_weight is None:
-                estimator.fit(fed)
-            else:
-                estimator.fit(fed, sample_weight=self._sample_weight)
-        if isinstance(estimator, DisKPCA):
-            self._adopt_landmarks(estimator, str(choice))
+            candidates = self._candidates(fed.split, fed.graph is not None)
+            if weighted:
+                candidates = _those_with_weights(candidates, fed.split, sample_weight)
+            choice, method, estimator = choose_method(
+                fed,
+                candidates,
+                partial(build_estimator, self),
+                lambda _, candidate: candidate._needs(fed, weighted=weighted),
+            )
+            own = {"sample_weight": sample_weight} if weighted else {}
+            estimator.fit(fed, **own)
+        if method.takes_landmarks:
+            share, _ = components_asked(self.n_components)
+            words = str(choice)
+            self._adopt(ComponentFit.by_landmarks(estimator, estimator.gamma_, words, share))
+            self._fit_preimages(estimator.model_.landmarks)
         else:
             self._adopt_estimator(estimator, str(choice))
         self.report_ = estimator.report_
         self._say_what_is_missing()
-        return self
 
-    def _weighted_ways(self, ways: list[Way], split: str) -> list[Way]:
-        """Those that take weights, with the steps that they then ask for."""
-        able = [way for way in ways if way.estimator is DisKPCA]
-        if not able:
-            held = "columns" if split == "columns" else "rows without a coordinator or landmarks"
-            self._require_no_weights(held, "rows of parties with a coordinator")
-        return [dataclasses.replace(way, needs=_weighted_needs) for way in able]
-
-    def _require_no_weights(self, held: str, instead: str) -> None:
-        if self._sample_weight is not None:
-            raise InputError(
-                f"sample_weight is given for {held}, which take none; None is expected, or "
-                f"{instead}"
-            )
-
-    def _adopt_landmarks(self, estimator: DisKPCA, words: str) -> None:
-        share, _ = components_asked(self.n_components)
-        model = estimator.model_
-        found = model if share is None else explaining(model, share)
-        self._adopt(found, estimator.gamma_, words)
-        self._adopt_facts_of(estimator)
-        self._fit_preimages(model.landmarks)
-
-    def _ways(self, split: str, on_graph: bool) -> list[Way]:
+    def _candidates(self, split: str, on_graph: bool) -> list[Method]:
+        """The methods that suit such data, best first."""
         self._require_columns_for_preparing(split)
         if self.landmarks_are_given:
             raise InputError(
                 "landmarks are given as rows, which is for one array or a stream of blocks; for "
                 "split data name a choice such as 'centroids'"
             )
-        return ways_for(self.method, split, self.kernel, self.landmarks, on_graph)
+        return suitable_methods(self.method, split, self.kernel, self.landmarks, on_graph)
 
-    def _built(self, way: Way) -> Any:
-        """The estimator of a way, with all of our arguments that it has."""
-        own = self.get_params(deep=False)
-        names = way.estimator._get_param_names()
-        params = {name: own[name] for name in names if name in own}
-        params.pop("accuracy", None)
-        if self.topology is None:  # an open federation may have a graph all the same
-            params.pop("topology", None)
-        share, k = components_asked(self.n_components)
-        q = self.n_landmarks
-        q = default_landmarks(k, self.kernel, None) if q is None else q
-        if "landmarks" in names:
-            return self._built_with_landmarks(way, params, q)
-        if not way.any_number and (share or (k is None and not way.all_components)):
-            raise InputError(
-                f"n_components is {self.n_components}; {way.name} needs a whole number from 1"
+    def _say_what_is_missing(self) -> None:
+        """Of methods that measure it and do not judge it, or that cannot measure it."""
+        if self.model_ is not None or self.estimator_._judges_shortfall:
+            return  # landmarks have said it
+        if self.shortfall_ is None:
+            if getattr(self.estimator_, "exact_", True):
+                return
+            words = "what is missing of the eigenvalues is not known with this method"
+        elif self.shortfall_ > self.accuracy:
+            worst = 1 + int(np.argmax(self.shortfalls_))
+            words = (
+                f"eigenvalue {worst} lacks about {self.shortfall_:.1%}, more than "
+                f"accuracy={self.accuracy:g} lets it"
             )
-        params.update(way.options)
-        if "n_features" in names:  # the landmarks of methods on a graph
-            params["n_features"] = q
-        if "max_features" in names:
-            growth = self._growth(q)
-            params.update(accuracy=growth["accuracy"], max_features=growth["max_landmarks"])
-        if self.fit_inverse_transform and not hasattr(way.estimator, "inverse_transform"):
-            raise InputError(
-                f"fit_inverse_transform is True; {way.name} keeps no rows to go back to: set it to "
-                f"False, or choose method='diskpca' for rows"
-            )
-        estimator: Any = way.estimator(**params)
-        if "max_features" in names:
-            estimator._or_random = True
-        if way.cheaper:
-            estimator._cheaper = way.cheaper
-        if isinstance(estimator, ColumnEstimator):
-            estimator._behind = type(self).__name__  # whose parameters its advice must be about
-        return estimator
+        else:
+            return
+        name, _, why = self.method_.partition(":")
+        remedy = getattr(self.estimator_, "_closer", "")
+        warnings.warn(f"{words}: {name},{why}{remedy}", EigenmeshWarning, stacklevel=4)
 
-    def _built_with_landmarks(self, way: Way, params: dict[str, Any], q: int) -> DisKPCA:
-        share, k = components_asked(self.n_components)
-        params.update(n_landmarks=q, n_components=k, **self._growth(q))
-        if self.landmarks == "auto":
-            params.update(way.options)
-        estimator = DisKPCA(**params)
-        estimator._variance_share = share
-        return estimator
+    # What was fitted.
+
+    def _adopt(self, components: ComponentFit) -> None:
+        model, missing, facts = components.model, components.missing, components.facts
+        self._forget()
+        self.model_ = model
+        self.method_ = components.words
+        self.gamma_ = components.gamma
+        self.eigenvalues_ = model.eigenvalues
+        self.total_variance_ = model.total
+        self.residual_ = model.residual
+        # Rows that do not differ have no variance to explain a share of.
+        self.explained_variance_ratio_ = model.eigenvalues / (model.total or 1.0)
+        self.n_samples_seen_ = model.n_rows
+        self.residual_error_ = 0.0
+        self.shortfalls_ = missing.values
+        self.shortfall_ = missing.largest
+        self.shortfall_error_ = missing.error
+        if facts is not None:
+            self.landmark_residual_ = facts.outside
+            self.residual_error_ = facts.residual_error
+            self.leverage_skew_ = facts.leverage_skew
+            self.n_features_in_ = int(model.landmarks.shape[1])
+
+    def _adopt_estimator(self, estimator: Any, words: str) -> None:
+        self._forget()
+        for name in SHORTFALL:
+            setattr(self, name, None)
+        self.model_ = None
+        self.method_ = words
+        self.estimator_ = estimator
+        for name in (*_OF_INNER, *_OPTIONAL):
+            if hasattr(estimator, name):
+                setattr(self, name, getattr(estimator, name))
+        self._keep_names_of(estimator)
+        self._last_transform = estimator._last_transform
+
+    def _forget(self) -> None:
+        for name in _OPTIONAL:
+            self.__dict__.pop(name, None)
+        self.estimator_ = None
+        self.preimages_ = None
+        self.sums_ = None
+        self._stream = None
+        self._last_transform = []
+
+    def _fit_preimages(self, X: Rows) -> None:
+        """From scores to rows: of all rows of one array, else of the landmarks."""
+        if not self.fit_inverse_transform:
+            return
+        kernel, model, alpha = pairwise_kernel(self, self.gamma_), self.model_, float(self.alpha)
+        if isinstance(model, ExactModel):
+            self.preimages_ = Preimages.exact(kernel, model.fitted_scores, X, alpha)
+            return
+        # The landmarks alone stand for all rows, n/q each; alpha is weighed against all rows.
+        alpha *= X.shape[0] / model.n_rows
+        anchors = model.transform(model.landmarks)
+        self.preimages_ = Preimages.from_landmarks(kernel, anchors, model.transform, X, alpha)
+
+    # Using it.
+
+    def transform(self, X: Any) -> Any:
+        """Scores: an array for an array, a list for a Partitioned of rows, lazily for Dask arrays.
+
+        Blocks from an iterator give an iterator. Only columns split over parties take messages.
+        """
+        check_is_fitted(self)
+        if isinstance(X, Iterator):
+            return (self.transform(block) for block in X)
+        if self.estimator_ is not None:
+            return self.estimator_.transform(X)
+        if isinstance(X, Partitioned):
+            return [_scores(part, self.model_) for part in self._rows_in_order(X).parts]
+        if is_dask_collection(X):
+            X = frame_in_order(X, self._known_names)
+            self._require_width(X, X.shape[1])
+            return _lazily(self.model_, X)
+        if isinstance(X, Federation):
+            raise InputError(
+                "transform got a federation of rows; who has the model scores its own rows: give "
+                "it to each party, as a file, and pass its rows to transform there"
+            )
+        rows = self._checked(X, reset=False)
+        with rows_shown("kernel PCA", self.verbose):
+            scores = self.model_.transform(rows)
+        return scores.astype(rows.dtype, copy=False)
+
+    def _require_width(self, X: Any, width: int) -> None:
+        if width != self.n_features_in_:
+            raise InputError(
+                f"the new data are {X!r}; rows of {self.n_features_in_} features are expected"
+            )
+
+    def inverse_transform(self, X: Any, *, party: str | None = None) -> Any:
+        """Rows for scores, by kernel ridge regression as scikit-learn does it.
+
+        It is fitted to all rows where they are in one array, and to the landmarks alone where the
+        rows are split or come in blocks.
+        """
+        check_is_fitted(self)
+        if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):
+            own = {} if party is None else {"party": party}
+            return self.estimator_.inverse_transform(X, **own)
+        if party is not None:
+            raise InputError(
+                f"party is {party!r}; columns of one party come from a linear model over columns"
+            )
+        if self.preimages_ is None:
+            raise NotFittedError(
+                "inverse_transform needs fit_inverse_transform=True, set before fit"
+            )
+        Z = np.asarray(X)
+        rows = self.preimages_(Z)
+        return rows.astype(Z.dtype, copy=False) if Z.dtype == np.float32 else rows
+
+    @property
+    def over_columns(self) -> bool:
+        """Whether samples are scored by parties that hold their columns."""
+        return self.estimator_ is not None and self.estimator_._split == "columns"
+
+    @property
+    def eigenvectors_(self) -> Any:
+        """Unit eigenvectors of the kernel matrix, (n, k), where it was solved."""
+        return self._of_exact("eigenvectors")
+
+    @property
+    def X_fit_(self) -> Any:  # noqa: N802 - scikit-learn's name
+        """The fitted rows, where the whole kernel matrix was solved."""
+        return self._of_exact("rows")
+
+    def _of_exact(self, name: str) -> Any:
+        model = self.__dict__.get("model_")
+        if isinstance(model, ExactModel):
+            return getattr(model, name)
+        inner = self.__dict__.get("estimator_")
+        if inner is not None and name == "eigenvectors":
+            return inner.eigenvectors_
+        raise AttributeError(
+            f"{name} of all rows are there after an exact fit; with landmarks, eigenvectors are "
+            f"transform(X) / sqrt(eigenvalues_)"
+        )
+
+    @property
+    def landmarks_(self) -> Any:
+        """The landmarks, where there are any."""
+        model = self.__dict__.get("model_")
+        if not isinstance(model, LandmarkModel):
+            raise AttributeError("landmarks_ are there after a fit with landmarks")
+        return model.landmarks
+
+    @property
+    def node_models_(self) -> Any:
+        """One model a node, of methods on a graph."""
+        inner: Any = self.__dict__.get("estimator_")
+        if not hasattr(inner, "node_models_"):
+            raise AttributeError("node_models_ are there after a fit on a graph of rows")
+        return inner.node_models_
+
+    @property
+    def dual_coef_(self) -> Any:
+        """Coefficients of the way back, with fit_inverse_transform."""
+        return self._of_preimages("dual_coef")
+
+    @property
+    def X_transformed_fit_(self) -> Any:  # noqa: N802 - scikit-learn's name
+        """Scores at which the way back is anchored, with fit_inverse_transform."""
+        return self._of_preimages("anchors")
+
+    def _of_preimages(self, name: str) -> Any:
+        preimages = self.__dict__.get("preimages_")
+        if preimages is None:
+            raise AttributeError(f"{name} is there after a fit with fit_inverse_transform=True")
+        return getattr(preimages, name)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self.fit_inverse_transform
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in _OPTIONAL if hasattr(self, name))]
+
+    def _tree(self) -> dict[str, Any]:
+        if callable(self.kernel):
+            raise InputError(
+                "kernel is a function, which no safe file can hold; choose a kernel by name, or "
+                "save eigenvalues_, eigenvectors_ and X_fit_ yourself"
+            )
+        return super()._tree()
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any]) -> Self:
+        loaded = super()._from_tree(tree)
+        loaded._stream = None
+        if loaded.sums_ is not None:
+            model = loaded.model_
+            loaded._stream = LandmarkStream.resumed(model.kernel, model.landmarks, loaded.sums_)
+        return loaded
 
     # Forecasts.
 
@@ -346,18 +645,21 @@ class KernelPCA(PooledKernelPCA):
         if not _is_split(source):
             return self
         if is_dask_collection(source):  # opening it would place parties
-            return self._built(self._ways(chunk_split(source), self.topology is not None)[0])
+            candidates = self._candidates(chunk_split(source), self.topology is not None)
+            return build_estimator(self, candidates[0])
         with self._opened(source, self.topology) as fed:
-            ways = self._ways(fed.split, fed.graph is not None)
+            candidates = self._candidates(fed.split, fed.graph is not None)
             try:
-                choice, estimator = choose_way(fed, ways, self._built)
+                choice, _, estimator = choose_method(
+                    fed, candidates, partial(build_estimator, self)
+                )
                 estimator._chosen_as = str(choice)
                 return estimator
             except PolicyRefusal:  # the plan of the first says who refuses what
-                return self._built(ways[0])
+                return build_estimator(self, candidates[0])
 
     def _plan_method(self, shapes: Sequence[tuple[int, int]]) -> str:
-        return str(self._pooled_choice(shapes[0][0]))
+        return str(pooled_choice(self, shapes[0][0]))
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """Rows in one place send nothing."""
@@ -368,5 +670,30 @@ def _is_split(X: Any) -> bool:
     return isinstance(X, Federation | Partitioned) or is_dask_collection(X)
 
 
-def _weighted_needs(estimator: Any, fed: Federation) -> Needs:
-    return WeightedRows, weighted_steps(estimator.landmarks)
+def _those_with_weights(candidates: list[Method], split: str, sample_weight: Any) -> list[Method]:
+    able = [method for method in candidates if method.takes_weights]
+    if not able:
+        held = "columns" if split == "columns" else "rows without a coordinator or landmarks"
+        _require_no_weights(sample_weight, held, "rows of parties with a coordinator")
+    return able
+
+
+def _require_no_weights(sample_weight: Any, held: str, instead: str) -> None:
+    if sample_weight is not None:
+        raise InputError(
+            f"sample_weight is given for {held}, which take none; None is expected, or {instead}"
+        )
+
+
+def _lazily(model: Any, X: Any) -> Any:
+    """Scores of a Dask array or DataFrame, computed where its chunks lie, when asked for."""
+    array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
+    k, dtype = len(model.eigenvalues), working_dtype(array)
+    return array.rechunk({1: -1}).map_blocks(
+        _scores, model=model, dtype=dtype, chunks=(array.chunks[0], (k,)), meta=np.empty((0, k))
+    )
+
+
+def _scores(block: Rows, model: Any) -> Floats:
+    scores: Floats = model.transform(block).astype(working_dtype(block), copy=False)
+    return scores

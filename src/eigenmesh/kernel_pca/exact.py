@@ -108,10 +108,10 @@ class ExactModel:
         kernel: PairwiseKernel,
         X: Rows,
         K: Doubles,
-        wanted: tuple[int | None, bool, Doubles],
+        problem: tuple[int | None, bool, Doubles],
         solver: Mapping[str, Any],
     ) -> Self:
-        k, centre, weights = wanted
+        k, centre, weights = problem
         means = kernel_means(K, weights) if centre else None
         if means is not None:
             K = np.asarray(centre_rows(K, means), dtype=np.float64)
@@ -166,12 +166,12 @@ def _centred_pairs(
     K: Doubles, k: int | None, solver: Mapping[str, Any]
 ) -> tuple[Doubles, Doubles, float | None]:
     """Eigenpairs by scikit-learn, and the next eigenvalue if it comes at no cost; K is used up."""
-    n, chosen = len(K), dict(solver, copy_X=False)
-    if chosen["eigen_solver"] == "auto":  # scikit-learn's own rule, for k and not for k + 1
-        chosen["eigen_solver"] = "arpack" if n > 200 and k is not None and k < 10 else "dense"
-    one_more = k is not None and k + 1 < n and chosen["eigen_solver"] != "randomized"
+    n, options = len(K), dict(solver, copy_X=False)
+    if options["eigen_solver"] == "auto":  # scikit-learn's own rule, for k and not for k + 1
+        options["eigen_solver"] = "arpack" if n > 200 and k is not None and k < 10 else "dense"
+    one_more = k is not None and k + 1 < n and options["eigen_solver"] != "randomized"
     try:
-        whole = WholeMatrixKPCA(k + 1 if one_more and k else k, kernel="precomputed", **chosen)
+        whole = WholeMatrixKPCA(k + 1 if one_more and k else k, kernel="precomputed", **options)
         whole.fit(K)
     except ValueError as error:
         remedy = "choose another eigen_solver, or a kernel that is positive semi-definite"

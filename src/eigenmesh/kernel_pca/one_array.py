@@ -1,287 +1,420 @@
-"""Fitting rows that are in one place: by their whole kernel matrix, or through landmarks."""
+"""Rows in one place: by their whole kernel matrix or through which landmarks, at once or in blocks.
+
+Everything here takes the parameters of a `KernelPCA`, `kpca`, and gives back what it is to adopt.
+"""
 
 from __future__ import annotations
 
-import time
+import dataclasses
 import warnings
-from collections.abc import Iterator
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import caveats_of
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import DoorArguments, seed_of
 from eigenmesh.estimators.checks import components_asked
-from eigenmesh.estimators.kernel_gamma import kernel_gamma
-from eigenmesh.kernel_pca.choose_landmarks import (
-    EXACT_RATHER,
-    LANDMARK_KERNELS,
-    MOST_LANDMARKS,
-    Choice,
-    choose_pooled,
-    default_landmarks,
-    landmarks_for,
-)
-from eigenmesh.kernel_pca.exact import ExactModel
-from eigenmesh.kernel_pca.scoring import FittedKernelPCA
+from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
+from eigenmesh.kernel_pca.exact import ExactModel, PairwiseKernel
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
-from eigenmesh.kernel_pca.variance_share import explaining
-from eigenmesh.methods.diskpca.estimator import DisKPCA
 from eigenmesh.methods.diskpca.landmark_growth import ROUNDING
+from eigenmesh.methods.registry import method_called
 from eigenmesh.numerics import kernels
-from eigenmesh.numerics.arrays import Rows, is_sparse, require_moderate
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse, require_moderate
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.shortfall import Shortfall, unprobed_shortfall
+from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.stages.coverage import Coverage
 
+EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
+EXACT_RATHER = 6000  # and so many, if landmarks miss more than they may
+EXACT_MOST = 30_000  # its kernel matrix takes 7 GB
+SKEWED = 20.0  # leverage max/mean above which a few rows carry the variance
+SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured
+ALIKE_ROWS = 2048  # the same where k(x, x) = 1: a rare row that is missed weighs no more
+ROWS_A_CENTROID = 10  # fewer rows have no clusters worth a mean
+MOST_LANDMARKS = 2000  # that are taken unasked
 
-def _adds_up(estimator: PooledKernelPCA) -> bool:
-    if estimator.kernel in LANDMARK_KERNELS:
-        return True
-    raise AttributeError(_only_landmarks(estimator.kernel))
+LANDMARK_KERNELS = PSD_KERNELS  # the others have no feature space that landmarks could span
+
+NO_VARIANCE = (
+    "the rows do not differ in feature space: every eigenvalue is 0 but for rounding; check that "
+    "the rows differ, and gamma if there is one"
+)
+
+Model = TypeVar("Model", ExactModel, LandmarkModel)
 
 
-def _only_landmarks(kernel: Any) -> str:
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method by name, and why it was chosen."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
+@dataclass(frozen=True)
+class LandmarkFacts:
+    """What of the rows lies outside the landmarks' span, and how well their mean is known."""
+
+    outside: float
+    residual_error: float = 0.0
+    leverage_skew: float | None = None
+
+
+@dataclass(frozen=True)
+class ComponentFit:
+    """Components of rows that are in one place, or that landmarks stand for; what is known of them.
+
+    `caveats` say that landmarks miss more than they may.
+    """
+
+    model: Any  # an ExactModel or a LandmarkModel
+    gamma: float | None
+    words: str
+    missing: Shortfall
+    facts: LandmarkFacts | None = None  # of landmarks
+    caveats: tuple[str, ...] = ()
+
+    @classmethod
+    def by_landmarks(
+        cls, estimator: Any, gamma: float | None, words: str, share: float | None
+    ) -> ComponentFit:
+        """What an estimator with landmarks gave, of which a share of the variance is wanted."""
+        facts = LandmarkFacts(
+            estimator.landmark_residual_, estimator.residual_error_, estimator.leverage_skew_
+        )
+        missing = Shortfall(estimator.shortfalls_, estimator._shortfall_errors)
+        model = explaining(estimator.model_, share)
+        return cls(model, gamma, words, missing, facts, estimator._missing_in_words)
+
+
+def fit_rows(kpca: Any, X: Rows, weights: Doubles | None) -> ComponentFit:
+    """Components of checked rows, exactly or through landmarks that are drawn from them."""
+    choice = pooled_choice(kpca, X.shape[0])
+    if choice.name == "exact":
+        return _fit_exact(kpca, X, choice, weights)
+    components = _fit_landmarks(kpca, X, choice, weights)
+    if not (components.caveats and _would_rather_be_exact(kpca, X)):
+        return components
+    few = components.model.landmarks.shape[0]
+    why = f"{few:,} landmarks of {X.shape[0]:,} rows miss too much"
+    return _fit_exact(kpca, X, MethodChoice("exact", why), weights)
+
+
+def pooled_choice(kpca: Any, n_rows: int) -> MethodChoice:
+    """How a `KernelPCA` fits so many rows in one place."""
+    return choose_pooled(
+        kpca.method,
+        kpca.kernel,
+        n_rows,
+        wants_landmarks=kpca.n_landmarks is not None or kpca.landmarks_are_given,
+        eigen_solver=kpca.eigen_solver,
+    )
+
+
+def _would_rather_be_exact(kpca: Any, X: Rows) -> bool:
+    """Whether landmarks that were not asked for may give way, for rows that are not many."""
+    unasked = kpca.method == "auto" and kpca.n_landmarks is None and kpca.landmarks == "auto"
+    return unasked and X.shape[0] <= EXACT_RATHER and kpca.n_components is not None
+
+
+# The kernel.
+
+
+def pairwise_kernel(kpca: Any, gamma: float | None) -> PairwiseKernel:
+    """The kernel, as scikit-learn has it."""
+    params = dict(kpca.kernel_params or {})
+    return PairwiseKernel(kpca.kernel, gamma, kpca.degree, kpca.coef0, params, kpca.n_jobs)
+
+
+def _pooled_gamma(kpca: Any, X: Rows) -> float:
+    """Gamma as a number; where the kernel has none, what scikit-learn would state."""
+    if isinstance(kpca.gamma, str) and _uses_gamma(kpca.kernel):
+        with kpca._opened(one_party(X)) as fed:
+            gamma = kernel_gamma(fed, kpca.kernel, kpca.gamma, seed_of(kpca.random_state))
+        return float(gamma or 0.0)
+    return float(kpca.gamma) if isinstance(kpca.gamma, Real) else 1 / int(X.shape[1])
+
+
+def _uses_gamma(kernel: Any) -> bool:
+    return isinstance(kernel, str) and (
+        kernel in kernels.KERNELS and kernels.KERNELS[kernel].uses_gamma
+    )
+
+
+def _own_kernel(kpca: Any, gamma: float) -> Kernel:
+    number = gamma if _uses_gamma(kpca.kernel) else None
+    return Kernel(kpca.kernel, number, kpca.degree, kpca.coef0)
+
+
+def _stated_gamma(model: LandmarkModel) -> float:
+    gamma = model.kernel.gamma
+    return 1 / int(model.landmarks.shape[1]) if gamma is None else float(gamma)
+
+
+# The whole kernel matrix.
+
+
+def _fit_exact(kpca: Any, X: Rows, choice: MethodChoice, weights: Doubles | None) -> ComponentFit:
+    share, k = components_asked(kpca.n_components)
+    gamma = _pooled_gamma(kpca, X)
+    kernel = pairwise_kernel(kpca, gamma)
+    rows = X.copy() if kpca.copy_X and kernel.name != "precomputed" else X
+    solver = {
+        # A share needs the whole spectrum, which only "dense" gives.
+        "eigen_solver": kpca.eigen_solver if share is None else "dense",
+        "tol": kpca.tol,
+        "max_iter": kpca.max_iter,
+        "iterated_power": kpca.iterated_power,
+        "remove_zero_eig": kpca.remove_zero_eig,
+        "random_state": kpca.random_state,
+        "copy_X": kpca.copy_X,
+    }
+    whole = ExactModel.fit(kernel, rows, k, bool(kpca.center), solver, weights)
+    model = explaining(whole, share)
+    return ComponentFit(model, gamma, str(choice), nothing_missing(len(model.eigenvalues)))
+
+
+# Landmarks.
+
+
+def _fit_landmarks(
+    kpca: Any, X: Rows, choice: MethodChoice, weights: Doubles | None
+) -> ComponentFit:
+    share, k = components_asked(kpca.n_components)
+    estimator, why = _with_landmarks(kpca, X, k, accuracy=kpca.accuracy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EigenmeshWarning)  # given again with the report
+        estimator.fit(one_party(X), sample_weight=weights)
+    gamma = _stated_gamma(estimator.model_)
+    return ComponentFit.by_landmarks(estimator, gamma, f"{choice}; {why}", share)
+
+
+def _with_landmarks(
+    kpca: Any, X: Rows, k: int | None, accuracy: float | None, **params: Any
+) -> tuple[Any, str]:
+    """The estimator for rows in one place, and why with these landmarks."""
+    gamma, q = _pooled_gamma(kpca, X), kpca.n_landmarks
+    q = default_landmarks(k, kpca.kernel, X.shape[1]) if q is None else q
+    landmarks, why = kpca.landmarks, f"the landmarks are {kpca.landmarks!r}, as asked for"
+    if landmarks == "auto":
+        seed = seed_of(kpca.random_state)
+        landmarks, why = landmarks_for(_own_kernel(kpca, gamma), X, q, k or 10, seed)
+    own = {**kpca.get_params(deep=False), "gamma": gamma, "landmarks": landmarks, **params}
+    share, most = components_asked(kpca.n_components)[0], landmarks_at_most(kpca, q)
+    arguments = DoorArguments(
+        type(kpca).__name__, own, k, share, q, None if accuracy is None else most, accuracy
+    )
+    return method_called("diskpca").estimator._for_door(arguments, {}), why
+
+
+def landmarks_at_most(kpca: Any, n_landmarks: int) -> int:
+    """Up to how many landmarks may double: numbers that are given, of either kind, stay."""
+    grows = kpca.n_landmarks is None and kpca.n_components is not None
+    return MOST_LANDMARKS if grows else n_landmarks
+
+
+# Blocks.
+
+
+def only_landmarks(kernel: Any) -> str:
+    """What blocks need, in words."""
     return (
         f"kernel is {kernel!r}; blocks of rows add up over landmarks: method 'auto' or 'diskpca' "
         f"is expected, and one of the kernels {', '.join(LANDMARK_KERNELS)}"
     )
 
 
-class PooledKernelPCA(FittedKernelPCA):
-    """The part of `KernelPCA` that needs no parties."""
+def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
+    """What blocks of rows add up in, beginning with this one, which is not added yet."""
+    if kpca.kernel not in LANDMARK_KERNELS or kpca.method not in ("auto", "diskpca"):
+        raise InputError(f"method is {kpca.method!r}; {only_landmarks(kpca.kernel)}")
+    if kpca.landmarks_are_given:
+        return _stream_of_given(kpca, block)
+    q = kpca.n_landmarks
+    if q is None:
+        _, k = components_asked(kpca.n_components)
+        q = default_landmarks(k, kpca.kernel, block.shape[1])
 
-    n_components: int | float | None
-    gamma: float | str | None
-    eigen_solver: str
-    tol: float
-    max_iter: int | None
-    iterated_power: int | str
-    remove_zero_eig: bool
-    random_state: Any
-    copy_X: bool  # noqa: N815 - scikit-learn's name
-    method: str
-    n_landmarks: int | None
-    landmarks: Any
-    accuracy: float
-
-    def _check_parameters(self) -> None:
-        raise NotImplementedError
-
-    def _fit_pooled(self, X: Rows) -> Self:
-        started = time.perf_counter()
-        choice = self._pooled_choice(X.shape[0])
-        if choice.name == "exact":
-            self._fit_exact(X, choice)
-        elif self.landmarks_are_given:
-            if self._sample_weight is not None:
-                raise InputError(
-                    "sample_weight is given beside landmarks= as rows; None is expected, or a "
-                    "choice of landmarks by name"
-                )
-            return self._fit_blocks(iter([X]))
-        else:
-            self._fit_landmarks(X, choice)
-            if self._would_rather_be_exact(X):
-                why = f"{self.landmarks_.shape[0]:,} landmarks of {X.shape[0]:,} rows miss too much"
-                self._fit_exact(X, Choice("exact", why))
-        self._fit_preimages(X)
-        self._report_alone(time.perf_counter() - started)
-        return self
-
-    def _pooled_choice(self, n_rows: int) -> Choice:
-        return choose_pooled(
-            self.method,
-            self.kernel,
-            n_rows,
-            wants_landmarks=self.n_landmarks is not None or self.landmarks_are_given,
-            eigen_solver=self.eigen_solver,
-        )
-
-    @property
-    def landmarks_are_given(self) -> bool:
-        """Whether `landmarks` are rows, and not a way to choose them."""
-        return not isinstance(self.landmarks, str)
-
-    def _pooled_gamma(self, X: Rows) -> float:
-        """Gamma as a number; where the kernel has none, what scikit-learn would state."""
-        if isinstance(self.gamma, str) and self._kernel_uses_gamma:
-            with self._opened(one_party(X)) as fed:
-                found = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            return float(found or 0.0)
-        return float(self.gamma) if isinstance(self.gamma, Real) else 1 / int(X.shape[1])
-
-    @property
-    def _kernel_uses_gamma(self) -> bool:
-        return isinstance(self.kernel, str) and (
-            self.kernel in kernels.KERNELS and kernels.KERNELS[self.kernel].uses_gamma
-        )
-
-    def _kernel_of(self, gamma: float) -> Kernel:
-        used = gamma if self._kernel_uses_gamma else None
-        return Kernel(self.kernel, used, self.degree, self.coef0)
-
-    def _would_rather_be_exact(self, X: Rows) -> bool:
-        """Whether landmarks that were not asked for miss too much, of rows that are not many."""
-        unasked = self.method == "auto" and self.n_landmarks is None and self.landmarks == "auto"
-        few = X.shape[0] <= EXACT_RATHER and self.n_components is not None
-        return unasked and few and bool(self._missing_in_words)
-
-    # The whole kernel matrix.
-
-    def _fit_exact(self, X: Rows, choice: Choice) -> None:
-        share, k = components_asked(self.n_components)
-        gamma = self._pooled_gamma(X)
-        kernel = self._pairwise(gamma)
-        rows = X.copy() if self.copy_X and kernel.name != "precomputed" else X
-        solver = {
-            # A share needs the whole spectrum, which only "dense" gives.
-            "eigen_solver": self.eigen_solver if share is None else "dense",
-            "tol": self.tol,
-            "max_iter": self.max_iter,
-            "iterated_power": self.iterated_power,
-            "remove_zero_eig": self.remove_zero_eig,
-            "random_state": self.random_state,
-            "copy_X": self.copy_X,
-        }
-        weights = self._sample_weight
-        model = ExactModel.fit(kernel, rows, k, bool(self.center), solver, weights)
-        self._adopt(model if share is None else explaining(model, share), gamma, str(choice))
-
-    # Landmarks.
-
-    def _fit_landmarks(self, X: Rows, choice: Choice) -> None:
-        share, k = components_asked(self.n_components)
-        fitted, why = self._drawn_from(X, k, bool(self.center), accurate=True)
-        model = fitted.model_ if share is None else explaining(fitted.model_, share)
-        self._adopt(model, self._stated_gamma(fitted.model_), f"{choice}; {why}")
-        self._adopt_facts_of(fitted)
-
-    def _adopt_facts_of(self, fitted: DisKPCA) -> None:
-        facts = fitted.landmark_residual_, fitted.residual_error_, fitted.leverage_skew_
-        self._adopt_landmark_facts(*facts)
-        self._adopt_shortfall(Shortfall(fitted.shortfalls_, fitted._shortfall_errors))
-        self._missing_in_words = fitted._missing_in_words
-
-    def _growth(self, q: int) -> dict[str, Any]:
-        """How DisKPCA is to see to the accuracy: given numbers, of either kind, stay."""
-        grows = self.n_landmarks is None and self.n_components is not None
-        return {"accuracy": self.accuracy, "max_landmarks": MOST_LANDMARKS if grows else q}
-
-    def _drawn_from(
-        self, X: Rows, k: int | None, center: bool, accurate: bool = False
-    ) -> tuple[DisKPCA, str]:
-        """DisKPCA fitted to rows in one place, and why with these landmarks."""
-        gamma, q = self._pooled_gamma(X), self.n_landmarks
-        q = default_landmarks(k, self.kernel, X.shape[1]) if q is None else q
-        landmarks, why = self.landmarks, f"the landmarks are {self.landmarks!r}, as asked for"
-        if landmarks == "auto":
-            seed, kernel = seed_of(self.random_state), self._kernel_of(gamma)
-            landmarks, why = landmarks_for(kernel, X, q, k or 10, seed)
-        estimator = DisKPCA(
-            k,
-            kernel=self.kernel,
-            gamma=gamma,
-            degree=cast(Any, self.degree),
-            coef0=self.coef0,
-            n_landmarks=q,
-            landmarks=landmarks,
-            center=center,
-            random_state=self.random_state,
-            **(self._growth(q) if accurate else {}),
-        )
-        estimator._variance_share = components_asked(self.n_components)[0]
+    def first_landmarks(rows: Rows) -> Any:
+        # Landmarks do not hang on the centre.
+        estimator, _ = _with_landmarks(kpca, rows, None, accuracy=None, center=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EigenmeshWarning)  # given again with the report
-            weights = self._sample_weight if accurate else None
-            return estimator.fit(one_party(X), sample_weight=weights), why
+            warnings.simplefilter("ignore", EigenmeshWarning)
+            return estimator.fit(one_party(rows))
 
-    def _stated_gamma(self, model: LandmarkModel) -> float:
-        gamma = model.kernel.gamma
-        return 1 / int(model.landmarks.shape[1]) if gamma is None else float(gamma)
+    return LandmarkStream(first_landmarks, ROWS_A_LANDMARK * q)
 
-    # Blocks.
 
-    @available_if(_adds_up)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Take up a block of rows; the landmarks stay once 20 rows a landmark have been seen.
-
-        Given `landmarks` stay from the start. Gamma by a rule comes from the same first rows.
-        """
-        self._check_parameters()
-        started = time.perf_counter()
-        going_on = getattr(self, "_stream", None)
-        block = self._checked(X, reset=going_on is None)
-        stream = self._new_stream(block) if going_on is None else going_on
-        with self._progress_shown():
-            stream.add(block)
-        self._adopt_stream(stream)
-        self._report_alone(time.perf_counter() - started)
-        return self
-
-    def _fit_blocks(self, blocks_of_rows: Iterator[Any]) -> Self:
-        started = time.perf_counter()
-        stream: LandmarkStream | None = None
-        for given in blocks_of_rows:
-            block = self._checked(given, reset=stream is None)
-            stream = stream or self._new_stream(block)
-            stream.add(block)
-        if stream is None:
-            raise InputError("the iterator gave no block of rows; at least one is expected")
-        self._adopt_stream(stream)
-        self._report_alone(time.perf_counter() - started)
-        return self
-
-    def _new_stream(self, block: Rows) -> LandmarkStream:
-        if self.kernel not in LANDMARK_KERNELS or self.method not in ("auto", "diskpca"):
-            raise InputError(f"method is {self.method!r}; {_only_landmarks(self.kernel)}")
-        if self.landmarks_are_given:
-            return self._stream_of_given(block)
-        q = self.n_landmarks
-        if q is None:
-            _, k = components_asked(self.n_components)
-            q = default_landmarks(k, self.kernel, block.shape[1])
-        return LandmarkStream(self._first_landmarks, ROWS_A_LANDMARK * q)
-
-    def _first_landmarks(self, rows: Rows) -> DisKPCA:
-        return self._drawn_from(rows, None, False)[0]  # landmarks do not hang on the centre
-
-    def _stream_of_given(self, block: Rows) -> LandmarkStream:
-        Y = self.landmarks if is_sparse(self.landmarks) else np.asarray(self.landmarks)
-        if Y.ndim != 2 or Y.shape[1] != block.shape[1] or Y.dtype.kind not in "biuf":
-            raise InputError(
-                f"landmarks have shape {Y.shape}; numbers of shape (q, {block.shape[1]}) are "
-                f"expected, a landmark a row"
-            )
-        require_moderate(Y, "landmarks=")
-        kernel = self._kernel_of(self._pooled_gamma(block))
-        return LandmarkStream.resumed(kernel, Y.astype(block.dtype), None)
-
-    def _adopt_stream(self, stream: LandmarkStream) -> None:
-        share, k = components_asked(self.n_components)
-        found = stream.model(k, bool(self.center))
-        model = found.model
-        whence = "given" if self.landmarks_are_given else "from the first rows"
-        words = f"diskpca: rows add up block by block; the landmarks are {whence}"
-        self._adopt(
-            model if share is None else explaining(model, share), self._stated_gamma(model), words
+def _stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
+    Y = kpca.landmarks if is_sparse(kpca.landmarks) else np.asarray(kpca.landmarks)
+    if Y.ndim != 2 or Y.shape[1] != block.shape[1] or Y.dtype.kind not in "biuf":
+        raise InputError(
+            f"landmarks have shape {Y.shape}; numbers of shape (q, {block.shape[1]}) are "
+            f"expected, a landmark a row"
         )
-        self._adopt_landmark_facts(found.outside, found.error, None)
-        q, kept = int(model.landmarks.shape[0]), self.eigenvalues_
-        every = q >= model.n_rows or found.outside <= ROUNDING * model.total
-        missing = unprobed_shortfall(kept, 0.0 if every else found.outside, q)
-        self._adopt_shortfall(missing)
-        asked = self.n_components is not None
-        coverage = Coverage(missing, {}, ())
-        self._missing_in_words = caveats_of(coverage, self.accuracy, q, "given", asked)
-        self._fit_preimages(model.landmarks)
-        self._stream, self.sums_ = stream, stream.sums
+    require_moderate(Y, "landmarks=")
+    kernel = _own_kernel(kpca, _pooled_gamma(kpca, block))
+    return LandmarkStream.resumed(kernel, Y.astype(block.dtype), None)
+
+
+def stream_components(kpca: Any, stream: LandmarkStream) -> ComponentFit:
+    """The components of all blocks so far."""
+    share, k = components_asked(kpca.n_components)
+    whole = stream.model(k, bool(kpca.center))
+    model = explaining(whole.model, share)
+    whence = "given" if kpca.landmarks_are_given else "from the first rows"
+    words = f"diskpca: rows add up block by block; the landmarks are {whence}"
+    q, outside = int(model.landmarks.shape[0]), whole.outside
+    if q >= model.n_rows or outside <= ROUNDING * whole.model.total:
+        outside = 0.0  # the landmarks span every row
+    missing = unprobed_shortfall(model.eigenvalues, outside, q)
+    wants_number = kpca.n_components is not None
+    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
+    facts = LandmarkFacts(whole.outside, whole.error)
+    return ComponentFit(model, _stated_gamma(whole.model), words, missing, facts, caveats)
+
+
+# Which method, and which landmarks.
+
+
+def choose_pooled(
+    method: str, kernel: Any, n_rows: int, *, wants_landmarks: bool, eigen_solver: str
+) -> MethodChoice:
+    """The whole kernel matrix, or landmarks."""
+    only_exact = callable(kernel) or kernel not in LANDMARK_KERNELS
+    if method not in ("auto", "exact", "diskpca"):
+        raise InputError(
+            f"method is {method!r}; for one array 'auto', 'exact', 'diskpca' are there"
+        )
+    if only_exact:
+        return _must_be_exact(method, kernel, n_rows)
+    if method == "exact":
+        _require_size(n_rows, "pass method='auto', which takes landmarks")
+        return MethodChoice("exact", "as asked for")
+    if method == "diskpca" or wants_landmarks:
+        return MethodChoice("diskpca", "landmarks were asked for")
+    if n_rows <= EXACT_ROWS:
+        return MethodChoice(
+            "exact", f"{n_rows:,} rows are few enough for their whole kernel matrix"
+        )
+    if eigen_solver != "auto" and n_rows <= EXACT_MOST:
+        return MethodChoice(
+            "exact", f"eigen_solver={eigen_solver!r} is for the whole kernel matrix"
+        )
+    return MethodChoice("diskpca", f"{n_rows:,} rows are too many for their whole kernel matrix")
+
+
+def _must_be_exact(method: str, kernel: Any, n_rows: int) -> MethodChoice:
+    shown = "a function" if callable(kernel) else repr(kernel)
+    if method == "diskpca":
+        raise InputError(
+            f"kernel is {shown}, which has no landmarks; {', '.join(LANDMARK_KERNELS)} have: "
+            f"choose one of these, or method='exact'"
+        )
+    if kernel != "precomputed":
+        _require_size(n_rows, f"choose a kernel that has: {', '.join(LANDMARK_KERNELS)}")
+    return MethodChoice("exact", f"a kernel that is {shown} has no landmarks")
+
+
+def _require_size(n_rows: int, remedy: str) -> None:
+    if n_rows > EXACT_MOST:
+        raise InputError(
+            f"X has {n_rows:,} rows, whose kernel matrix takes {8e-9 * n_rows**2:.0f} GB; "
+            f"{EXACT_MOST:,} rows at most are expected without landmarks: {remedy}"
+        )
+
+
+def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> tuple[str, str]:
+    """The best landmarks for rows in one place, and why: their leverage may be looked at.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 4))
+    >>> landmarks_for(Kernel("rbf", 0.1), X, 20, 3, seed=0)[0]
+    'centroids'
+    >>> heavy = X * rng.pareto(1, size=(500, 1))
+    >>> landmarks_for(Kernel("poly", 1.0, 2, 0.0), heavy, 20, 3, seed=0)[0]
+    'diskpca'
+    """
+    if X.shape[0] < ROWS_A_CENTROID * count:
+        return "diskpca", f"{X.shape[0]:,} rows have no {count} clusters, so landmarks are rows"
+    skew = leverage_skew(kernel, X, rank, seed)
+    seen = f"leverage max/mean is {skew:.3g}"
+    if skew >= SKEWED:
+        return "diskpca", f"{seen}: few rows matter most, so they are drawn by it as landmarks"
+    return "centroids", f"{seen}: no row stands out, so the landmarks are centroids"
+
+
+def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int) -> float:
+    """Largest leverage score / mean with respect to `rank`, on a sample of the rows."""
+    most, n = ALIKE_ROWS if kernel.is_level else SKEW_ROWS, X.shape[0]
+    if n > most:
+        X = X[np.sort(np.random.default_rng(seed).choice(n, most, replace=False))]
+    embed = embedding(kernel, X.shape[1], 2 * rank, seed)
+    E = np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
+    whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
+    scores = np.einsum("ij,ij->i", whitened, whitened)
+    return float(scores.max() / scores.mean())
+
+
+def default_landmarks(n_components: int | None, kernel: Any, n_features: int | None) -> int:
+    """Landmarks where their number is not given: ten a component, from 100 to MOST_LANDMARKS.
+
+    As many as columns make the linear kernel exact, so they are taken for one array, where
+    landmarks cost no traffic.
+
+    >>> default_landmarks(5, "rbf", 784), default_landmarks(30, "rbf", 784)
+    (100, 300)
+    >>> default_landmarks(5, "linear", 784), default_landmarks(None, "rbf", 784)
+    (784, 500)
+    """
+    count = 500 if n_components is None else max(100, 10 * n_components)
+    if kernel == "linear" and n_features is not None:
+        count = max(count, n_features)
+    return max(min(count, MOST_LANDMARKS), 2 * (n_components or 0))
+
+
+# A share of the variance.
+
+
+def first_components(model: Model, k: int) -> Model:
+    """The first k components of a model."""
+    fields: dict[str, Any] = {"eigenvalues": model.eigenvalues[:k]}
+    if len(model.eigenvalues) > k:
+        fields["next_eigenvalue"] = float(model.eigenvalues[k])
+    if isinstance(model, ExactModel):
+        fields["eigenvectors"] = model.eigenvectors[:, :k]
+    else:
+        fields["coefficients"], fields["offset"] = model.coefficients[:, :k], model.offset[:k]
+    return dataclasses.replace(model, **fields)
+
+
+def explaining(model: Model, share: float | None) -> Model:
+    """The fewest of all components that explain at least `share` of the variance; None for all."""
+    if share is None:
+        return model
+    if model.total == 0:
+        raise InputError(f"n_components is {share}, a share of the variance, but {NO_VARIANCE}")
+    shares = np.cumsum(model.eigenvalues) / model.total
+    enough = np.flatnonzero(shares >= share - 1e-12)
+    if not len(enough):
+        most = float(shares[-1]) if len(shares) else 0.0
+        raise InputError(
+            f"n_components is {share}: all {len(shares)} components that the landmarks span "
+            f"explain {most:.4f} of the variance; ask for less, or raise n_landmarks"
+        )
+    return first_components(model, int(enough[0]) + 1)
 
 
 def one_party(X: Rows) -> Partitioned:

@@ -84,8 +84,8 @@ class LandmarkStream:
         if self.landmarks is not None:
             return
         assert self.choose is not None  # or the landmarks were given
-        chosen = self.choose(self.pending).model_
-        self.kernel, self.landmarks, self.sums = chosen.kernel, chosen.landmarks, None
+        model = self.choose(self.pending).model_
+        self.kernel, self.landmarks, self.sums = model.kernel, model.landmarks, None
         self.view = None
         self._count(self.pending)
 

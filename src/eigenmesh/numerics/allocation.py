@@ -15,11 +15,11 @@ def allocate(
     >>> allocate([1.0, 0.0, 3.0], [5, 5, 2], 4, np.random.default_rng(0))
     [2, 0, 2]
     """
-    left = np.array(most)
-    given = np.zeros(len(left), dtype=int)
+    room = np.array(most)
+    draws = np.zeros(len(room), dtype=int)
     weights = np.asarray(masses, dtype=float)
-    while count and (weights * left).any():
-        chances = np.where(left > 0, weights, 0.0)
-        share = np.minimum(rng.multinomial(count, chances / chances.sum()), left)
-        given, left, count = given + share, left - share, count - int(share.sum())
-    return given.tolist()
+    while count and (weights * room).any():
+        chances = np.where(room > 0, weights, 0.0)
+        share = np.minimum(rng.multinomial(count, chances / chances.sum()), room)
+        draws, room, count = draws + share, room - share, count - int(share.sum())
+    return draws.tolist()

@@ -49,21 +49,21 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
     size = min(n, count * max(_SAMPLE, 2 * least))
     sample = as_rows(A[np.sort(rng.choice(n, size, replace=False))])
     # Products of rows far from the origin would lose the digits in which the rows differ.
-    moved = sample if is_sparse(sample) else sample - sample.mean(axis=0)
-    labels = _clustered(moved, clusters, rng)
-    _fill_up(moved, labels, clusters, least)
+    rows = sample if is_sparse(sample) else sample - sample.mean(axis=0)
+    labels = _cluster_labels(rows, clusters, rng)
+    _fill_up(rows, labels, clusters, least)
     means = _means(sample, labels, clusters)
     return means[np.lexsort(means.T[::-1])]
 
 
-def _clustered(sample: Rows, clusters: int, rng: np.random.Generator) -> Labels:
+def _cluster_labels(sample: Rows, clusters: int, rng: np.random.Generator) -> Labels:
     """Wide rows move between clusters of their sketches, which costs little, then once in full."""
     d = sample.shape[1]
     if d <= _WIDE:
         return _lloyd(dense(sample), clusters, rng)
     sketch = count_sketch(d, _SKETCH, rng).astype(sample.dtype)
-    sketched = sample @ (sketch if is_sparse(sample) else dense(sketch))
-    labels = _lloyd(dense(sketched), clusters, rng)
+    sketches = sample @ (sketch if is_sparse(sample) else dense(sketch))
+    labels = _lloyd(dense(sketches), clusters, rng)
     return _nearest(sample, _means(sample, labels, clusters))
 
 

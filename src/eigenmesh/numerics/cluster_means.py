@@ -9,9 +9,7 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.kmeans import Labels
-
-_BLOCK = 4096
+from eigenmesh.numerics.kmeans import POINTS_A_BLOCK, Labels
 
 
 @dataclass(frozen=True)
@@ -35,21 +33,21 @@ class ClusterMeans:
         >>> means.distances(kernel, X, Y, np.array([0, 0]))
         array([1., 1.])
         """
-        filled = weights > 0
-        inside = (sums[filled] / weights[filled, None]) @ basis  # (c', r)
-        coefficients, squared = vacant[0].copy(), vacant[1].copy()
-        coefficients[:, filled] = basis @ inside.T
-        squared[filled] = np.einsum("ij,ij->i", inside, inside)
-        return cls(coefficients, squared)
+        nonempty = weights > 0
+        inside = (sums[nonempty] / weights[nonempty, None]) @ basis  # (c', r)
+        coefficients, squares = vacant[0].copy(), vacant[1].copy()
+        coefficients[:, nonempty] = basis @ inside.T
+        squares[nonempty] = np.einsum("ij,ij->i", inside, inside)
+        return cls(coefficients, squares)
 
     def distances(self, kernel: Kernel, X: Rows, Y: Rows, labels: Labels) -> Doubles:
         """‖φ(x) − μ‖² of every row with the mean of its cluster, (n,)."""
-        squared = np.empty(X.shape[0])
-        for rows in blocks(X.shape[0], _BLOCK):
+        distances = np.empty(X.shape[0])
+        for rows in blocks(X.shape[0], POINTS_A_BLOCK):
             A, own = X[rows], labels[rows]
             inner = (kernel.block(A, Y) @ self.coefficients)[np.arange(len(own)), own]
-            squared[rows] = kernel.diagonal(A) - 2.0 * inner + self.squared[own]
-        return np.maximum(squared, 0.0, out=squared)
+            distances[rows] = kernel.diagonal(A) - 2.0 * inner + self.squared[own]
+        return np.maximum(distances, 0.0, out=distances)
 
 
 def squared_distances(norms: Doubles, scores: Floats, centres: Floats) -> Doubles:
@@ -59,5 +57,5 @@ def squared_distances(norms: Doubles, scores: Floats, centres: Floats) -> Double
     array([8.])
     """
     outside = np.maximum(norms - np.einsum("ij,ij->i", scores, scores), 0.0)
-    moved = scores - centres
-    return np.asarray(outside + np.einsum("ij,ij->i", moved, moved), dtype=np.float64)
+    offsets = scores - centres
+    return np.asarray(outside + np.einsum("ij,ij->i", offsets, offsets), dtype=np.float64)

@@ -11,9 +11,7 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.kmeans import Labels, membership, weight_of_each
-
-_BLOCK = 4096
+from eigenmesh.numerics.kmeans import POINTS_A_BLOCK, Labels, membership, weight_of_each
 
 
 class ClusterMoments(NamedTuple):
@@ -43,7 +41,7 @@ def cluster_moments(
     """
     labels, weights, k = clusters
     sums, trace, inside = np.zeros((k, Y.shape[0])), 0.0, 0.0
-    for rows in blocks(X.shape[0], _BLOCK):
+    for rows in blocks(X.shape[0], POINTS_A_BLOCK):
         A, own = X[rows], weights[rows]
         K = kernel.block(A, Y)
         sums += membership(labels[rows], own, k) @ K
@@ -60,9 +58,9 @@ def inertia_of(trace: float, sums: Floats, weights: Floats) -> float:
     >>> inertia_of(10.0, np.array([[4.0]]), np.array([2.0]))
     2.0
     """
-    filled = weights > 0
-    means = sums[filled] / weights[filled, None]
-    between = float(weights[filled] @ np.einsum("ij,ij->i", means, means))
+    nonempty = weights > 0
+    means = sums[nonempty] / weights[nonempty, None]
+    between = float(weights[nonempty] @ np.einsum("ij,ij->i", means, means))
     return max(trace - between, 0.0)
 
 
@@ -74,8 +72,8 @@ def whole_inertia(kernel: Kernel, X: Rows, clusters: tuple[Labels, Doubles, int]
     2.0
     """
     labels, weights, _ = clusters
-    found = cluster_moments(kernel, X, X, clusters)
-    own = weights * found.sums[labels, np.arange(len(labels))]  # Σ over the row's own cluster
-    squared = weight_of_each(labels, own, len(found.weights))
-    filled = found.weights > 0
-    return max(found.trace - float((squared[filled] / found.weights[filled]).sum()), 0.0)
+    moments = cluster_moments(kernel, X, X, clusters)
+    own = weights * moments.sums[labels, np.arange(len(labels))]  # Σ over the row's own cluster
+    squares = weight_of_each(labels, own, len(moments.weights))
+    nonempty = moments.weights > 0
+    return max(moments.trace - float((squares[nonempty] / moments.weights[nonempty]).sum()), 0.0)

@@ -60,8 +60,8 @@ class Loadings:
             return S
         norms = np.empty(len(S))
         for rows in blocks(len(S)):
-            missed = dense(X[rows]) - self.mean - S[rows] @ self.loadings.T
-            norms[rows] = np.sqrt(squared_norms(missed))
+            rest = dense(X[rows]) - self.mean - S[rows] @ self.loadings.T
+            norms[rows] = np.sqrt(squared_norms(rest))
         return np.column_stack([S, norms])
 
     def restore(self, scores: Floats) -> Doubles:
@@ -188,9 +188,9 @@ class ColumnBlock:
     def top_vectors(self, k: int, seed: int) -> Doubles:
         """Top left singular vectors times singular values, (n, k); zeros where there are fewer."""
         values, vectors = left_singular(self.F, k, centre=bool(self.hidden.any()), seed=seed)
-        padded = np.zeros((len(vectors), k))
-        padded[:, : len(values)] = vectors * np.sqrt(values)
-        return padded
+        scaled_vectors = np.zeros((len(vectors), k))
+        scaled_vectors[:, : len(values)] = vectors * np.sqrt(values)
+        return scaled_vectors
 
     def share_of(self, scores: Floats) -> Loadings:
         """Loadings Xᵀu / √λ for joint scores u √λ, (n, k)."""
@@ -244,6 +244,7 @@ def sampled_rbf_spectrum(
     values, vectors = left_singular(E, min(rank + 1, B.shape[1]))
     r = min(rank, len(values))
     left_out = max(n - float(np.vdot(E, E)), 0.0)
+    # By Weyl: what lies outside the span may add all of its trace to one eigenvalue.
     after = (float(values[r]) if len(values) > r else 0.0) + left_out
     V = vectors[:, :r]
     # k(Y, x) B Eᵀ V, which of the rows themselves gives V λ.
@@ -262,15 +263,16 @@ def principal_coordinates(
     """
     X = as_rows(X, np.float64)
     full = min(X.shape)
-    cut = width is not None and width < full
-    r = width - 1 if width is not None and cut else full
+    is_cut = width is not None and width < full
+    r = width - 1 if width is not None and is_cut else full
     mean = np.asarray(X.mean(axis=0)).ravel() if centre else np.zeros(X.shape[1])
     values, vectors = left_singular(X, r, centre=centre, seed=seed)
     if width is None:
         vectors = vectors[:, : max(numerical_rank(values, max(X.shape)), 1)]
     raw = np.asarray(X.T @ vectors) - np.outer(mean, vectors.sum(axis=0))
+    # Xᵀu = σv: by QR and not by division with σ, which may be 0.
     basis = _orthonormal_columns(raw)
-    share = Loadings(mean, basis, cut)
+    share = Loadings(mean, basis, is_cut)
     return share.project(X), share
 
 

@@ -19,5 +19,5 @@ def common_rows(keys: Sequence[NDArray[Any]]) -> list[NDArray[np.int64]]:
     [[0, 2], [2, 0]]
     """
     places = [{tuple(key): row for row, key in enumerate(own.tolist())} for own in keys]
-    shared = [key for key in places[0] if all(key in other for other in places[1:])]
-    return [np.array([own[key] for key in shared], dtype=np.int64) for own in places]
+    common = [key for key in places[0] if all(key in other for other in places[1:])]
+    return [np.array([own[key] for key in common], dtype=np.int64) for own in places]

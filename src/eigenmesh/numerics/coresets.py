@@ -32,8 +32,8 @@ def local_solution(data: WeightedPoints, k: int, rng: np.random.Generator) -> Do
     [1.0, 3.0]
     """
     n = len(data.points)
-    chosen = np.sort(rng.permutation(n)[:_SAMPLE]) if n > _SAMPLE else slice(None)
-    sample = WeightedPoints(data.points[chosen], data.weights[chosen])
+    rows = np.sort(rng.permutation(n)[:_SAMPLE]) if n > _SAMPLE else slice(None)
+    sample = WeightedPoints(data.points[rows], data.weights[rows])
     different = distinct(sample) if n <= _SAMPLE else sample
     if len(different.points) <= k:
         return different.points
@@ -58,19 +58,19 @@ def coreset(
     """
     if len(data.points) <= n_draws + len(centres) or not len(centres):
         return data
-    labels, squared = nearest(data.points, centres)
-    costs = data.weights * squared
-    drawn = rng.choice(len(costs), n_draws, p=costs / costs.sum()) if n_draws else np.zeros(0, int)
-    weights = cost_of_a_draw / squared[drawn]
+    labels, distances = nearest(data.points, centres)
+    costs = data.weights * distances
+    draws = rng.choice(len(costs), n_draws, p=costs / costs.sum()) if n_draws else np.zeros(0, int)
+    weights = cost_of_a_draw / distances[draws]
     # Draws may come to weigh more than their cluster, and its centre would weigh less than
     # nothing: no k-means takes that. They then share the weight that there is.
-    there = weight_of_each(labels, data.weights, len(centres))
-    claimed = weight_of_each(labels[drawn], weights, len(centres))
-    scale = np.minimum(1.0, there / np.where(claimed > 0, claimed, 1.0))
-    weights *= scale[labels[drawn]]
-    left = np.maximum(there - scale * claimed, 0.0)
-    points = np.vstack([data.points[drawn], centres])
-    return WeightedPoints(points, np.concatenate([weights, left]))
+    masses = weight_of_each(labels, data.weights, len(centres))
+    claims = weight_of_each(labels[draws], weights, len(centres))
+    scale = np.minimum(1.0, masses / np.where(claims > 0, claims, 1.0))
+    weights *= scale[labels[draws]]
+    remainder = np.maximum(masses - scale * claims, 0.0)
+    points = np.vstack([data.points[draws], centres])
+    return WeightedPoints(points, np.concatenate([weights, remainder]))
 
 
 def settle(part: WeightedPoints, centres: Doubles, means: Doubles) -> Doubles:
@@ -83,16 +83,16 @@ def settle(part: WeightedPoints, centres: Doubles, means: Doubles) -> Doubles:
     >>> settle(part, np.array([[0.0], [4.0]]), np.array([[0.6], [6.5]])).ravel().round(3).tolist()
     [0.6, 6.5]
     """
-    found = cluster_sums(part, centres)
-    filled = found.weights > 0
+    sums = cluster_sums(part, centres)
+    nonempty = sums.weights > 0
     off = np.zeros_like(centres)
-    off[filled] = means[filled] - found.sums[filled] / found.weights[filled, None]
-    moved = means
+    off[nonempty] = means[nonempty] - sums.sums[nonempty] / sums.weights[nonempty, None]
+    places = means
     for _ in range(_SETTLING):
-        found = cluster_sums(part, moved)
-        filled = found.weights > 0
-        before, moved = moved, moved.copy()
-        moved[filled] = found.sums[filled] / found.weights[filled, None] + off[filled]
-        if np.allclose(before, moved, rtol=0, atol=1e-9 * np.abs(moved).max()):
+        sums = cluster_sums(part, places)
+        nonempty = sums.weights > 0
+        before, places = places, places.copy()
+        places[nonempty] = sums.sums[nonempty] / sums.weights[nonempty, None] + off[nonempty]
+        if np.allclose(before, places, rtol=0, atol=1e-9 * np.abs(places).max()):
             break
-    return moved
+    return places

@@ -23,12 +23,12 @@ def draw_distinct(weights: Doubles, count: int, rng: np.random.Generator) -> Ind
     """
     if count >= np.count_nonzero(weights):
         return np.flatnonzero(weights)
-    found = np.empty(0, np.intp)
-    while len(found) < count:
+    indices = np.empty(0, np.intp)
+    while len(indices) < count:
         # Draws that hit an index again do not count: what remains is a draw from the others.
-        hits = _draw(weights, found, rng.random(count - len(found)))
-        found = np.union1d(found, hits)
-    return found
+        hits = _draw(weights, indices, rng.random(count - len(indices)))
+        indices = np.union1d(indices, hits)
+    return indices
 
 
 def draw_repeatedly(weights: Doubles, count: int, rng: np.random.Generator) -> Indices:
@@ -40,19 +40,19 @@ def draw_repeatedly(weights: Doubles, count: int, rng: np.random.Generator) -> I
     return _draw(weights, np.empty(0, np.intp), rng.random(count))
 
 
-def _draw(weights: Doubles, taken: Indices, uniform: Doubles) -> Indices:
-    """The indices at these shares (m,) of the weight that is not yet taken; some may be equal."""
+def _draw(weights: Doubles, earlier: Indices, uniform: Doubles) -> Indices:
+    """The indices at these shares (m,) of the weight that `earlier` leaves; some may be equal."""
     cuts = list(blocks(len(weights), _BLOCK))
     # Scaled: the sum of the largest numbers there are would overflow.
-    largest = max(_left(weights, rows, taken).max() for rows in cuts)
-    masses = np.array([(_left(weights, rows, taken) / largest).sum() for rows in cuts])
+    largest = max(_rest_of(weights, rows, earlier).max() for rows in cuts)
+    masses = np.array([(_rest_of(weights, rows, earlier) / largest).sum() for rows in cuts])
     ends = np.cumsum(masses)
     places = uniform * ends[-1]
-    chosen = _at(ends, places)
+    numbers = _at(ends, places)
     hits = []
-    for i in np.unique(chosen):
-        edges = np.cumsum(_left(weights, cuts[i], taken) / largest)
-        hits.append(cuts[i].start + _at(edges, places[chosen == i] - (ends[i] - masses[i])))
+    for i in np.unique(numbers):
+        edges = np.cumsum(_rest_of(weights, cuts[i], earlier) / largest)
+        hits.append(cuts[i].start + _at(edges, places[numbers == i] - (ends[i] - masses[i])))
     return np.concatenate(hits)
 
 
@@ -62,8 +62,8 @@ def _at(edges: Doubles, places: Doubles) -> Indices:
     return np.asarray(np.minimum(np.searchsorted(edges, np.maximum(places, 0), "right"), last))
 
 
-def _left(weights: Doubles, rows: slice, taken: Indices) -> Doubles:
-    """The weights of a block, 0 where taken."""
-    left = np.array(weights[rows], dtype=np.float64)
-    left[taken[(taken >= rows.start) & (taken < rows.stop)] - rows.start] = 0.0
-    return left
+def _rest_of(weights: Doubles, rows: slice, earlier: Indices) -> Doubles:
+    """The weights of a block, 0 where drawn earlier."""
+    rest = np.array(weights[rows], dtype=np.float64)
+    rest[earlier[(earlier >= rows.start) & (earlier < rows.stop)] - rows.start] = 0.0
+    return rest

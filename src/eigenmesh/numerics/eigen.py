@@ -37,6 +37,9 @@ _GRAM_SIZE = 2000
 # λ_k / λ_1 below which a Gram matrix, having squared the singular values, costs too many digits.
 _GRAM_RANGE = 1e-4
 _MAX_RESTARTS = 300
+# Share of λ₁ down to which K(Y, Y) is inverted: of landmarks that are nearly alike, rounding of the
+# kernel values (10⁻¹⁶) must stay well below what is divided by.
+SPAN_CUTOFF = 1e-10
 
 # Share of λ₁ below which an eigenvalue may be rounding: of columns 10⁶ times as far from the origin
 # as they spread, centring leaves 10⁻²⁰.
@@ -86,6 +89,7 @@ def lanczos(
     operator = LinearOperator((n, n), matvec=lambda v: apply(v.ravel()), dtype=np.float64)
     rng = np.random.default_rng(seed)
     start = rng.standard_normal(n)
+    # tol=0 is machine precision, as LAPACK's is: which of the two has run must not show.
     values, vectors = eigsh(
         operator, k, which="LA", v0=start, tol=0, maxiter=_MAX_RESTARTS, **_restarts(rng)
     )
@@ -157,6 +161,7 @@ class _Factor:
 
     def outer_gram(self) -> Doubles:
         """F Fᵀ, (n, n)."""
+        # F Fᵀ − Fμ1ᵀ − 1(Fμ)ᵀ + ‖μ‖²11ᵀ, half of the last term with each of the two before it.
         G: Doubles = dense(self.F @ self.F.T)
         shift = self.F @ self.mean - self.mean @ self.mean / 2
         G -= shift[:, None] + shift
@@ -172,7 +177,9 @@ def _by_gram(factor: _Factor, k: int, seed: int) -> tuple[Doubles, Doubles]:
     if values[-1] < _GRAM_RANGE * values[0] and not is_sparse(factor.F):
         return _tall_svd(factor.F, k) if m < n else _wide_svd(factor.F, k)
     if m < n:
-        return _tall_svd(factor.times(vectors), k)  # orthonormal also where values are 0
+        # u = Fv/√λ would lose orthogonality where λ is small, and fail where it is 0; a QR of Fv
+        # does not.
+        return _tall_svd(factor.times(vectors), k)
     return np.maximum(values, 0.0), vectors
 
 
@@ -181,10 +188,10 @@ def _tall_svd(F: Doubles, k: int) -> tuple[Doubles, Doubles]:
     m = F.shape[1]
     (reflectors, tau), R = scipy.linalg.qr(F, mode="raw", check_finite=False)
     U, s, _ = scipy.linalg.svd(R[:m], check_finite=False)
-    padded = np.zeros((len(F), k), order="F")
-    padded[:m] = U[:, :k]
+    coordinates = np.zeros((len(F), k), order="F")
+    coordinates[:m] = U[:, :k]
     vectors, _, _ = scipy.linalg.lapack.dormqr(
-        "L", "N", reflectors, tau, padded, 64 * k, overwrite_c=True
+        "L", "N", reflectors, tau, coordinates, 64 * k, overwrite_c=True
     )
     return s[:k] ** 2, vectors
 
@@ -248,11 +255,11 @@ def fix_signs(vectors: Floats) -> Floats:
     # Entries equal but for rounding count as tied, or the sign would hang on the last bit.
     leaders = np.argmax(sizes >= (1 - 1e-8) * sizes.max(axis=0, initial=0), axis=0)
     leading = vectors[leaders, np.arange(vectors.shape[1])]
-    fixed: Floats = vectors * np.where(leading < 0, -1, 1).astype(vectors.dtype)
-    return fixed
+    signs = np.where(leading < 0, -1, 1).astype(vectors.dtype)
+    return np.asarray(vectors * signs)
 
 
-def pseudo_inverse_root(K: Floats, cutoff: float = 1e-10) -> Doubles:
+def pseudo_inverse_root(K: Floats, cutoff: float = SPAN_CUTOFF) -> Doubles:
     """B (n, r) with BᵀKB = I on the r directions above cutoff·λ₁.
 
     >>> abs(pseudo_inverse_root(np.diag([4.0, 0.0])))
@@ -262,13 +269,14 @@ def pseudo_inverse_root(K: Floats, cutoff: float = 1e-10) -> Doubles:
     n = require_square(K)
     require_finite(K, "the matrix")
     values, vectors = _lapack_top(np.asarray(K, dtype=np.float64), n)
-    kept = values > max(cutoff * values[0], 0.0)
-    if not kept.any():
+    # Jitter on the diagonal would keep all directions and bias every claim; small ones are dropped.
+    large = values > max(cutoff * values[0], 0.0)
+    if not large.any():
         raise RankError(
             f"a matrix whose largest eigenvalue is {values[0]:.3g} has no inverse root, a positive "
             "one is expected; check that not all rows are 0"
         )
-    root: Doubles = vectors[:, kept] / np.sqrt(values[kept])
+    root: Doubles = vectors[:, large] / np.sqrt(values[large])
     return root
 
 

@@ -42,11 +42,11 @@ def embedding(
     True
     """
     if isinstance(seed, np.random.SeedSequence):
-        return _drawn(kernel, n_columns, width, seed)
-    return _remembered(kernel, n_columns, width, int(seed))
+        return _draw(kernel, n_columns, width, seed)
+    return _draw_once(kernel, n_columns, width, int(seed))
 
 
-def _drawn(kernel: Kernel, n_columns: int, width: int, seed: Any) -> Embedding:
+def _draw(kernel: Kernel, n_columns: int, width: int, seed: Any) -> Embedding:
     if kernel.name not in _EMBEDDINGS:
         raise InputError(
             f"kernel {kernel.name!r} has no feature embedding; {', '.join(_EMBEDDINGS)} have one"
@@ -57,7 +57,7 @@ def _drawn(kernel: Kernel, n_columns: int, width: int, seed: Any) -> Embedding:
 # Parties of one process embed alike, step after step: a sketch of 200 dimensions takes longer to
 # draw than to apply to 40 rows. One is kept, of no more numbers than as many landmarks have, or
 # 8 · width² for a polynomial kernel.
-_remembered = lru_cache(maxsize=1)(_drawn)
+_draw_once = lru_cache(maxsize=1)(_draw)
 
 
 def embedded_width(kernel: str, n_columns: int, width: int) -> int:
@@ -208,10 +208,10 @@ def _arc_cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) ->
     W, order = _orthogonal_gaussian(d, width, rng), int(kernel.degree)
 
     def features(X: Rows) -> Doubles:
-        projected = np.asarray(as_rows(X, np.float64) @ W)
+        P = np.asarray(as_rows(X, np.float64) @ W)
         # A row of zeros is on neither side: the step function's mean, 1/2, is the kernel's too.
-        rectified = np.heaviside(projected, 0.5) * projected**order
-        return np.asarray(rectified * np.sqrt(2 / width))
+        R = np.heaviside(P, 0.5) * P**order
+        return np.asarray(R * np.sqrt(2 / width))
 
     return features
 

@@ -57,8 +57,8 @@ class FeatureModel:
         """
         mean = sums / n_rows if centre else np.zeros_like(sums)
         G = gram - n_rows * np.outer(mean, mean)
-        wanted = len(G) if k is None else min(k + 1, len(G))
-        values, W = top_eigenpairs(G, wanted)
+        n_pairs = len(G) if k is None else min(k + 1, len(G))
+        values, W = top_eigenpairs(G, n_pairs)
         values = clip_spectrum(values, n_rows)
         k = max(numerical_rank(values, n_rows), 1) if k is None else k
         require_rank(values, k, n_rows, f"{len(G)} embedded dimensions")

@@ -32,7 +32,7 @@ from eigenmesh.numerics.row_passes import Pieces, gather
 ROUTES = ("raw", "hybrid", "project", "double")  # each is safe wherever those before are
 
 _EPS = 2.0**-24  # of float32
-_MARGIN = 1000.0
+_MARGIN = 1000.0  # by which rounding is to stay below the variance in every direction
 _HYBRID_SHARE = 1 / 4
 _PROOF_ROWS = 16  # a landmark: with fewer rows, float64 costs less than the proof that float32 does
 _PROJECTION_ERROR = 1e-4  # of the variance, that float32 projections may be off
@@ -89,6 +89,7 @@ class Span:
 
     def exceeds(self, floor: float) -> bool:
         """Whether all eigenvalues of K(Y, Y) are above `floor`; no eigenvectors needed."""
+        # Cholesky fails where an eigenvalue is not positive; eigenvectors take ten times as long.
         try:
             np.linalg.cholesky(self.K - floor * np.eye(len(self.K)))
         except np.linalg.LinAlgError:
@@ -98,6 +99,8 @@ class Span:
     def captured(self, H: Doubles, regular: bool) -> float:
         """The trace of BᵀHB; where K(Y, Y) is far from singular, by a triangular factor alone."""
         if regular:
+            # tr K⁻¹H: far from singular, an inverse (its lower half, by dpotri) is good for the few
+            # digits of a check.
             factor, _ = scipy.linalg.cho_factor(self.K, lower=True, check_finite=False)
             lower = np.tril(scipy.linalg.lapack.dpotri(factor, lower=True)[0])  # of the inverse
             return float(2 * np.vdot(lower, H) - np.vdot(np.diag(lower), np.diag(H)))
@@ -145,12 +148,15 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
     """Given the mean square of an entry of K' and the variance of the rows inside the span."""
     if not (np.isfinite(energy) and variance > 0):
         return Route("double")
+    # In direction j the error 2⁻²⁴ tr H / w_j, with tr H = n q energy, is to be at most a share
+    # 1/_MARGIN of the rows' n variance: that is a floor for w_j.
     q = len(span.K)
     floor = _MARGIN * _EPS * q * energy / variance
     if span.exceeds(floor):
         return Route("raw")
     unsafe, r = span.weights < floor, len(span.weights)
-    few = r * (2 * q + r) <= q * q  # directions: to project costs less than H does
+    # K'B takes q r products a row and PᵀP half of r², by symmetry; H half of q².
+    few = r * (2 * q + r) <= q * q
     if not (unsafe.any() or few):
         return Route("raw", unsafe)
     if not span.holds_single(variance):
@@ -167,15 +173,16 @@ def shifted_sums(span: Span, A: Rows, Y: Rows) -> tuple[Doubles, Doubles, float,
     while True:
         kernel, pieces = _run(route, span, A)
         # The landmarks only stand for the rows: what these add up to has the last word.
-        checked = _checked(route, span, pieces, A.shape[0])
-        if not checked.is_stricter_than(route):
+        verdict = _check(route, span, pieces, A.shape[0])
+        if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
             break
-        route = checked
+        route = verdict
     H, s = _whole(route, span, pieces)
-    error = kernel.shift - span.shift
-    cross = np.outer(error, s)
-    H += cross + cross.T + A.shape[0] * np.outer(error, error)
-    return H, s + A.shape[0] * error, pieces.trace, route
+    # The blocks had the shift c + e, rounded or one number for all: K − 1cᵀ = K' + 1eᵀ.
+    e = kernel.shift - span.shift
+    cross = np.outer(e, s)
+    H += cross + cross.T + A.shape[0] * np.outer(e, e)
+    return H, s + A.shape[0] * e, pieces.trace, route
 
 
 def _run(route: Route, span: Span, A: Rows) -> tuple[ShiftedKernel, Pieces]:
@@ -183,22 +190,22 @@ def _run(route: Route, span: Span, A: Rows) -> tuple[ShiftedKernel, Pieces]:
     kernel = span.blocks(dtype, level=route.name == "raw")
     B: Floats | None = None
     if route.name in ("hybrid", "project"):
-        chosen = span.basis[:, route.unsafe] if route.name == "hybrid" else span.basis
-        B = np.ascontiguousarray(chosen, np.float32)
+        directions = span.basis[:, route.unsafe] if route.name == "hybrid" else span.basis
+        B = np.ascontiguousarray(directions, np.float32)
     return kernel, gather(A, kernel, B, raw=route.name != "project")
 
 
-def _checked(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
+def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
     if route.name == "double":
         return route
     if not (pieces.is_finite() and np.isfinite(pieces.trace)):
         return Route("double")
-    if pieces.raw is None:
+    if pieces.raw is None:  # projections alone, whose rounding is of their own size
         return route
     energy = float(np.trace(pieces.raw)) / (n * len(span.K))
-    centred = pieces.raw - np.outer(pieces.sums, pieces.sums) / n
+    scatter = pieces.raw - np.outer(pieces.sums, pieces.sums) / n
     regular = route.unsafe is None
-    return _safe_route(span, energy, span.captured(centred, regular) / n)
+    return _safe_route(span, energy, span.captured(scatter, regular) / n)
 
 
 def _whole(route: Route, span: Span, pieces: Pieces) -> tuple[Doubles, Doubles]:
@@ -209,7 +216,8 @@ def _whole(route: Route, span: Span, pieces: Pieces) -> tuple[Doubles, Doubles]:
     G, u = pieces.projected, pieces.projected_sums
     if pieces.raw is not None and pieces.cross is not None:
         G, u = _joined(route, span.basis, pieces.raw, pieces.cross, pieces)
-    C = span.K @ span.basis  # CᵀB = I
+    # CᵀB = I: whoever takes BᵀHB gets G, and what float32 put outside the span is gone.
+    C = span.K @ span.basis
     return np.asarray(C @ G @ C.T), np.asarray(C @ u)
 
 

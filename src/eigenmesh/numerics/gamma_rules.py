@@ -43,7 +43,7 @@ class Moments:
         n, d = self.count, len(self.mean)
         if not n * d:
             return EntryMoments(0, 0.0, 0.0)
-        grand, between = _merged_mean(np.full(d, float(n)), self.mean[:, None])
+        grand, between = _merge_means(np.full(d, float(n)), self.mean[:, None])
         return EntryMoments(n * d, float(grand[0]), self.deviation + between)
 
 
@@ -140,9 +140,9 @@ def _sparse_moments(X: Rows) -> Moments:
     n = X.shape[0]
     mean = np.asarray(X.sum(axis=0)).ravel() / n
     # Stored entries and implied zeros apart: Σx² − n·mean² would cancel.
-    stored = np.square(X.data - mean[X.indices]).sum()
+    deviation = np.square(X.data - mean[X.indices]).sum()
     zeros = n - np.bincount(X.indices, minlength=X.shape[1])
-    return Moments(n, mean, float(stored + zeros @ np.square(mean)))
+    return Moments(n, mean, float(deviation + zeros @ np.square(mean)))
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
@@ -160,12 +160,12 @@ def merge(parts: Sequence[Moments]) -> Moments:
         raise InputError(f"moments of differing widths {widths}; merge moments of the same columns")
     counts = np.array([part.count for part in parts], dtype=np.float64)
     means = np.stack([part.mean for part in parts])
-    mean, between = _merged_mean(counts, means)
+    mean, between = _merge_means(counts, means)
     within = sum(part.deviation for part in parts)
     return Moments(sum(part.count for part in parts), mean, float(within + between))
 
 
-def _merged_mean(counts: Doubles, means: Doubles) -> tuple[Doubles, float]:
+def _merge_means(counts: Doubles, means: Doubles) -> tuple[Doubles, float]:
     # Relative to the first mean: far from the origin the differences keep their digits.
     mean = means[0] + counts @ (means - means[0]) / counts.sum()
     return mean, float(counts @ np.square(means - mean).sum(axis=1))
@@ -186,8 +186,8 @@ def merge_entries(parts: Sequence[EntryMoments]) -> EntryMoments:
     >>> merge_entries([EntryMoments(1, 0.0, 0.0), EntryMoments(1, 2.0, 0.0)])
     EntryMoments(count=2, mean=1.0, deviation=2.0)
     """
-    merged = merge([Moments(part.count, np.array([part.mean]), part.deviation) for part in parts])
-    return EntryMoments(merged.count, float(merged.mean[0]), merged.deviation)
+    total = merge([Moments(part.count, np.array([part.mean]), part.deviation) for part in parts])
+    return EntryMoments(total.count, float(total.mean[0]), total.deviation)
 
 
 def sample_pairs(

@@ -41,7 +41,9 @@ def kernel_lloyd(
     starts = [_nearest_seed(K, _seeds(K, weights, k, rng)) for _ in range(n_init)]
     if all(start.max() == k - 1 for start in starts):  # else fewer rows differ, and all is found
         starts += _spectral_starts(K, weights, k, rng)
-    runs = [_settled(K, weights, _lloyd(K, weights, labels, max_iter)) for labels in starts]
+    runs = [
+        _move_single_rows(K, weights, _lloyd(K, weights, labels, max_iter)) for labels in starts
+    ]
     return _in_order(min(runs, key=lambda run: run.inertia))
 
 
@@ -51,10 +53,10 @@ def _spectral_starts(K: Floats, weights: Doubles, k: int, rng: np.random.Generat
     On nine sets of 165 to 846 rows and 5 to 20 clusters the best of these and of four k-means++
     seeds was within 0.9 % of the lowest inertia found by anything, the latter alone up to 2.3 %.
     """
-    root, counted = np.sqrt(weights), weights > 0
+    root, positive = np.sqrt(weights), weights > 0
     alike = bool(np.all(weights == 1.0))  # then the matrix need not be copied
-    scaled = K if alike else K * root * root[:, None]
-    values, V = top_eigenpairs(scaled, min(_EIGENVECTORS[-1] * k, len(K)))
+    A = K if alike else K * root * root[:, None]
+    values, V = top_eigenpairs(A, min(_EIGENVECTORS[-1] * k, len(K)))
     rank = numerical_rank(values, len(K))
     # K W^½ V Λ^-½: of rows without weight too.
     scores = K @ (root[:, None] * V[:, :rank] / np.sqrt(values[:rank]))
@@ -62,7 +64,7 @@ def _spectral_starts(K: Floats, weights: Doubles, k: int, rng: np.random.Generat
     for s in dict.fromkeys(min(times * k, scores.shape[1]) for times in _EIGENVECTORS):
         Z, seed = scores[:, :s], int(rng.integers(2**31))
         kmeans = KMeans(k, n_init=_SPECTRAL_RUNS, random_state=seed)
-        fitted(kmeans, Z[counted], weights[counted])
+        fitted(kmeans, Z[positive], weights[positive])
         starts.append(nearest(Z, np.asarray(kmeans.cluster_centers_, dtype=np.float64))[0])
     return starts
 
@@ -70,18 +72,18 @@ def _spectral_starts(K: Floats, weights: Doubles, k: int, rng: np.random.Generat
 def _seeds(K: Floats, weights: Doubles, k: int, rng: np.random.Generator) -> list[int]:
     """Greedy k-means++: of a few draws by squared distance, the one that lowers the cost most."""
     norms = np.diag(K).astype(np.float64)
-    chosen = [int(rng.choice(len(K), p=weights / weights.sum()))]
-    squared = _distances(K, norms, chosen)[0]
-    while len(chosen) < k:
-        chances = weights * np.where(squared > _SAME * norms.max(), squared, 0.0)
+    seeds = [int(rng.choice(len(K), p=weights / weights.sum()))]
+    distances = _distances(K, norms, seeds)[0]
+    while len(seeds) < k:
+        chances = weights * np.where(distances > _SAME * norms.max(), distances, 0.0)
         if not chances.sum() > 0:
             break
-        drawn = rng.choice(len(K), size=2 + int(np.log(k)), p=chances / chances.sum())
-        left = np.minimum(squared, _distances(K, norms, drawn))
-        best = int(np.argmin(left @ weights))
-        chosen.append(int(drawn[best]))
-        squared = left[best]
-    return chosen
+        candidates = rng.choice(len(K), size=2 + int(np.log(k)), p=chances / chances.sum())
+        nearer = np.minimum(distances, _distances(K, norms, candidates))
+        best = int(np.argmin(nearer @ weights))
+        seeds.append(int(candidates[best]))
+        distances = nearer[best]
+    return seeds
 
 
 def _distances(K: Floats, norms: Doubles, rows: list[int] | Labels) -> Doubles:
@@ -90,8 +92,8 @@ def _distances(K: Floats, norms: Doubles, rows: list[int] | Labels) -> Doubles:
 
 
 def _nearest_seed(K: Floats, seeds: list[int]) -> Labels:
-    squared = _distances(K, np.diag(K).astype(np.float64), seeds)
-    return np.asarray(np.argmin(squared, axis=0))
+    distances = _distances(K, np.diag(K).astype(np.float64), seeds)
+    return np.asarray(np.argmin(distances, axis=0))
 
 
 def _lloyd(K: Floats, weights: Doubles, labels: Labels, max_iter: int) -> KernelClusters:
@@ -99,9 +101,9 @@ def _lloyd(K: Floats, weights: Doubles, labels: Labels, max_iter: int) -> Kernel
     for n_iter in range(1, max_iter + 1):  # noqa: B007
         members = _means(labels, weights, k)
         inner = members @ K  # (k, n), ⟨μ_c, φ(x)⟩
-        squared = np.einsum("cn,cn->c", inner, members)[:, None] - 2.0 * inner + norms
-        before, labels = labels, np.argmin(squared, axis=0)
-        _fill_empty(labels, squared, weights, k)
+        distances = np.einsum("cn,cn->c", inner, members)[:, None] - 2.0 * inner + norms
+        before, labels = labels, np.argmin(distances, axis=0)
+        _fill_empty(labels, distances, weights, k)
         if np.array_equal(before, labels):
             break
     return _clusters(K, weights, labels, k, n_iter)
@@ -109,22 +111,22 @@ def _lloyd(K: Floats, weights: Doubles, labels: Labels, max_iter: int) -> Kernel
 
 def _clusters(K: Floats, weights: Doubles, labels: Labels, k: int, n_iter: int) -> KernelClusters:
     members = _means(labels, weights, k)
-    within = float(weights @ np.diag(K)) - _captured(K, members, labels, weights)
+    within = float(weights @ np.diag(K)) - _between_clusters(K, members, labels, weights)
     return KernelClusters(labels, members, max(within, 0.0), n_iter)
 
 
-def _settled(K: Floats, weights: Doubles, found: KernelClusters) -> KernelClusters:
+def _move_single_rows(K: Floats, weights: Doubles, clusters: KernelClusters) -> KernelClusters:
     """Rows move one by one, as long as that lowers the inertia (Hartigan, 1975).
 
     Lloyd's iteration stays where a row is nearest to a mean that it has drawn to itself; with as
     many dimensions as rows that is often.
     """
-    moves = _SingleMoves(K, weights, found.labels.copy(), len(found.members))
+    moves = _SingleMoves(K, weights, clusters.labels.copy(), len(clusters.members))
     for _ in range(_PASSES):
         if not moves.one_pass():
             break
     moves.place_weightless()
-    return _clusters(K, weights, moves.labels, len(found.members), found.n_iter)
+    return _clusters(K, weights, moves.labels, len(clusters.members), clusters.n_iter)
 
 
 class _SingleMoves:
@@ -147,16 +149,18 @@ class _SingleMoves:
     def _gains(self, rows: Labels) -> Doubles:
         """By how much each row's move to each cluster lowers the inertia, (k, rows)."""
         W, w, own = self.masses[:, None], self.weights[rows], self.labels[rows]
-        squared = self._squared(rows)
+        distances = self._distances(rows)
         index = (own, np.arange(len(rows)))
-        left = self.masses[own] - w
-        gained = np.where(left > 0, self.masses[own] * w / np.where(left > 0, left, 1.0), 0.0)
-        gains = gained * squared[index] - W * w / (W + np.where(w > 0, w, 1.0)) * squared
+        # A row that leaves takes W w/(W − w) ‖x − μ‖² off its cluster's inertia, and adds
+        # W w/(W + w) ‖x − μ‖² to that of another: the means move with it.
+        rest = self.masses[own] - w
+        leaving = np.where(rest > 0, self.masses[own] * w / np.where(rest > 0, rest, 1.0), 0.0)
+        gains = leaving * distances[index] - W * w / (W + np.where(w > 0, w, 1.0)) * distances
         gains[index] = -np.inf
-        gains[:, (w <= 0) | (left <= 0)] = -np.inf  # nor may a cluster lose its last row
+        gains[:, (w <= 0) | (rest <= 0)] = -np.inf  # nor may a cluster lose its last row
         return np.asarray(gains)
 
-    def _squared(self, rows: Labels) -> Doubles:
+    def _distances(self, rows: Labels) -> Doubles:
         """‖φ(x) − μ‖² with every mean, (k, rows)."""
         W = np.where(self.masses > 0, self.masses, 1.0)[:, None]
         norms = np.diag(self.K)[rows]
@@ -166,7 +170,9 @@ class _SingleMoves:
         """Rows that do not count go to the nearest mean."""
         rows = np.flatnonzero(self.weights <= 0)
         empty = self.masses <= 0
-        self.labels[rows] = np.argmin(np.where(empty[:, None], np.inf, self._squared(rows)), axis=0)
+        self.labels[rows] = np.argmin(
+            np.where(empty[:, None], np.inf, self._distances(rows)), axis=0
+        )
 
     def _move(self, row: int) -> bool:
         gains = self._gains(np.array([row]))[:, 0]
@@ -190,29 +196,29 @@ def _means(labels: Labels, weights: Doubles, k: int) -> Doubles:
     return np.asarray(members / np.where(totals > 0, totals, 1.0))
 
 
-def _captured(K: Floats, members: Doubles, labels: Labels, weights: Doubles) -> float:
+def _between_clusters(K: Floats, members: Doubles, labels: Labels, weights: Doubles) -> float:
     """Σ_c W_c ‖μ_c‖²."""
     lengths = np.einsum("cn,cn->c", members @ K, members)
     return float(np.bincount(labels, weights=weights, minlength=len(members)) @ lengths)
 
 
-def _fill_empty(labels: Labels, squared: Doubles, weights: Doubles, k: int) -> None:
+def _fill_empty(labels: Labels, distances: Doubles, weights: Doubles, k: int) -> None:
     """An empty cluster takes the row that is farthest from its own mean."""
     for cluster in np.flatnonzero(np.bincount(labels, weights=weights, minlength=k) <= 0):
-        own = squared[labels, np.arange(len(labels))]
-        crowded = np.bincount(labels, weights=weights > 0, minlength=k)[labels] > 1
-        far = np.where(crowded & (weights > 0), own, -np.inf)
+        own = distances[labels, np.arange(len(labels))]
+        has_others = np.bincount(labels, weights=weights > 0, minlength=k)[labels] > 1
+        far = np.where(has_others & (weights > 0), own, -np.inf)
         if np.isfinite(far.max()):
             labels[int(np.argmax(far))] = cluster
 
 
-def _in_order(found: KernelClusters) -> KernelClusters:
+def _in_order(clusters: KernelClusters) -> KernelClusters:
     """Clusters numbered by their first row, and none of them empty."""
-    used, first = np.unique(found.labels, return_index=True)
-    order = used[np.argsort(first)]
-    number = np.zeros(len(found.members), dtype=np.int64)
+    numbers, first = np.unique(clusters.labels, return_index=True)
+    order = numbers[np.argsort(first)]
+    number = np.zeros(len(clusters.members), dtype=np.int64)
     number[order] = np.arange(len(order))
-    return found._replace(labels=number[found.labels], members=found.members[order])
+    return clusters._replace(labels=number[clusters.labels], members=clusters.members[order])
 
 
 def mean_basis(K: Floats, members: Doubles) -> tuple[Doubles, Doubles]:

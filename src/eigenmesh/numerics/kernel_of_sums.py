@@ -26,8 +26,7 @@ from eigenmesh.numerics.column_fusion import (
     as_shortfalls,
     centred_scores,
     decompose,
-    number_of,
-    solved,
+    solve_in_span,
     typical_off_diagonal,
 )
 from eigenmesh.numerics.eigen import EPS, left_singular, pseudo_inverse_root
@@ -74,7 +73,7 @@ class ArgumentFusion:
 
     @classmethod
     def fit(
-        cls, pieces: Sequence[Piece], n: int, kernel: Kernel, wanted: Wanted, centre: bool
+        cls, pieces: Sequence[Piece], n: int, kernel: Kernel, n_components: Wanted, centre: bool
     ) -> Self:
         """Add up, apply the kernel, take the leading eigenvectors; of n samples."""
         S, R = _side_by_side(pieces, n), _residuals(pieces, n)
@@ -84,17 +83,25 @@ class ArgumentFusion:
         typical = typical_off_diagonal(K) if kernel.name == "rbf" else None
         trace = float(np.trace(K))
         by_size = kernel.name == "sigmoid"
-        total, means, components = decompose(K, wanted, centre, trace, by_size)
+        total, means, components = decompose(K, n_components, centre, trace, by_size)
         missing = np.zeros(len(components.eigenvalues))
         if R.any():
+            # The diagonal of K̂ is right; 1ᵀK̂1/T, which centring takes off, by ‖K − K̂‖ at most.
             total = min(total + bound, trace)
             missing = _missing_of_cut(components, pieces, n, kernel)
-        kept, squares = (
-            tuple(piece.kept for piece in pieces),
-            np.asarray(squared_norms(R), np.float64),
+        return cls(
+            components=components,
+            kernel=kernel,
+            coordinates=S,
+            kept=tuple(piece.kept for piece in pieces),
+            residuals=np.asarray(squared_norms(R), np.float64),
+            means=means,
+            total=total,
+            error_bound=bound,
+            typical_value=typical,
+            norms=norms,
+            shortfalls=missing,
         )
-        found = (kept, squares, means, total, bound, typical, norms, missing)
-        return cls(components, kernel, S, *found)
 
     def packed(self, k: int) -> Doubles:
         """All of a model whose parties sent arguments, as one array; see `unpacked`.
@@ -102,18 +109,24 @@ class ArgumentFusion:
         There is room for k components: zeros in the place of what is not there.
         """
         means = [] if self.means is None else [*self.means.columns, self.means.overall]
-        return np.concatenate([_packed(self, k), _no_norms(self.norms), means])
+        return np.concatenate([_pack(self, k), _no_norms(self.norms), means])
 
     @classmethod
     def unpacked(
         cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], centre: bool
     ) -> Self:
         """The model of n samples and at most k components that `packed` laid out."""
-        components, missing, total, bound, typical, rest = _unpacked(flat, n, k)
+        common, rest = _unpack(flat, n, k)
         norms, rest = _first_norms(rest, kernel, n)
-        means = KernelMeans(rest[:n], float(rest[n])) if centre else None
-        known = (np.zeros((n, 0)), kept, np.zeros(n), means, total, bound, typical, norms)
-        return cls(components, kernel, *known, missing)
+        return cls(
+            kernel=kernel,
+            coordinates=np.zeros((n, 0)),
+            kept=kept,
+            residuals=np.zeros(n),
+            means=KernelMeans(rest[:n], float(rest[n])) if centre else None,
+            norms=norms,
+            **common._asdict(),
+        )
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or arguments of every party."""
@@ -153,48 +166,56 @@ class LandmarkFusion:
         landmarks: NDArray[np.integer[Any]],
         norms: Doubles,
         kernel: Kernel,
-        wanted: Wanted,
+        n_components: Wanted,
         centre: bool,
     ) -> Self:
         """`landmarks` are numbers of samples; `norms`, squared, are of all samples and parties."""
         S, places = _side_by_side(pieces, len(norms)), np.asarray(landmarks, dtype=np.intp)
         C = _landmark_kernel(pieces, S, places, norms, kernel)
-        B = pseudo_inverse_root((C[places] + C[places].T) / 2)  # BᵀK(Y, Y)B = I
-        E = C @ B  # (T, r): the samples' coordinates in the span
         diagonal = np.asarray(kernel.diagonal_from_sums(norms), np.float64)
+        trace, what = float(diagonal.sum()), f"{len(places)} landmarks"
+        solution = solve_in_span(C, places, trace, n_components, centre, what)
+        E, components = solution.coordinates, solution.components
         left_out = float(np.maximum(diagonal - squared_norms(E), 0.0).sum())
-        mean = E.mean(axis=0) if centre else np.zeros(E.shape[1])
-        total = float(diagonal.sum()) - len(E) * float(mean @ mean)
-        found = left_singular(E, solved(wanted, min(E.shape)), centre=centre)
-        k = number_of(wanted, found[0], total, EPS * len(E))
-        components = Components.first(*found, k, f"{len(places)} landmarks")
-        W = (E - mean).T @ components.coefficients
-        typical = typical_off_diagonal(C[places]) if kernel.name == "rbf" else None
-        kept = tuple(piece.kept for piece in pieces)
-        # K − K̂ has no negative eigenvalue, so its Frobenius norm is at most its trace.
-        exact = (B @ W, mean @ W, total, left_out + len(E) * EPS)
-        own = norms[places] if kernel.of == "cosine" else None
-        missing = _missing_of_landmarks(components, C, places, diagonal, left_out, centre)
         R = np.asarray(squared_norms(_residuals(pieces, len(S))), np.float64)[places]
-        left = R if R.any() else None
-        return cls(components, kernel, S[places], kept, *exact, typical, own, left, missing)
+        return cls(
+            components=components,
+            kernel=kernel,
+            coordinates=S[places],
+            kept=tuple(piece.kept for piece in pieces),
+            coefficients=solution.coefficients,
+            offset=solution.offset,
+            total=solution.total,
+            # K − K̂ has no negative eigenvalue, so its Frobenius norm is at most its trace.
+            error_bound=left_out + len(E) * EPS,
+            typical_value=typical_off_diagonal(C[places]) if kernel.name == "rbf" else None,
+            norms=norms[places] if kernel.of == "cosine" else None,
+            residuals=R if R.any() else None,
+            shortfalls=_missing_of_landmarks(components, C, places, diagonal, left_out, centre),
+        )
 
     def packed(self, k: int) -> Doubles:
         """As `ArgumentFusion.packed`."""
         own = (_no_norms(self.norms), _widened(self.coefficients, k), _widened(self.offset, k))
-        return np.concatenate([_packed(self, k), *own])
+        return np.concatenate([_pack(self, k), *own])
 
     @classmethod
     def unpacked(
         cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], q: int
     ) -> Self:
         """The model of n samples, at most k components and q landmarks that `packed` laid out."""
-        components, missing, total, bound, typical, rest = _unpacked(flat, n, k)
+        common, rest = _unpack(flat, n, k)
         norms, rest = _first_norms(rest, kernel, q)
-        r = len(components.eigenvalues)
-        W, offset = rest[: q * k].reshape(q, k)[:, :r], rest[q * k :][:r]
-        known = (np.zeros((q, 0)), kept, W, offset, total, bound, typical, norms, None)
-        return cls(components, kernel, *known, missing)
+        r = len(common.components.eigenvalues)
+        return cls(
+            kernel=kernel,
+            coordinates=np.zeros((q, 0)),
+            kept=kept,
+            coefficients=rest[: q * k].reshape(q, k)[:, :r],
+            offset=rest[q * k :][:r],
+            norms=norms,
+            **common._asdict(),
+        )
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples, from coordinates or from arguments with the landmarks."""
@@ -235,25 +256,35 @@ def _widened(A: Doubles, k: int) -> Doubles:
     return np.pad(np.atleast_2d(A), ((0, 0), (0, k - A.shape[-1]))).ravel()
 
 
-def _packed(model: ArgumentFusion | LandmarkFusion, k: int) -> Doubles:
+class _Common(NamedTuple):
+    """What both kinds of model have."""
+
+    components: Components
+    shortfalls: Doubles
+    total: float
+    error_bound: float
+    typical_value: float | None
+
+
+def _pack(model: ArgumentFusion | LandmarkFusion, k: int) -> Doubles:
     """What both kinds have; a typical value that is None is written as −1."""
-    found, typical = model.components, model.typical_value
-    scalars = [found.next_eigenvalue, model.total, model.error_bound]
+    components, typical = model.components, model.typical_value
+    scalars = [components.next_eigenvalue, model.total, model.error_bound]
     scalars.append(-1.0 if typical is None else typical)
     missing = np.zeros(0) if model.shortfalls is None else model.shortfalls
-    each = (found.eigenvalues, missing, found.eigenvectors)
+    each = (components.eigenvalues, missing, components.eigenvectors)
     return np.concatenate([scalars, *(_widened(part, k) for part in each)])
 
 
-def _unpacked(
-    flat: Floats, n: int, k: int
-) -> tuple[Components, Doubles, float, float, float | None, Doubles]:
+def _unpack(flat: Floats, n: int, k: int) -> tuple[_Common, Doubles]:
+    """What `_pack` laid out, and the numbers after it."""
     after, total, bound, typical = map(float, flat[:4])
     ends = np.cumsum([k, k, n * k])
     values, missing, vectors, rest = np.split(np.asarray(flat[4:], np.float64), ends)
-    known, r = None if typical < 0 else typical, int(np.count_nonzero(values))
+    r = int(np.count_nonzero(values))  # eigenvalues of components are never 0
     components = Components(values[:r], vectors.reshape(n, k)[:, :r], after)
-    return components, missing[:r], total, bound, known, rest
+    typical_value = None if typical < 0 else typical
+    return _Common(components, missing[:r], total, bound, typical_value), rest
 
 
 def full_matrix(kernel: Kernel, triangle: Floats, n: int) -> Doubles:
@@ -299,8 +330,8 @@ def _add_triangle(A: Doubles, triangle: Floats, diagonal: bool) -> None:
 
 def _side_by_side(pieces: Sequence[Piece], n: int) -> Doubles:
     """All coordinates, (T, Σ s_j); without columns if every party sent arguments."""
-    found = [np.asarray(p.coordinates, np.float64) for p in pieces if p.coordinates is not None]
-    return np.hstack(found) if found else np.zeros((n, 0))
+    parts = [np.asarray(p.coordinates, np.float64) for p in pieces if p.coordinates is not None]
+    return np.hstack(parts) if parts else np.zeros((n, 0))
 
 
 def _residuals(pieces: Sequence[Piece], n: int) -> Doubles:
@@ -311,12 +342,12 @@ def _residuals(pieces: Sequence[Piece], n: int) -> Doubles:
 
 def _summed_arguments(pieces: Sequence[Piece], S: Doubles, R: Doubles, kernel: Kernel) -> Doubles:
     """What the kernel, or the one that it is made of, is a function of: (T, T)."""
-    summed = kernel.summed
-    A = np.asarray(summed.arguments(S, S), np.float64)
+    base = kernel.summed
+    A = np.asarray(base.arguments(S, S), np.float64)
     for piece in pieces:
         if piece.arguments is not None:
-            _add_triangle(A, piece.arguments, diagonal=summed.of == "inner")
-    _add_residuals(A, squared_norms(R), summed)
+            _add_triangle(A, piece.arguments, diagonal=base.of == "inner")
+    _add_residuals(A, squared_norms(R), base)
     return A
 
 
@@ -324,21 +355,23 @@ def _missing_of_cut(
     components: Components, pieces: Sequence[Piece], n: int, kernel: Kernel
 ) -> Doubles:
     """Shortfalls, or excesses, of cut coordinates: from what the last of each party has changed."""
-    shorter = [_shortened(piece) for piece in pieces]
+    shorter = [_shorten(piece) for piece in pieces]
     S, R = _side_by_side(shorter, n), _residuals(shorter, n)
     K, U = _summed_arguments(shorter, S, R, kernel), components.eigenvectors
     kernel.from_arguments(K, out=K)
-    changed = components.eigenvalues - np.einsum("ij,ij->j", U, K @ U)
-    left = float(np.square(_residuals(pieces, n)).sum())
-    told = float(np.square(R).sum()) - left
+    # To first order, with the same eigenvectors: no second decomposition of a (T, T) matrix.
+    changes = components.eigenvalues - np.einsum("ij,ij->j", U, K @ U)
+    rest = float(np.square(_residuals(pieces, n)).sum())
+    last = float(np.square(R).sum()) - rest
     # Only the ratio of the two counts; what is missing is bounded by the eigenvalues themselves.
-    return as_shortfalls(components, changed, told / max(left, EPS), 1.0, np.inf, tail=1.0)
+    return as_shortfalls(components, changes, last / max(rest, EPS), 1.0, np.inf, tail=1.0)
 
 
-def _shortened(piece: Piece) -> Piece:
+def _shorten(piece: Piece) -> Piece:
     """With the last coordinate among what is left out."""
     if piece.coordinates is None or piece.residuals is None or piece.kept < 2:
         return piece
+    # Coordinates are orthogonal to what they leave out, so that squared norms add up.
     last = np.asarray(piece.coordinates[:, -1], np.float64)
     return Piece(piece.coordinates[:, :-1], np.hypot(piece.residuals, last))
 
@@ -352,13 +385,14 @@ def _missing_of_landmarks(
     centre: bool,
 ) -> Doubles:
     """Shortfalls of landmarks, from what half of them capture less and leave out more."""
+    # Every second one: chosen like the whole, and its kernel values are columns of C already.
     half, values = np.arange(0, len(places), 2), components.eigenvalues
     K = C[places[half]][:, half]
     E = C[:, half] @ pseudo_inverse_root((K + K.T) / 2)
     more = float(np.maximum(diagonal - squared_norms(E), 0.0).sum()) - left_out
     less = np.zeros(len(values))
-    captured = left_singular(E, len(values), centre=centre)[0]
-    less[: len(captured)] = captured
+    of_half = left_singular(E, len(values), centre=centre)[0]
+    less[: len(of_half)] = of_half
     if left_out <= len(E) * EPS or more <= 0:
         return np.zeros(len(values))
     gains = np.minimum(_HALF * np.maximum(values - less, 0.0) * left_out / more, left_out)
@@ -367,6 +401,8 @@ def _missing_of_landmarks(
 
 def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
     """The residuals of two different samples are taken as orthogonal."""
+    # ‖x − y‖² is that of the coordinates + ρ_x² + ρ_y² − 2 times the residuals' product, of which
+    # nobody knows the sign. Without the ρ² all samples would seem nearer than they are.
     if kernel.of == "distance":
         for rows in blocks(len(A)):
             A[rows] += squares[rows, None] + squares
@@ -378,16 +414,17 @@ def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
 def _apply_kernel(A: Doubles, R: Doubles, kernel: Kernel) -> float:
     """Arguments become kernel values, in place; returns a bound of ‖K − K̂‖_F.
 
-    Residuals of two samples may have a product of ±Σ_j ρ_jp ρ_jq instead of none.
+    Residuals of two samples may have a product of ±Σ_j ρ_jp ρ_jq instead of none, by the inequality
+    of Cauchy and Schwarz at every party.
     """
-    squared_error, cut = 0.0, bool(R.any())
+    squared_error, is_cut = 0.0, bool(R.any())
     norms = np.diagonal(A).copy()
     for rows in blocks(len(A)):
-        arguments = A[rows].copy() if cut else None
+        arguments = A[rows].copy() if is_cut else None
         kernel.from_sums(A[rows], norms[rows], norms)
         if arguments is not None:
             off = _largest_change(kernel, arguments, A[rows], R[rows] @ R.T)
-            span = np.arange(len(A))[rows]
+            span = np.arange(len(A))[rows]  # the diagonal is exact
             off[np.arange(len(span)), span] = 0.0
             squared_error += float(np.einsum("ij,ij->", off, off))
     if kernel.of == "cosine":  # the root of a square, rounded, is not the number
@@ -405,6 +442,7 @@ def _largest_change(kernel: Kernel, A: Doubles, values: Doubles, spread: Doubles
     low = np.maximum(A - 2 * spread, 0.0) if distance else A - spread
     high = A + (2 if distance else 1) * spread
     change = np.zeros_like(A)
+    # A monotone function changes most at an end of the interval.
     for end in (low, high):
         np.maximum(change, np.abs(kernel.from_arguments(end) - values), out=change)
     if kernel.name == "poly":

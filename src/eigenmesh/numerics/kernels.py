@@ -32,13 +32,13 @@ from eigenmesh.numerics.kernel_arguments import (
     norms_of,
 )
 
-_MAX_MULTIPLIED_DEGREE = 16
+LARGEST_MULTIPLIED_DEGREE = 16
 _ARC_COSINE_ORDERS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters; `gamma` is a number here, rules are in `bandwidth`.
+    """A kernel and its parameters; `gamma` is a number here, rules are in `gamma_rules`.
 
     >>> Kernel("rbf", gamma=0.5).matrix(np.array([[0.0], [2.0]])).round(4)
     array([[1.    , 0.1353],
@@ -184,6 +184,7 @@ class Kernel:
     def _symmetric_matrix(self, X: Rows, block_rows: int) -> Floats:
         n = X.shape[0]
         K = np.empty((n, n), X.dtype)
+        # The upper half is computed and mirrored: half the work, and BLAS cannot round it apart.
         for rows in blocks(n, block_rows):
             after = slice(rows.stop, n)
             here = X[rows]
@@ -246,6 +247,7 @@ def _apply_arc_cosine(kernel: Kernel, values: Floats) -> None:
 
 
 def _arc_cosine_higher(order: int, cosine: Floats, theta: Floats) -> None:
+    # J₁ = sin θ + (π − θ) cos θ; J₂ = 3 sin θ cos θ + (π − θ)(1 + 2 cos² θ).
     sine = np.sin(theta)
     if order == 1:
         cosine *= np.pi - theta
@@ -273,10 +275,10 @@ def _apply_poly(kernel: Kernel, values: Floats) -> None:
 
 def _raise_to_power(values: Floats, degree: int | float) -> None:
     whole = degree == int(degree)
-    if whole and degree <= _MAX_MULTIPLIED_DEGREE:
+    if whole and degree <= LARGEST_MULTIPLIED_DEGREE:
         rows = np.atleast_1d(values)
         for part in blocks(len(rows)):
-            _multiply_up(rows[part], int(degree))
+            multiply_up(rows[part], int(degree), rows[part].copy())
         return
     if not whole and values.min(initial=0) < 0:
         raise InputError(
@@ -286,9 +288,16 @@ def _raise_to_power(values: Floats, degree: int | float) -> None:
     np.power(values, degree, out=values)
 
 
-def _multiply_up(values: Floats, degree: int) -> None:
-    """Square and multiply: several times faster than a general power."""
-    base = values.copy()
+def multiply_up(values: Floats, degree: int, base: Floats) -> None:
+    """Raise to a power in place by squaring and multiplying with `base`, a copy of the values.
+
+    Several times faster than a general power.
+
+    >>> values = np.array([2.0, 3.0])
+    >>> multiply_up(values, 5, values.copy())
+    >>> values
+    array([ 32., 243.])
+    """
     for bit in bin(degree)[3:]:
         values *= values
         if bit == "1":
@@ -321,8 +330,8 @@ def _checked_gamma(kernel: Kernel) -> float:
     gamma, distance = kernel.gamma, kernel.of != "inner"
     if gamma is not None and _is_finite_number(gamma) and (gamma > 0 if distance else gamma != 0):
         return float(gamma)
-    expected = "a positive finite number" if distance else "a finite number other than 0"
+    expectation = "a positive finite number" if distance else "a finite number other than 0"
     raise InputError(
-        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expected}; "
+        f"gamma is {gamma!r}, the {kernel.name} kernel expects {expectation}; "
         "1 / n_features is a common choice"
     )

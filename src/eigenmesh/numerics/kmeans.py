@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigenmesh.numerics.arrays import Doubles, Floats, blocks
 from eigenmesh.threads import one_openmp_thread
 
-_BLOCK = 4096
+POINTS_A_BLOCK = 4096
 _SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
 _STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
 
@@ -42,23 +42,23 @@ def nearest(points: Floats, centres: Floats) -> tuple[Labels, Doubles]:
     >>> nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [5.0]]))
     (array([0, 1]), array([1., 0.]))
     """
-    labels, squared = np.empty(len(points), dtype=np.int64), np.empty(len(points))
-    origin, opposite, norms = _prepared(centres)
-    for rows in blocks(len(points), _BLOCK):
+    labels, distances = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(points), POINTS_A_BLOCK):
         here = points[rows]
         labels[rows] = np.argmin((here - origin) @ opposite + norms, axis=1)
-        squared[rows] = _squared(here, centres, labels[rows])
-    return labels, squared
+        distances[rows] = _squared_distances(here, centres, labels[rows])
+    return labels, distances
 
 
-def _prepared(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
+def _centre_terms(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
     """‖x − c‖² − ‖x‖² is (x − o)·(−2(c − o)) + ‖c − o‖²; o, their mean, keeps digits far away."""
     origin = np.asarray(centres.mean(axis=0), dtype=np.float64)
-    moved = centres - origin
-    return origin, -2.0 * moved.T, np.einsum("ij,ij->i", moved, moved)
+    offsets = centres - origin
+    return origin, -2.0 * offsets.T, np.einsum("ij,ij->i", offsets, offsets)
 
 
-def _squared(points: Floats, centres: Floats, labels: Labels) -> Doubles:
+def _squared_distances(points: Floats, centres: Floats, labels: Labels) -> Doubles:
     # By differences: equal points have distance 0, not the rounding of a product.
     difference = points - centres[labels]
     return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
@@ -74,15 +74,15 @@ def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
     """
     k, leading = centres.shape
     sums, weights, cost = np.zeros((k, data.points.shape[1])), np.zeros(k), 0.0
-    origin, opposite, norms = _prepared(centres)
-    for rows in blocks(len(data.points), _BLOCK):
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(data.points), POINTS_A_BLOCK):
         here, own = data.points[rows], data.weights[rows]
-        seen = here[:, :leading]
-        labels = np.argmin((seen - origin) @ opposite + norms, axis=1)
+        leading_part = here[:, :leading]
+        labels = np.argmin((leading_part - origin) @ opposite + norms, axis=1)
         members = membership(labels, own, k)
         sums += members @ here
         weights += members.sum(axis=1)
-        cost += float(own @ _squared(seen, centres, labels))
+        cost += float(own @ _squared_distances(leading_part, centres, labels))
     return ClusterSums(sums, weights, cost)
 
 
@@ -113,9 +113,9 @@ def distinct(data: WeightedPoints) -> WeightedPoints:
     >>> distinct(WeightedPoints(np.array([[2.0], [2.0], [1.0]]), np.array([1.0, 2.0, 0.0])))
     WeightedPoints(points=array([[2.]]), weights=array([3.]))
     """
-    counted = data.weights > 0
-    points, copies = np.unique(data.points[counted], axis=0, return_inverse=True)
-    weights = weight_of_each(copies.ravel(), data.weights[counted], len(points))
+    positive = data.weights > 0
+    points, copies = np.unique(data.points[positive], axis=0, return_inverse=True)
+    weights = weight_of_each(copies.ravel(), data.weights[positive], len(points))
     return WeightedPoints(points, weights)
 
 
@@ -134,16 +134,16 @@ def weighted_kmeans(
     points, weights = distinct(data)
     if len(points) <= k:
         return np.repeat(points[None], n_best, axis=0)
-    found = []
+    solutions = []
     for seed in rng.integers(2**31, size=_STARTS * n_best):
         kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
-        found.append((float(kmeans.inertia_), kmeans.cluster_centers_))
-    found.sort(key=lambda solution: solution[0])
-    best = [found[0]]
-    for solution in found:
+        solutions.append((float(kmeans.inertia_), kmeans.cluster_centers_))
+    solutions.sort(key=lambda solution: solution[0])
+    best = [solutions[0]]
+    for solution in solutions:
         if len(best) < n_best and solution[0] > best[-1][0] * (1 + _SAME_COST):
             best.append(solution)
-    best += found[: n_best - len(best)]
+    best += solutions[: n_best - len(best)]
     return np.stack([_in_order(centres) for _, centres in best])
 
 
@@ -201,13 +201,13 @@ def spread_out(data: WeightedPoints, k: int, rng: np.random.Generator) -> Double
     [1.0, 7.0]
     """
     chances = data.weights
-    chosen: list[Doubles] = []
-    while len(chosen) < k and chances.any():
-        drawn = draw_far(data.points, chances, 1, rng)
-        squared = nearest(data.points, drawn)[1] * data.weights
-        chances = np.minimum(chances, squared) if chosen else squared
-        chosen.append(drawn)
-    return np.vstack([data.points[:0], *chosen])
+    centres: list[Doubles] = []
+    while len(centres) < k and chances.any():
+        point = draw_far(data.points, chances, 1, rng)
+        costs = nearest(data.points, point)[1] * data.weights
+        chances = np.minimum(chances, costs) if centres else costs
+        centres.append(point)
+    return np.vstack([data.points[:0], *centres])
 
 
 def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
@@ -220,10 +220,10 @@ def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
     [0.5, 9.0]
     """
     for _ in range(max_iter):
-        found = cluster_sums(data, centres)
-        filled = found.weights > 0
+        sums = cluster_sums(data, centres)
+        nonempty = sums.weights > 0
         before, centres = centres, centres.copy()
-        centres[filled] = found.sums[filled] / found.weights[filled, None]
+        centres[nonempty] = sums.sums[nonempty] / sums.weights[nonempty, None]
         if np.array_equal(before, centres):
             break
     return centres
@@ -238,8 +238,8 @@ def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Gener
     possible = int(np.count_nonzero(chances))
     if not min(count, possible):
         return points[:0]
-    chosen = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
-    return np.asarray(points[np.sort(chosen)])
+    rows = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
+    return np.asarray(points[np.sort(rows)])
 
 
 def shares(masses: Doubles, count: int) -> list[int]:
@@ -252,7 +252,7 @@ def shares(masses: Doubles, count: int) -> list[int]:
     if not total > 0:
         return [0] * len(masses)
     exact = masses * (count / total)
-    given = np.floor(exact).astype(int)
-    by_remainder = np.argsort(given - exact, kind="stable")
-    given[by_remainder[: max(0, count - int(given.sum()))]] += 1
-    return [int(share) for share in given]
+    counts = np.floor(exact).astype(int)
+    by_remainder = np.argsort(counts - exact, kind="stable")
+    counts[by_remainder[: max(0, count - int(counts.sum()))]] += 1
+    return [int(share) for share in counts]

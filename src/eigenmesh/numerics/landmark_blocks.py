@@ -23,14 +23,13 @@ from eigenmesh.numerics.arrays import (
     squared_norms,
     working_dtype,
 )
-from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kernels import LARGEST_MULTIPLIED_DEGREE, Kernel, multiply_up
 
-_LARGEST_POWER = 16  # by repeated multiplication
 # Sizes found by trying.
 _USUAL_ROWS, _MANY_ROWS, _NEAR_ROWS = 2048, 8192, 512
 _FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
 _LONG = 128  # columns
-_CACHED = 1 << 17  # values
+_CACHED = 1 << 17  # values, that stay in cache between two passes over them
 _FEWEST_ROWS = 64  # that are worth a matrix product
 _NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
 
@@ -48,15 +47,15 @@ class Filler(Protocol):
 
 def block_dtype(kernel: Kernel, A: Rows, Y: Rows) -> np.dtype[Any]:
     """float32 where rows and landmarks are, and the kernel keeps its digits in it."""
-    fused = _is_fused(kernel) and not (is_sparse(A) or is_sparse(Y))
+    is_fused = _is_fused(kernel) and not (is_sparse(A) or is_sparse(Y))
     # The sigmoid kernel is not positive: nothing bounds its projections, so nothing their rounding.
-    safe = fused and kernel.name != "sigmoid"
+    safe = is_fused and kernel.name != "sigmoid"
     return working_dtype(A, Y) if safe else np.dtype(np.float64)
 
 
 def _is_fused(kernel: Kernel) -> bool:
     if kernel.name == "poly":
-        return kernel.degree == int(kernel.degree) and kernel.degree <= _LARGEST_POWER
+        return kernel.degree == int(kernel.degree) and kernel.degree <= LARGEST_MULTIPLIED_DEGREE
     return kernel.name in ("linear", "rbf", "sigmoid")
 
 
@@ -122,6 +121,7 @@ class _Affine:
 
 def _affine(kernel: Kernel, Y: Doubles, c: Doubles, dtype: np.dtype[Any]) -> _Affine:
     if kernel.of == "inner" and kernel.name != "linear":
+        # The power is of the whole argument: rows less their middle would save no digits.
         gamma, shift = float(kernel.gamma or 0), c.astype(dtype)
         constant = np.full(len(Y), kernel.coef0, dtype)
         weights = _columns(gamma * Y, dtype)
@@ -130,18 +130,20 @@ def _affine(kernel: Kernel, Y: Doubles, c: Doubles, dtype: np.dtype[Any]) -> _Af
     middle = centre.astype(np.float64)
     near = middle @ middle <= _NEAR * np.mean(squared_norms(Y - middle))
     # Products of rows far from the origin lose the digits in which the rows differ.
-    kept, middle = (None, np.zeros_like(middle)) if near else (centre, middle)
+    origin, middle = (None, np.zeros_like(middle)) if near else (centre, middle)
     if kernel.name == "linear":
         # x·y − c = (x − m)·y + (m·y − c): nothing large is ever formed.
         constant = (Y @ middle - c).astype(dtype)
-        applied = Y @ middle - constant.astype(np.float64)
-        return _Affine(_columns(Y, dtype), constant, 0.0, kept, None, applied)
+        # `constant` was rounded: the sums are told the shift that this makes, not the one meant.
+        true_shift = Y @ middle - constant.astype(np.float64)
+        return _Affine(_columns(Y, dtype), constant, 0.0, origin, None, true_shift)
+    # −γ‖x − y‖² = 2γ x·y − γ‖x‖² − γ‖y‖²: γ goes into the weights, and saves a pass over values.
     gamma, Y = float(kernel.gamma or 0), Y - middle
     constant = (-gamma * squared_norms(Y)).astype(dtype)
     weights = _columns(2 * gamma * Y, dtype)
     shift = c.astype(dtype)
-    applied = np.zeros(len(Y)) + shift
-    return _Affine(weights, constant, -gamma, kept, shift, applied)
+    true_shift = np.zeros(len(Y)) + shift
+    return _Affine(weights, constant, -gamma, origin, shift, true_shift)
 
 
 def _columns(Y: Doubles, dtype: np.dtype[Any]) -> Floats:
@@ -199,7 +201,6 @@ class _Fused:
             values -= shift if len(shift) > 1 else shift[0]
 
     def _raise(self, values: Floats, degree: int) -> None:
-        """Square and multiply: several times faster than a general power."""
         if degree.bit_count() == 1:  # squares alone
             base = values
         else:
@@ -207,10 +208,7 @@ class _Fused:
                 self._base = np.empty((self._cached_rows, values.shape[1]), values.dtype)
             base = self._base[: len(values)]
             np.copyto(base, values)
-        for bit in bin(degree)[3:]:
-            values *= values
-            if bit == "1":
-                values *= base
+        multiply_up(values, degree, base)
 
 
 class _Copied(_Fused):
@@ -236,6 +234,7 @@ class _Copied(_Fused):
             np.copyto(rows, x)
         else:
             np.subtract(x, centre, out=rows)
+        # A kernel of products needs ‖x‖² for k(x, x), of distances ‖x − centre‖² for the argument.
         norms[:] = _squared_norms(rows)
         if centre is not None and not self._by_distance:
             rows -= centre
@@ -249,6 +248,7 @@ class _InPlace(_Fused):
     def __init__(self, kernel: Kernel, affine: _Affine) -> None:
         super().__init__(kernel, affine)
         self._near_rows = _NEAR_ROWS
+        # Weights that outgrow the cache are read anew for every product: fewer and larger ones.
         if affine.weights.size > _FEW_WEIGHTS:
             self._near_rows = self._block_rows = self.rows = _MANY_ROWS
 

@@ -2,7 +2,7 @@
 
 Y are q landmarks, K' = K(A, Y) − 1cᵀ the kernel values of rows A, shifted by c, the column means of
 K(Y, Y). Without the shift the sums lose the digits in which samples differ when all kernel values
-are alike (gamma small). How the sums are made fast, and safely, is in `landmark_route`.
+are alike (gamma small). How the sums are made fast, and safely, is in `float32_sums`.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ def residuals(kernel: Kernel, A: Rows, Y: Rows) -> Doubles:
     array([16.])
     """
     A = raw_rows(A)
-    left = np.empty(A.shape[0])
+    distances = np.empty(A.shape[0])
     with one_blas_thread():
         span = Span.of(kernel, Y)
         dtype = block_dtype(kernel, A, Y) if span.holds_single() else np.dtype(np.float64)
 
         def take(rows: slice, P: Floats, diagonal: Doubles) -> None:
-            left[rows] = diagonal - np.einsum("ij,ij->i", P, P)
+            distances[rows] = diagonal - np.einsum("ij,ij->i", P, P)
 
         project(A, span.blocks(dtype), span.basis, "distances", take)
-    return np.maximum(left, 0.0, out=left)
+    return np.maximum(distances, 0.0, out=distances)
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,17 @@ class LandmarkModel:
         span = span or Span.of(kernel, Y)
         n, c, B = sums.n_rows, span.shift, span.basis
         mean = B.T @ (sums.sums / n + c) if centre else np.zeros(B.shape[1])
-        G = B.T @ _uncorrected(sums, c, centre) @ B
-        wanted = B.shape[1] if k is None else min(k + 1, B.shape[1])
-        values, W = top_eigenpairs((G + G.T) / 2, wanted)
+        # E = K(A, Y)B are orthonormal coordinates of Pφ(A); EᵀE (r, r) has the eigenvalues of the
+        # (n, n) kernel matrix of the projected rows, which nobody needs to form.
+        G = B.T @ _scatter(sums, c, centre) @ B
+        n_pairs = B.shape[1] if k is None else min(k + 1, B.shape[1])
+        values, W = top_eigenpairs((G + G.T) / 2, n_pairs)
         values = clip_spectrum(values, n)
         k = max(numerical_rank(values, n), 1) if k is None else k
         require_rank(values, k, n, f"{len(c)} landmarks", _advice(kernel, len(c) < n))
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
+        # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.
         total = sums.trace - n * float(mean @ mean)
         return cls(kernel, Y, B @ W, mean @ W, values[:k], after, total, n)
 
@@ -142,6 +145,7 @@ class LandmarkModel:
         """float64 where the rounding of float32 kernel values would show in the scores."""
         largest = float(np.max(self.kernel.diagonal(self.landmarks)))
         rounding = 2.0**-24 * largest * np.linalg.norm(self.coefficients, axis=0)
+        # A score is k(x, Y)w, so each rounded value counts with its weight; its spread is √(λ/n).
         safe = rounding <= _SCORE_ERROR * np.sqrt(self.eigenvalues / self.n_rows)
         return dtype if safe.all() else np.dtype(np.float64)
 
@@ -156,9 +160,9 @@ def _advice(kernel: Kernel, more_rows: bool) -> str:
     return f"{more if more_rows else ''}{narrow}or {check}"
 
 
-def _uncorrected(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:
+def _scatter(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:
     """KᵀK of all rows, centred or as it is, from the shifted sums."""
-    if centre:
+    if centre:  # whatever the shift is: it cancels, and has kept the digits
         return sums.gram - np.outer(sums.sums, sums.sums) / sums.n_rows
     cross = np.outer(sums.sums, c)
     return sums.gram + cross + cross.T + sums.n_rows * np.outer(c, c)

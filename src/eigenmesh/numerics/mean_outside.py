@@ -26,6 +26,7 @@ import numpy as np
 import scipy.linalg
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
+from eigenmesh.numerics.eigen import SPAN_CUTOFF
 from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
@@ -41,7 +42,6 @@ _FINE = 2e-4  # of the trace: an error with which fewer rows are enough
 MARGIN = 1.5  # standard errors by which a claim is above its estimate
 _BLOCK_ROWS = 256
 _PAIRED_ROWS = 128  # how rows differ outside the span is seen from so many
-_CUTOFF = 1e-10  # as in `pseudo_inverse_root`
 _ROUNDING = 1e-12  # of the total, below which an error is none
 
 
@@ -55,12 +55,13 @@ class OutsideSums(NamedTuple):
     along: float  # variance of the sampled f_i in the direction of f_i
     spread: float  # and in all directions: the covariance in Frobenius norm
 
-    def error(self, squared: float) -> float:
+    def error(self, squared_length: float) -> float:
         """Of ‖f‖², by the draw of rows: with noise of covariance C, 4fᵀCf + 2 tr C², and its root.
 
         Blocks know C in the direction of their own sum.
         """
-        return float(np.sqrt(4 * max(squared, 0.0) * self.along + 2 * self.spread**2))
+        # fᵀCf = ‖f‖² `along`. The norms of the blocks' C add up to no less than that of their sum.
+        return float(np.sqrt(4 * max(squared_length, 0.0) * self.along + 2 * self.spread**2))
 
 
 class MeanOutside(NamedTuple):
@@ -91,9 +92,10 @@ class OutsideView:
         sampler, n = RowSampler(self.span.kernel, raw_rows(A)), A.shape[0]
         size = most if n <= _ALL_ROWS else min(most, _FEW_ROWS)
         while True:
-            found = self._sums_of(sampler.draw(size, rng))
-            if size == most or found.error(found.own - found.noise) <= _FINE * sampler.trace * n:
-                return found
+            sums = self._sums_of(sampler.draw(size, rng))
+            # The error is of ‖f‖², n times the variance that is asked for.
+            if size == most or sums.error(sums.own - sums.noise) <= _FINE * sampler.trace * n:
+                return sums
             size = min(2 * size, most)
 
     def sums(self, A: Rows, rng: np.random.Generator, most: int = SAMPLE_ROWS) -> OutsideSums:
@@ -108,36 +110,40 @@ class OutsideView:
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
-            seen, drawn = self._seen(sample), np.zeros(3)
-            features = self._features(sample, seen.kernel_sums)
+            moments, by_draw = self._moments(sample), np.zeros(3)
+            features = self._features(sample, moments.kernel_sums)
             energies = energies_of(self.span.kernel.name, self._n_columns, features)
             if sample.noise:
                 m = len(sample.counts)
-                variance = (seen.squares - seen.squared / m) * m / (m - 1)
-                drawn = sample.noise * np.array(
-                    [variance, m * seen.along, m * self._paired(sample, seen.values)]
+                # m/(m − 1) Σ‖v − v̄‖², v = c(φ(x) − Pφ(x)): the variance of a sum of m draws,
+                # without bias, so that ‖f_i‖² has none either once it is taken off.
+                variance = (moments.squares - moments.squared_length / m) * m / (m - 1)
+                by_draw = sample.noise * np.array(
+                    [variance, m * moments.along, m * self._covariance(sample, moments.values)]
                 )
-        return OutsideSums(features, energies, seen.squared, *drawn.tolist())
+        return OutsideSums(features, energies, moments.squared_length, *by_draw.tolist())
 
     @property
     def _n_columns(self) -> int:
         return int(self.span.landmarks.shape[1])
 
-    def _seen(self, sample: RowSample) -> _Seen:
+    def _moments(self, sample: RowSample) -> _SampleMoments:
         """By kernel values of the rows with the landmarks and with each other."""
         kernel, Y, counts = self.span.kernel, self.span.landmarks, sample.counts
         K, squares = np.empty((len(counts), len(self.span.K))), 0.0
         for rows in _parts(sample.rows):
             X = as_rows(sample.rows[rows], np.float64)
             kernel.block(X, Y, out=K[rows])
-            left = kernel.diagonal(X) - np.square(self.inside.coordinates(K[rows])).sum(axis=1)
-            squares += float(np.maximum(left, 0.0) @ np.square(counts[rows]))
+            distances = kernel.diagonal(X) - np.square(self.inside.coordinates(K[rows])).sum(axis=1)
+            squares += float(np.maximum(distances, 0.0) @ np.square(counts[rows]))
         kernel_sums = counts @ K
+        # c⟨φ(x) − Pφ(x), f⟩ of every row, which add up to ‖f‖². ⟨φ(x), Pf⟩ is k(x, Y) times the
+        # coefficients of Pf: no matrix of all pairs is projected.
         shares = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
         shares *= counts
-        squared = max(float(shares.sum()), 0.0)
-        along = float(np.var(shares)) / squared if squared > 0 else 0.0
-        return _Seen(K, kernel_sums, squares, squared, along)
+        squared_length = max(float(shares.sum()), 0.0)
+        along = float(np.var(shares)) / squared_length if squared_length > 0 else 0.0
+        return _SampleMoments(K, kernel_sums, squares, squared_length, along)
 
     def _features(self, sample: RowSample, kernel_sums: Doubles) -> Doubles:
         """Σ c z'(x)."""
@@ -146,30 +152,35 @@ class OutsideView:
         features: Any = sum(
             sample.counts[rows] @ self.embed(sample.rows[rows]) for rows in _parts(sample.rows)
         )
-        return np.asarray(features - self.inside.coefficients(kernel_sums) @ self._of_landmarks)
+        # Projected once, as a sum: z'(x) of single rows would take a product with Z for each.
+        return np.asarray(
+            features - self.inside.coefficients(kernel_sums) @ self._landmark_features
+        )
 
     @cached_property
-    def _of_landmarks(self) -> Doubles:
+    def _landmark_features(self) -> Doubles:
         """Z, (q, t)."""
         assert self.embed is not None
         Y = self.span.landmarks
         return np.vstack([self.embed(Y[rows]) for rows in _parts(Y)])
 
-    def _paired(self, sample: RowSample, K: Doubles) -> float:
+    def _covariance(self, sample: RowSample, K: Doubles) -> float:
         """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
+        # tr C² is the mean of ⟨v, v'⟩² over pairs of different rows; a row with itself is no pair.
+        # C is taken about 0, not about the mean, which can only make it larger.
         some = slice(None, None, -(-len(K) // _PAIRED_ROWS))
         X, P = as_rows(sample.rows[some], np.float64), self.inside.coordinates(K[some])
-        twice = np.outer(sample.counts[some], sample.counts[some])
-        products = np.square(twice * (self.span.kernel.matrix(X) - P @ P.T))
+        counts = np.outer(sample.counts[some], sample.counts[some])
+        products = np.square(counts * (self.span.kernel.matrix(X) - P @ P.T))
         pairs = len(products) * (len(products) - 1)
         return float(np.sqrt((products.sum() - np.trace(products)) / pairs))
 
 
-class _Seen(NamedTuple):
+class _SampleMoments(NamedTuple):
     values: Doubles  # k(X, Y)
     kernel_sums: Doubles  # Σ c k(x, Y), c being the counts
     squares: float  # Σ c²‖φ(x) − Pφ(x)‖²
-    squared: float  # ‖Σ c(φ(x) − Pφ(x))‖²
+    squared_length: float  # ‖Σ c(φ(x) − Pφ(x))‖²
     along: float  # variance of c(φ(x) − Pφ(x)) in the direction of their sum
 
 
@@ -178,6 +189,7 @@ def _row_sums(kernel: Kernel, sample: RowSample) -> Doubles:
     X, counts = sample.rows, sample.counts
     sums = np.zeros(len(counts))
     for rows in _parts(X):
+        # Every pair once: what later rows have with these is the transpose.
         later = slice(rows.stop, None)
         K = kernel.block(X[rows], X[rows.start :]).astype(np.float64, copy=False)
         sums[rows] += K @ counts[rows.start :]
@@ -202,9 +214,10 @@ def corrected(
     The total is above its estimate by MARGIN errors: an upper bound, but for one case in fifteen.
     `outside` is Σ‖φ(x) − Pφ(x)‖².
     """
-    found = mean_outside(model.kernel, int(model.landmarks.shape[1]), sums, model.n_rows, outside)
-    error = found.error if found.error > _ROUNDING * model.total else 0.0
-    surely = max(found.variance - MARGIN * error, 0.0)
+    d = int(model.landmarks.shape[1])
+    estimate = mean_outside(model.kernel, d, sums, model.n_rows, outside)
+    error = estimate.error if estimate.error > _ROUNDING * model.total else 0.0
+    surely = max(estimate.variance - MARGIN * error, 0.0)
     return dataclasses.replace(model, total=model.total - surely), error
 
 
@@ -219,31 +232,35 @@ def mean_outside(
     >>> mean_outside(Kernel("linear"), 2, sums, n_rows=2, most=60.0)
     MeanOutside(variance=50.0, error=0.0)
     """
-    squared, by_features = sums.own, 0.0
+    squared_length, by_features = sums.own, 0.0
     if len(sums.energies):
         energies = energies_of(kernel.name, n_columns, sums.features)
-        squared, by_features = _controlled(energies, sums.energies, sums.own)
+        squared_length, by_features = _with_control(energies, sums.energies, sums.own)
         by_features *= unseen_variance(kernel)
-    elif len(sums.features):
-        squared = float(np.square(sums.features).sum())
-    squared = max(squared - sums.noise, 0.0)
-    error = float(np.hypot(np.sqrt(by_features), sums.error(squared))) / n_rows
-    return MeanOutside(min(squared / n_rows, most), min(error, most))
+    elif len(sums.features):  # exact ones
+        squared_length = float(np.square(sums.features).sum())
+    squared_length = max(squared_length - sums.noise, 0.0)
+    error = float(np.hypot(np.sqrt(by_features), sums.error(squared_length))) / n_rows
+    # n‖m − Pm‖² ≤ Σ‖φ(x) − Pφ(x)‖²: a mean is no longer than the root mean square.
+    return MeanOutside(min(squared_length / n_rows, most), min(error, most))
 
 
-def _controlled(energies: Doubles, control: Doubles, known: float) -> tuple[float, float]:
-    """Σ`energies` less what they share with a control of which the mean sum is known; its variance.
+def _with_control(energies: Doubles, control: Doubles, true_sum: float) -> tuple[float, float]:
+    """Σ`energies` less what they share with a control whose mean sum is known; its variance.
 
     Over draws of the features, which are independent.
     """
+    # The slope of least variance is that of the regression over features: about 1 where blocks have
+    # little in common, and J for J blocks that are alike.
     spread = control - control.mean()
     scale = float(spread @ spread)
     slope = float(spread @ energies) / scale if scale > 0 else 0.0
-    left = energies - slope * control
-    squared = float(energies.sum()) - slope * (float(control.sum()) - known)
+    rest = energies - slope * control
+    squared_length = float(energies.sum()) - slope * (float(control.sum()) - true_sum)
     # A slope that is measured has a bias, of the order of the others' share in one feature.
-    bias = (squared - known) / len(left)
-    return squared, len(left) * float(np.var(left, ddof=2)) + bias**2
+    bias = (squared_length - true_sum) / len(rest)
+    # Two degrees of freedom went into the slope and the mean.
+    return squared_length, len(rest) * float(np.var(rest, ddof=2)) + bias**2
 
 
 # Projections.
@@ -266,7 +283,9 @@ class Inside:
     @classmethod
     def of(cls, span: Span) -> Self:
         """Projections on the span of some landmarks."""
-        if not span.exceeds(_CUTOFF * float(np.trace(span.K))):
+        # The trace is at least λ₁: what passes has no direction that B would drop, so both ways
+        # project on the same span.
+        if not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):
             B = span.basis
             return cls(lambda K: np.asarray(K @ B), lambda k: np.asarray(B @ (B.T @ k)))
         L = scipy.linalg.cholesky(span.K, lower=True)

@@ -26,8 +26,8 @@ def available_bytes() -> int:
     >>> available_bytes() > 0
     True
     """
-    known = [left for limit in _LIMITS if (left := _left_in_container(*limit)) is not None]
-    return max(min([_left_on_machine(), *known]), 0)
+    containers = [rest for limit in _LIMITS if (rest := _left_in_container(*limit)) is not None]
+    return max(min([_left_on_machine(), *containers]), 0)
 
 
 def most_pairs_of_rows() -> int:
@@ -50,8 +50,8 @@ def _left_on_machine() -> int:
         return _UNKNOWN
 
 
-def _left_in_container(limit: str, used: str) -> int | None:
+def _left_in_container(limit: str, usage: str) -> int | None:
     try:
-        return int(Path(limit).read_text()) - int(Path(used).read_text())
+        return int(Path(limit).read_text()) - int(Path(usage).read_text())
     except (OSError, ValueError):  # no such file, or "max"
         return None

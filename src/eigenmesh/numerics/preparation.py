@@ -39,14 +39,14 @@ class Preparation:
                 "standardize=True subtracts means, which would fill a sparse matrix; pass a dense "
                 "array, or scale the columns first, e.g. with sklearn's MaxAbsScaler"
             )
-        scale = _filled(X, fill).std(axis=0)
+        scale = _fill_gaps(X, fill).std(axis=0)
         # A constant column has nothing but rounding to scale up.
         scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(means)] = 1.0
         return cls(fill, means, scale)
 
     def apply(self, X: Rows) -> Rows:
         """Columns as the model sees them; sparse ones stay sparse."""
-        X = _filled(as_rows(X, np.float64), self.fill)
+        X = _fill_gaps(as_rows(X, np.float64), self.fill)
         return X if is_sparse(X) else (X - self.mean) / self.scale
 
     def undo(self, X: Doubles) -> Doubles:
@@ -69,9 +69,9 @@ def _column_sums(X: Rows) -> Doubles:
     return np.asarray(np.nansum(X, axis=0))
 
 
-def _filled(X: Rows, fill: Doubles | None) -> Rows:
-    gone = np.isnan(X.data if is_sparse(X) else X)
-    if not gone.any():
+def _fill_gaps(X: Rows, fill: Doubles | None) -> Rows:
+    missing = np.isnan(X.data if is_sparse(X) else X)
+    if not missing.any():
         return X
     if fill is None:
         raise InputError(
@@ -79,9 +79,9 @@ def _filled(X: Rows, fill: Doubles | None) -> Rows:
         )
     if is_sparse(X):
         X = X.copy()
-        X.data[gone] = fill[X.indices[gone]]
+        X.data[missing] = fill[X.indices[missing]]
         return X
-    return np.where(gone, fill, X)
+    return np.where(missing, fill, X)
 
 
 def _require_share(missing: Doubles, most: float | None) -> None:

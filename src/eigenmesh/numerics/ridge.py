@@ -56,9 +56,9 @@ def ridge(sums: RidgeSums, centre: Doubles, alpha: float) -> RidgeFit:
     C = sums.cross - n * np.outer(z, y)
     W = np.asarray(np.linalg.lstsq(G + alpha * np.eye(len(G)), C, rcond=None)[0], dtype=float)
     total = sums.target_squares - n * y**2
-    left = total - 2 * np.einsum("km,km->m", W, C) + np.einsum("km,kl,lm->m", W, G, W)
+    residuals = total - 2 * np.einsum("km,km->m", W, C) + np.einsum("km,kl,lm->m", W, G, W)
     return RidgeFit(
         coefficients=W,
         intercept=np.asarray(centre + y - z @ W),
-        r_squared=np.asarray(1 - left / np.where(total > 0, total, 1.0)),
+        r_squared=np.asarray(1 - residuals / np.where(total > 0, total, 1.0)),
     )

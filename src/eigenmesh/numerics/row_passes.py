@@ -21,7 +21,7 @@ from eigenmesh.threads import spread
 
 _STRIPES = 64  # about as many, between these sizes
 _FEWEST_ROWS, _MOST_ROWS, _UNIT = 2048, 65536, 1024
-_BUFFER_BYTES = 1 << 24
+_BUFFER_BYTES = 1 << 24  # a thread's kernel values
 
 
 def stripes(n: int) -> list[slice]:
@@ -88,13 +88,14 @@ class Pieces:
 def gather(A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool) -> Pieces:
     """The pieces of all rows: K'ᵀK' if `raw`, and what B asks for."""
     cuts = stripes(A.shape[0])
+    # Sums of floats hang on their order: threads finish in any, stripes are added in theirs.
     total = _InOrder(Pieces.zeros(len(kernel.shift), 0 if B is None else B.shape[1], raw))
-    with progress.over_rows("kernel sums", A.shape[0]) as done:
+    with progress.over_rows("kernel sums", A.shape[0]) as advance:
 
         def worker(tasks: Iterator[int]) -> None:
             desk = _GramDesk(A, kernel, B, raw)
             for i in tasks:
-                total.add(i, desk.gather(cuts[i], done))
+                total.add(i, desk.gather(cuts[i], advance))
 
         spread(worker, len(cuts))
     return total.sum
@@ -155,7 +156,7 @@ class _GramDesk(_Desk):
         self._squares = {size: np.empty((size, size), kernel.dtype) for size in {q, p}}
         self._pieces = Pieces.zeros(q, p, raw)
 
-    def gather(self, stripe: slice, done: Callable[[int], None]) -> Pieces:
+    def gather(self, stripe: slice, advance: Callable[[int], None]) -> Pieces:
         """The pieces of a stripe, good until the next is asked for."""
         pieces = self._pieces
         pieces.clear()
@@ -163,10 +164,11 @@ class _GramDesk(_Desk):
             with np.errstate(over="ignore", invalid="ignore"):
                 self._add(pieces, K, P)
             pieces.trace += float(diagonal.sum())
-            done(rows.stop - rows.start)
+            advance(rows.stop - rows.start)
         return pieces
 
     def _add(self, pieces: Pieces, K: Floats, P: Floats) -> None:
+        # In float32 within a block only: so its error grows with a block's rows and not with all.
         pieces.sums += self._ones[: len(K)] @ K
         if pieces.raw is not None:
             pieces.raw += self._gram(K)
@@ -177,7 +179,8 @@ class _GramDesk(_Desk):
             pieces.projected_sums += self._ones[: len(P)] @ P
 
     def _gram(self, K: Floats) -> Any:
-        """KᵀK; numpy sees the transpose of the same array and does half the work."""
+        """KᵀK."""
+        # numpy sees an array times its own transpose and calls syrk: half the work of a product.
         return np.matmul(K.T, K, out=self._squares[K.shape[1]])
 
 
@@ -190,8 +193,9 @@ def project(
 ) -> None:
     """Hand K(A, Y)B and k(a, a) of every block of rows to `take`, which owns its rows alone."""
     cuts, weights = stripes(A.shape[0]), B.astype(kernel.dtype)
+    # KB = K'B + cB: in float32 the long sums are of the smaller numbers, K'.
     back = (kernel.shift @ B).astype(kernel.dtype)
-    with progress.over_rows(words, A.shape[0]) as done:
+    with progress.over_rows(words, A.shape[0]) as advance:
 
         def worker(tasks: Iterator[int]) -> None:
             desk = _Desk(A, kernel, weights)
@@ -199,6 +203,6 @@ def project(
                 for rows, _, P, diagonal in desk.blocks(cuts[i]):
                     P += back
                     take(rows, P, diagonal)
-                    done(rows.stop - rows.start)
+                    advance(rows.stop - rows.start)
 
         spread(worker, len(cuts))

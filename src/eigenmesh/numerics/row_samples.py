@@ -45,19 +45,21 @@ class RowSampler:
         if m == n:
             return RowSample(as_rows(A), np.ones(n), 0.0)
         if self.kernel.is_level:
-            chosen = np.sort(rng.choice(n, m, replace=False))
-            return RowSample(as_rows(A[chosen]), np.full(m, n / m), 1 - m / n)
-        chances, _ = self._weighed
-        chosen = np.sort(draw_repeatedly(chances, m, rng))
-        return RowSample(as_rows(A[chosen]), 1 / (m * chances[chosen]), 1.0)
+            # Without replacement: the variance has the factor 1 − m/n of a finite population.
+            places = np.sort(rng.choice(n, m, replace=False))
+            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n)
+        # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
+        chances, _ = self._weights
+        places = np.sort(draw_repeatedly(chances, m, rng))
+        return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
 
     @property
     def trace(self) -> float:
         """Σ k(x, x), or an upper bound that rows of zeros do not reach."""
-        return float(self.rows.shape[0]) if self.kernel.is_level else self._weighed[1]
+        return float(self.rows.shape[0]) if self.kernel.is_level else self._weights[1]
 
     @cached_property
-    def _weighed(self) -> tuple[Doubles, float]:
+    def _weights(self) -> tuple[Doubles, float]:
         """The chance of every row to be drawn, in the one array of their number, and Σ k(x, x)."""
         n = self.rows.shape[0]
         values = np.empty(n)

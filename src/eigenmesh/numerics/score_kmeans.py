@@ -50,5 +50,5 @@ def score_kmeans(
         kmeans = KMeans(k, n_init=n_init, max_iter=max_iter, tol=tol, random_state=seed)
         fitted(kmeans, different.points, different.weights)
         centres, n_iter = np.asarray(kmeans.cluster_centers_, np.float64), int(kmeans.n_iter_)
-    labels, squared = nearest(data.points, centres)
-    return ScoreClusters(centres, labels, float(data.weights @ squared), n_iter)
+    labels, distances = nearest(data.points, centres)
+    return ScoreClusters(centres, labels, float(data.weights @ distances), n_iter)

@@ -27,11 +27,11 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse, raw_rows
 from eigenmesh.numerics.eigen import top_eigenpairs
-from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.float32_sums import Span
-from eigenmesh.numerics.kernel_arguments import unit_rows
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.mean_outside import Inside
+from eigenmesh.numerics.outside_features import FOURIER, unbiased_features
 from eigenmesh.numerics.row_samples import RowSample, RowSampler
 from eigenmesh.threads import one_blas_thread
 
@@ -49,7 +49,6 @@ _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard e
 _ROUGH = ("laplacian", "arc-cosine")
 _PAIRED_ROWS = 512
 _LENGTHENING = (0.1, 100.0)  # of squares
-_FOURIER = ("rbf", "laplacian")  # a cosine and a sine of each frequency
 _TINY = 1e-300
 
 
@@ -121,6 +120,8 @@ def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[list[int], int
     fewest, most = _FEATURES
     count, width = min(k, _PROBES_ALONE), most
     if floats is not None:
+        # A probe costs q coefficients, an offset, a noise and a row of features; the mean and the
+        # direction are two rows more. Fourier features come in pairs, hence even widths.
         budget = int(_COST * floats)
         count = min(k, max(1, (budget - 2 * fewest) // (n_landmarks + fewest + 1)))
         affordable = (budget - (n_landmarks + 2) * count) // (count + 2)
@@ -173,19 +174,20 @@ def _view(kernel: Kernel, Y: Rows, width: int, seed: int) -> _View:
     """Made once for many parties in one process: each has landmarks of its own, but the same."""
     if is_sparse(Y):
         return _new_view(kernel, Y, width, seed)
+    # By their bytes: arrays have no hash, and every party has one of its own.
     dense_rows = np.ascontiguousarray(Y)
-    return _kept_view(kernel, dense_rows.tobytes(), dense_rows.shape[1], width, seed)
+    return _cached_view(kernel, dense_rows.tobytes(), dense_rows.shape[1], width, seed)
 
 
 @lru_cache(maxsize=1)
-def _kept_view(kernel: Kernel, landmarks: bytes, n_columns: int, width: int, seed: int) -> _View:
+def _cached_view(kernel: Kernel, landmarks: bytes, n_columns: int, width: int, seed: int) -> _View:
     Y = np.frombuffer(landmarks, dtype=np.float64).reshape(-1, n_columns)
     return _new_view(kernel, Y, width, seed)
 
 
 def _new_view(kernel: Kernel, Y: Rows, width: int, seed: int) -> _View:
     inside = Inside.of(Span.of(kernel, Y))
-    features = features_of(kernel, int(Y.shape[1]), width, seed)
+    features = _features(kernel, int(Y.shape[1]), width, seed)
     return _View(kernel, Y, inside, features, inside.coefficients(features(Y)))
 
 
@@ -207,6 +209,7 @@ class _OutsideRows(NamedTuple):
         norms = np.asarray(kernel.diagonal(X), dtype=np.float64)
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
+        # z'(x) = z(x) − Zᵀa(x), with K(Y, Y)⁻¹ already in `of_landmarks`.
         outside = view.features(X) - K @ view.of_landmarks
         return cls(K, outside, distances, P, sample, kernel)
 
@@ -222,18 +225,19 @@ class _OutsideRows(NamedTuple):
         P, X = self.coordinates[some], as_rows(self.sample.rows[some], np.float64)
         C = (weights * self.sample.counts[:, None])[some]
         pairs = np.asarray(self.kernel.matrix(X), dtype=np.float64) - P @ P.T
-        true = np.einsum("ip,ip->p", C, pairs @ C)
-        seen = np.square(C.T @ self.features[some]).sum(axis=1)
-        ratios = np.divide(true, seen, out=ones, where=seen > 0)
+        by_values = np.einsum("ip,ip->p", C, pairs @ C)
+        by_features = np.square(C.T @ self.features[some]).sum(axis=1)
+        ratios = np.divide(by_values, by_features, out=ones, where=by_features > 0)
         return np.asarray(np.sqrt(np.clip(ratios, *_LENGTHENING)))
 
     def sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Σ w(x) z'(x) for weights (m, p), and what the draw of rows adds to their squares."""
-        counted = weights * self.sample.counts[:, None]
-        F, m = counted.T @ self.features, len(counted)
+        C = weights * self.sample.counts[:, None]
+        F, m = C.T @ self.features, len(C)
         if not self.sample.noise:
             return F, np.zeros(len(F))
-        variance = np.square(counted).T @ self.distances - np.square(F).sum(axis=1) / m
+        # As in `mean_outside`: Σ‖v − v̄‖² m/(m − 1), the lengths of v by kernel values.
+        variance = np.square(C).T @ self.distances - np.square(F).sum(axis=1) / m
         return F, self.sample.noise * np.maximum(variance, 0.0) * m / (m - 1)
 
 
@@ -241,21 +245,23 @@ def _sums(rows: _OutsideRows, probes: Probes, n: int) -> ProbeSums:
     W = rows.values @ probes.coefficients - probes.offset
     F, noise = rows.sums(W)
     F = F * rows.lengthening(W)[:, None]
-    (total,), (added,) = rows.sums(np.ones((len(W), 1)))
-    mean = _shortened(total, float(added)) / np.sqrt(n)
-    unexplained = rows.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
+    (total,), (added_noise,) = rows.sums(np.ones((len(W), 1)))
+    mean = _without_noise(total, float(added_noise)) / np.sqrt(n)
+    # Scores over √z are orthonormal over the rows: their squares tell how much of a row, and so of
+    # its k⊥, the probes have. A component that is one far row must not count twice.
+    rests = rows.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
     ratios = np.zeros(len(W))
     if probes.scale > _MOST * np.finfo(float).tiny:
-        ratios = np.minimum(unexplained / probes.scale, _MOST)
+        ratios = np.minimum(rests / probes.scale, _MOST)
     outside = float(rows.sample.counts @ rows.distances)
     peak = float(np.sum(ratios**_POWER))
     return ProbeSums(F, noise, mean, _direction(rows, mean), peak, outside, n)
 
 
-def _shortened(F: Doubles, noise: float) -> Doubles:
+def _without_noise(F: Doubles, noise: float) -> Doubles:
     """The vector less what noise adds to its squared length."""
-    squared = float(F @ F)
-    return F * np.sqrt(max(1 - noise / squared, 0.0)) if squared > 0 else F
+    squared_length = float(F @ F)
+    return F * np.sqrt(max(1 - noise / squared_length, 0.0)) if squared_length > 0 else F
 
 
 def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
@@ -266,7 +272,9 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     """
     m, t = rows.features.shape
     counts = rows.sample.counts
+    # Counts as roots: a row that stands for c others adds c times its square.
     around = (rows.features - mean / np.sqrt(counts.sum())) * np.sqrt(counts)[:, None]
+    # Both have the same eigenvalues above 0; the smaller is solved.
     scatter = around.T @ around if m >= t else around @ around.T
     trace = float(np.trace(scatter))
     if trace <= 0:
@@ -278,18 +286,10 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
 
 
 @lru_cache(maxsize=2)  # parties of one process draw alike
-def features_of(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
-    """Random features, of whose products each is the kernel's value / t in the mean over draws."""
-    drawn = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
-    if kernel.name in (*_FOURIER, "arc-cosine"):
-        return embedding(kernel, n_columns, width, drawn)
-    rng = np.random.default_rng(drawn)
-    if kernel.name == "poly":
-        return tensor_sketch(kernel, n_columns, width, rng)
-    sketch = tensor_sketch(Kernel("poly", 1.0, 1, 0.0), n_columns, width, rng)
-    if kernel.name == "linear":
-        return sketch
-    return lambda X: sketch(unit_rows(as_rows(X, np.float64)))
+def _features(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
+    """Random features, drawn alike wherever the seed is known."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
+    return unbiased_features(kernel, n_columns, width, stream)
 
 
 # Where the sums are.
@@ -349,7 +349,7 @@ def missing_shares(
 def _squared_lengths(kernel: str, F: Doubles, noise: Doubles) -> tuple[Doubles, Doubles]:
     """‖r_i‖²/z_i, and their standard errors by the draws of features and of rows."""
     energies = np.square(F)
-    if kernel in _FOURIER:
+    if kernel in FOURIER:  # a cosine and a sine are one draw
         energies = energies.reshape(len(F), 2, -1).sum(axis=1)
     by_features = energies.shape[1] * energies.var(axis=1, ddof=1)
     errors = np.sqrt(by_features + np.square(_SAMPLING * noise))
@@ -361,8 +361,9 @@ def _level(parties: Sequence[ProbeSums], F: Doubles, outside: float, centred: bo
     n = sum(p.n_rows for p in parties)
     peak = peak_distance(sum(p.peak for p in parties), outside, n)
     directions = np.array([d for p in parties for d in (p.mean, p.direction)])
+    # Rows of F are r_i/√z_i: FᵀF is the part of the scatter outside that goes with the probes.
     scatter = directions.T @ directions - F.T @ F
-    if centred:
+    if centred:  # Σ n_p m_p m_pᵀ − n m mᵀ, between the parties
         whole = np.sum([p.mean * np.sqrt(p.n_rows) for p in parties], axis=0)
         scatter -= np.outer(whole, whole) / n
     between = float(np.linalg.eigvalsh(scatter)[-1])
@@ -376,18 +377,23 @@ def peak_distance(peak: float, outside: float, n_rows: float) -> float:
 
 def _for_all(z: Doubles, probed_ones: Sequence[int], ratios: Doubles) -> Doubles:
     """‖r_i‖² of every component."""
+    # In logarithms, as both fall by powers of ten along a spectrum.
     order = np.asarray(probed_ones)[::-1]  # by rising z
     place, logs = np.log(np.maximum(z, _TINY)), np.log(np.maximum(ratios[::-1], _TINY))
     return np.asarray(np.exp(np.interp(place, place[order], logs)) * z)
 
 
-def _missing(z: Doubles, squared: Doubles, level: float, outside: float) -> Doubles:
+def _missing(z: Doubles, squared_lengths: Doubles, level: float, outside: float) -> Doubles:
     """Shares that z lacks of the k largest of: what z grow to, and what is outside alone."""
-    grown = (z + level) / 2 + np.sqrt(np.square((z - level) / 2) + squared)
+    # The larger eigenvalue of [[z, ‖r‖], [‖r‖, level]]. To second order it is z + ‖r‖²/z, which has
+    # no bound where z is small.
+    roots = (z + level) / 2 + np.sqrt(np.square((z - level) / 2) + squared_lengths)
+    # Where z is below the level the larger one is the direction outside, and that is one, however
+    # many z lie below it; they stay as they are, and the smallest falls out of the first k.
     below = z < level
-    values = np.where(below, z, grown)
-    if below.any():  # there the larger one is the direction outside, and it is one
-        values = np.append(values, grown[below].max())
+    values = np.where(below, z, roots)
+    if below.any():
+        values = np.append(values, roots[below].max())
     gains = np.minimum(np.sort(values)[::-1][: len(z)] - z, outside)
     total = float(gains.sum())
     if total > outside:  # all eigenvalues together cannot gain more than what is there

@@ -36,33 +36,33 @@ def sketch_width(n_columns: int) -> int:
 def sketch_basis(d: int) -> Doubles:
     """Orthonormal, since distances scatter less in it than under a plain Gaussian map: (d, q)."""
     # Never from a run's seed: two bases would give all coordinates of a row away.
-    fixed = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(_BASIS_KEY,)))
-    normal = fixed.standard_normal((d, sketch_width(d)))
+    rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(_BASIS_KEY,)))
+    normal = rng.standard_normal((d, sketch_width(d)))
     return np.linalg.qr(normal)[0]
 
 
 def median_over_mean(Z: Doubles, d: int) -> float:
     """ρ of the squared distances in d dimensions, from the q of Z."""
     q = Z.shape[1]
-    seen = _cube_root_of_ratio(Z)
+    root = _cube_root_of_ratio(Z)
     if q == 1:  # nothing to halve: the slope of a chi-square
         lift = 2 / 9 * (1 - 1 / d)
     else:
         h = q // 2
-        lift = (seen - _halved(Z, h)) * (1 / q - 1 / d) / (1 / h - 1 / q)
+        lift = (root - _root_in_half(Z, h)) * (1 / q - 1 / d) / (1 / h - 1 / q)
     # A median of zero comes from equal rows, not from scatter.
-    return (seen + max(lift, 0.0)) ** 3 if seen > 0 else 0.0
+    return (root + max(lift, 0.0)) ** 3 if root > 0 else 0.0
 
 
-def _halved(Z: Doubles, h: int) -> float:
+def _root_in_half(Z: Doubles, h: int) -> float:
     """∛ρ in h of the q dimensions, on average over random halves."""
     rng, q = np.random.default_rng(0), Z.shape[1]
-    turned = [Z @ np.linalg.qr(rng.standard_normal((q, q)))[0] for _ in range(_N_HALVINGS)]
-    halves = [half for Y in turned for half in (Y[:, :h], Y[:, -h:])]
+    rotations = [Z @ np.linalg.qr(rng.standard_normal((q, q)))[0] for _ in range(_N_HALVINGS)]
+    halves = [half for Y in rotations for half in (Y[:, :h], Y[:, -h:])]
     return float(np.mean([_cube_root_of_ratio(half) for half in halves]))
 
 
 def _cube_root_of_ratio(Z: Doubles) -> float:
     """∛(median / mean) of the squared distances between rows."""
-    squared = pdist(Z, "sqeuclidean")
-    return float(np.cbrt(np.median(squared) / squared.mean())) if squared.any() else 0.0
+    distances = pdist(Z, "sqeuclidean")
+    return float(np.cbrt(np.median(distances) / distances.mean())) if distances.any() else 0.0

@@ -28,8 +28,8 @@ def leading_directions(E: Doubles, k: int, centre: bool = True) -> Doubles:
     >>> abs(leading_directions(np.array([[3.0, 0.0], [-3.0, 0.1]]), 1)).round(1).ravel()
     array([1., 0.])
     """
-    seen = E - E.mean(axis=0) if centre else E
-    _, vectors = top_eigenpairs(seen.T @ seen, k)
+    F = E - E.mean(axis=0) if centre else E
+    _, vectors = top_eigenpairs(F.T @ F, k)
     return np.asarray(fix_signs(vectors))
 
 

@@ -68,10 +68,10 @@ class _Column(NamedTuple):
         median = float(np.median(values))
         low, high = np.sign(np.quantile(values, _TAILS))
         error = values.std(ddof=1) / np.sqrt(len(values))
-        sided = low == high and abs(values.mean()) >= errors * error
+        one_side = low == high and abs(values.mean()) >= errors * error
         spread = _Log.of(values - median)
         middle = median / float(np.exp(spread.mean))
-        return cls(_Log.of(values), spread, int(low) if sided else 0, middle)
+        return cls(_Log.of(values), spread, int(low) if one_side else 0, middle)
 
 
 def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[UnitFactor]:
@@ -89,21 +89,21 @@ def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[Unit
     ('months', 0, 12.0)
     """
     fewest = FEWEST if means else FEWEST_ROWS
-    known = {party: dense(own) for party, own in points.items() if own.shape[0] >= fewest}
-    if len(known) < 2:
+    parties = {party: dense(own) for party, own in points.items() if own.shape[0] >= fewest}
+    if len(parties) < 2:
         return []
-    columns = _comparable(known)
-    errors = float(norm.isf(_CHANCE / (2 * max(1, len(columns)) * len(known))))
-    factors = [factor for column in columns for factor in _of_column(known, column, errors)]
-    return factors if means else [factor for factor in factors if _are_apart(known, factor)]
+    columns = _comparable(parties)
+    errors = float(norm.isf(_CHANCE / (2 * max(1, len(columns)) * len(parties))))
+    factors = [factor for column in columns for factor in _of_column(parties, column, errors)]
+    return factors if means else [factor for factor in factors if _are_apart(parties, factor)]
 
 
-def _comparable(known: Mapping[str, Doubles]) -> list[int]:
+def _comparable(parties: Mapping[str, Doubles]) -> list[int]:
     """Columns that vary at every party, and are seldom 0."""
-    parts = list(known.values())
-    varied = np.all([_n_unlike(own) > 1 for own in parts], axis=0)
+    parts = list(parties.values())
+    varies = np.all([_n_unlike(own) > 1 for own in parts], axis=0)
     seldom = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in parts], axis=0)
-    return [int(column) for column in np.flatnonzero(varied & seldom)]
+    return [int(column) for column in np.flatnonzero(varies & seldom)]
 
 
 def _n_unlike(own: Doubles) -> Any:
@@ -112,9 +112,9 @@ def _n_unlike(own: Doubles) -> Any:
     return (np.abs(own - middle) > _ROUNDING * np.abs(middle)).sum(axis=0)
 
 
-def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:
+def _are_apart(parties: Mapping[str, Doubles], factor: UnitFactor) -> bool:
     """Whether every value of the one party is larger than all of the other's, with one sign."""
-    values = [known[p][:, factor.column] for p in (factor.party, factor.other)]
+    values = [parties[p][:, factor.column] for p in (factor.party, factor.other)]
     one, other = map(np.abs, values)
     signs = np.sign(np.concatenate(values))
     return bool(abs(signs.sum()) == len(signs)) and bool(
@@ -122,8 +122,8 @@ def _are_apart(known: Mapping[str, Doubles], factor: UnitFactor) -> bool:
     )
 
 
-def _of_column(known: Mapping[str, Doubles], column: int, errors: float) -> list[UnitFactor]:
-    columns = {party: _Column.of(own[:, column], errors) for party, own in known.items()}
+def _of_column(parties: Mapping[str, Doubles], column: int, errors: float) -> list[UnitFactor]:
+    columns = {party: _Column.of(own[:, column], errors) for party, own in parties.items()}
     by_size = sorted(columns, key=lambda party: columns[party].size.mean)
     other = by_size[(len(by_size) - 1) // 2]
     factors = {p: _log_factor(own, columns[other], errors) for p, own in columns.items()}
@@ -138,5 +138,5 @@ def _log_factor(own: _Column, other: _Column, errors: float) -> float:
         both = size * spread > 0 and abs(spread) >= np.log(FACTOR)
         agree = both and abs(size - spread) <= np.log(_AGREE)
         return size if (far or agree) and own.size.is_apart(other.size, errors) else 0.0
-    centred = max(abs(own.middle), abs(other.middle)) <= _CENTRED and own.side == other.side
-    return spread if centred and own.spread.is_apart(other.spread, errors) else 0.0
+    at_zero = max(abs(own.middle), abs(other.middle)) <= _CENTRED and own.side == other.side
+    return spread if at_zero and own.spread.is_apart(other.spread, errors) else 0.0

@@ -17,17 +17,15 @@ from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing, checked_accuracy
 from eigenmesh.estimators.base import require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
-from eigenmesh.estimators.columns import ColumnEstimator
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.kernel_pca.choose_method import WAYS
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.methods.diskpca.protocol import LANDMARKS
+from eigenmesh.methods.registry import method_called, methods, names_of
 from eigenmesh.regression.column_ridge import require_targets, target_array
-from eigenmesh.regression.fit import Regression, Wishes, fit_split
+from eigenmesh.regression.fit import Regression, RegressionParameters, fit_split
 from eigenmesh.regression.regression_forecast import (
     PlannedRegression,
     planned,
@@ -36,8 +34,6 @@ from eigenmesh.regression.regression_forecast import (
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import Topology
-
-METHODS = tuple(dict.fromkeys(way.name for way in WAYS))
 
 
 class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
@@ -150,21 +146,21 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         of several processes each may pass None for the others' entries and, of columns, all but the
         first may pass None.
         """
-        wishes, source = self._wishes(), self._source(X)
+        params, source = self._checked_parameters(), self._source(X)
         y = self._checked_targets(source.n_samples, y) if is_plain(X) else y
         topology = None if is_plain(X) else self.topology
         with self._opened(source, topology) as fed, fed.recording() as recording:
-            found = fit_split(fed, wishes, y)
-        self._adopt(found)
+            regression = fit_split(fed, params, y)
+        self._adopt(regression)
         self.report_ = RunReport.of(
             recording,
             fed,
-            stop_reason=found.stop_reason,
-            baseline_floats=found.baseline_floats,
-            notes=(*found.caveats, *found.notes),
+            stop_reason=regression.stop_reason,
+            baseline_floats=regression.baseline_floats,
+            notes=(*regression.caveats, *regression.notes),
             cheaper=self._less(fed.split, fed.graph is not None),
         )
-        for caveat in found.caveats:
+        for caveat in regression.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
@@ -173,7 +169,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             return less_of_columns(self, "n_components", on_graph)
         return f"{self._cheaper}, or {LESS_ON_A_GRAPH}" if on_graph else self._cheaper
 
-    def _wishes(self) -> Wishes:
+    def _checked_parameters(self) -> RegressionParameters:
         """Wrong parameters are told before anybody is asked."""
         k, alpha = whole_number(self.n_components, "n_components"), self._alpha()
         psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
@@ -185,14 +181,16 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             gamma=self.gamma,
             degree=self.degree,
             coef0=self.coef0,
-            method=one_of(self.method, "method", ("auto", *METHODS)),
+            method=one_of(self.method, "method", ("auto", *names_of(methods()))),
             n_landmarks=q,
-            landmarks=one_of(self.landmarks, "landmarks", ("auto", *LANDMARKS)),
+            landmarks=one_of(
+                self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks)
+            ),
             topology=self.topology,
             random_state=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
         )
-        return Wishes(door, k, alpha)
+        return RegressionParameters(door, k, alpha)
 
     def _alpha(self) -> float:
         alpha: Any = self.alpha
@@ -202,26 +200,28 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
 
     def _checked_targets(self, n: int, y: Any) -> Any:
         """The targets of one array are checked here, those of parties where they arrive."""
-        found = target_array(y)
-        if len(found) != n:
-            raise InputError(f"X has {n} rows and y {len(found)}; one target a row is expected")
-        return found
+        targets = target_array(y)
+        if len(targets) != n:
+            raise InputError(f"X has {n} rows and y {len(targets)}; one target a row is expected")
+        return targets
 
-    def _adopt(self, found: Regression) -> None:
-        fit, flat = found.fit, found.flat
-        self.model_ = found.model
-        self.estimator_ = found.estimator
-        self.method_ = found.method
-        self.gamma_ = found.gamma
-        self.eigenvalues_ = found.eigenvalues
+    def _adopt(self, regression: Regression) -> None:
+        fit, flat = regression.fit, regression.flat
+        self.model_ = regression.model
+        self.estimator_ = regression.estimator
+        self.method_ = regression.method
+        self.gamma_ = regression.gamma
+        self.eigenvalues_ = regression.eigenvalues
         self.coef_ = fit.coefficients[:, 0] if flat else fit.coefficients.T
         self.intercept_ = float(fit.intercept[0]) if flat else fit.intercept
         self.r_squared_ = float(np.mean(fit.r_squared))
-        self.n_features_in_ = found.n_features
-        adopt_missing(self, found.missing)
-        if found.estimator is not None:
-            self._keep_names_of(found.estimator)
-        self._last_transform = [] if found.estimator is None else found.estimator._last_transform
+        self.n_features_in_ = regression.n_features
+        adopt_missing(self, regression.missing)
+        if regression.estimator is not None:
+            self._keep_names_of(regression.estimator)
+        self._last_transform = (
+            [] if regression.estimator is None else regression.estimator._last_transform
+        )
 
     # Using it.
 
@@ -233,7 +233,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         check_is_fitted(self)
         require_no_iterator(X)
         door = self.estimator_
-        of_columns = door is not None and isinstance(door.estimator_, ColumnEstimator)
+        of_columns = door is not None and door.over_columns
         if isinstance(X, Federation) and not of_columns:
             raise InputError(
                 "the model is of rows and the new data are a federation; who has the model scores "
@@ -305,12 +305,12 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         return [*super()._saved_names(), *(name for name in SHORTFALL if hasattr(self, name))]
 
     def _planned(self, source: Any) -> PlannedRegression:
-        wishes = self._wishes()
+        params = self._checked_parameters()
         if is_plain(source) or is_dask_collection(source):
-            return planned_unopened(source, wishes)
+            return planned_unopened(source, params)
         with self._opened(source, self.topology) as fed:
-            return planned(fed, wishes)
+            return planned(fed, params)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit of one target to dense rows at a coordinator will have."""
-        return planned_unopened(None, self._wishes())._forecast(names, shapes)
+        return planned_unopened(None, self._checked_parameters())._forecast(names, shapes)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
-from eigenmesh.errors import PolicyRefusal
+from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import Missing, caveats_of
+from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.graphs.consensus import mixing
-from eigenmesh.kernel_pca.choose_method import Needs, Way, choose_way
+from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.methods.diskpca.estimator import DisKPCA
-from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
+from eigenmesh.methods.registry import Method, methods, names_of
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit
 from eigenmesh.regression.column_ridge import column_ridge, column_targets, require_targets
@@ -49,7 +50,7 @@ SCORES = "kernel-pc-regressor scores"
 APART_UNSAID = 1e-3  # nodes whose predictions are further apart, of their spread, deserve a warning
 
 
-class Wishes(NamedTuple):
+class RegressionParameters(NamedTuple):
     """The regressor's parameters, checked; `door` finds components with its arguments."""
 
     door: KernelPCA
@@ -59,7 +60,7 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True)
 class Regression:
-    """What a fit found: rows are scored by `model`, or anything by `estimator` if there is one."""
+    """What a fit gave: rows are scored by `model`, or anything by `estimator` if there is one."""
 
     fit: RidgeFit
     flat: bool  # one target a row, and not a matrix of them
@@ -76,76 +77,88 @@ class Regression:
     missing: Missing | None = None  # of the eigenvalues; None if not known
 
 
-def fit_split(fed: Federation, wishes: Wishes, y: Any) -> Regression:
-    """By where the data are; what does not suit them is told before anybody is asked."""
-    wishes.door._ways(fed.split, fed.graph is not None)
+def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
+    """By where the data are; what does not suit them is agreement before anybody is asked."""
+    params.door._candidates(fed.split, fed.graph is not None)
     if fed.split == "columns":
-        return fit_columns(fed, wishes, y)
+        return fit_columns(fed, params, y)
     require_targets(y)
-    return fit_rows(fed, wishes, y) if fed.graph is None else fit_graph(fed, wishes, y)
+    return fit_rows(fed, params, y) if fed.graph is None else fit_graph(fed, params, y)
 
 
 # Rows, and a coordinator.
 
 
-def row_ways(door: KernelPCA, alone: bool) -> list[Way]:
-    """Kernel PCA's ways for rows, each with what its regression asks of the parties.
+def row_methods(door: KernelPCA, alone: bool) -> list[Method]:
+    """Kernel PCA's methods for rows whose scores a regression can be on.
 
     `alone` says that there is one party only.
     """
-    found = door._ways("rows", False)
+    candidates = [method for method in door._candidates("rows", False) if method.span]
+    if not candidates:
+        raise InputError(
+            f"method is {door.method!r}, which leaves no scores to regress on; 'auto' is expected, "
+            f"or one of: {', '.join(names_of(m for m in methods(split='rows') if m.span))}"
+        )
     if alone and door.n_landmarks is not None and door.landmarks == "auto":
         # Who asks for a number may ask for every row, which centroids never are; nothing leaves.
-        found = sorted(found, key=lambda way: way.options.get("landmarks") != "diskpca")
-    return [dataclasses.replace(way, needs=_ridge_steps) for way in found]
+        candidates.sort(key=lambda method: method.options.get("landmarks") != "diskpca")
+    return candidates
 
 
-def _ridge_steps(estimator: Any, fed: Federation) -> Needs:
-    if isinstance(estimator, SketchingPCA):
+def ridge_needs(method: Method, estimator: Any) -> Needs:
+    """What components and normal equations ask of the parties."""
+    if method.span == "embedding":
         return EmbeddedTargets, embedded_steps()
     return TargetRows, regression_steps(estimator.landmarks)
 
 
-def fit_rows(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components and normal equations in one run."""
-    door = wishes.door
-    choice, estimator = choose_way(fed, row_ways(door, len(fed.parties) == 1), door._built)
+    door = params.door
+    choice, method, estimator = choose_method(
+        fed,
+        row_methods(door, len(fed.parties) == 1),
+        partial(build_estimator, door),
+        ridge_needs,
+    )
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
-        found = _run_rows(fed, wishes, estimator, gamma, targets)
-        rather = _rows_instead(fed, door, estimator, found)
-        if rather is not None:
-            few = int(found.model.landmarks.shape[0])
+        ridge = _run_rows(fed, params, method, estimator, gamma, targets)
+        with_rows = _rows_instead(fed, door, method, estimator, ridge)
+        if with_rows is not None:
+            few = int(ridge.model.landmarks.shape[0])
             why = f"{choice.why}; the landmarks are rows, since {few} centroids miss too much"
             choice = dataclasses.replace(choice, why=why)
-            estimator, found = rather, _run_rows(fed, wishes, rather, gamma, targets)
-    k, rank = wishes.n_components, len(found.model.eigenvalues)
-    short = (f"{k} components were asked for, the {found.source} determine {rank}",)
+            estimator = with_rows
+            ridge = _run_rows(fed, params, method, with_rows, gamma, targets)
+    k, rank = params.n_components, len(ridge.model.eigenvalues)
+    short = (f"{k} components were asked for, the {ridge.source} determine {rank}",)
     return Regression(
-        found.fit,
+        ridge.fit,
         is_flat(y),
         str(choice),
-        found.model,
+        ridge.model,
         None,
         gamma,
-        found.model.eigenvalues,
-        found.n_columns,
-        found.baseline_floats,
-        found.stop_reason,
-        (found.worth,),
-        (*(short if rank < k else ()), *_missing_in_words(found, estimator)),
-        None if found.coverage is None else Missing.of(found.coverage.shortfall),
+        ridge.model.eigenvalues,
+        ridge.n_columns,
+        ridge.baseline_floats,
+        ridge.stop_reason,
+        (ridge.worth,),
+        (*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
+        None if ridge.coverage is None else Missing.of(ridge.coverage.shortfall),
     )
 
 
-def _missing_in_words(found: RidgeResult, estimator: Any) -> tuple[str, ...]:
-    if found.coverage is None:
+def _missing_in_words(ridge: RidgeResult, estimator: Any) -> tuple[str, ...]:
+    if ridge.coverage is None:
         return ()
-    q, accuracy = int(found.model.landmarks.shape[0]), estimator.accuracy
-    missing = caveats_of(found.coverage, accuracy, q, estimator.landmarks, True)
-    if missing or not found.coverage.shortfall.largest:
+    q, accuracy = int(ridge.model.landmarks.shape[0]), estimator.accuracy
+    missing = caveats_of(ridge.coverage, accuracy, q, estimator.landmarks, True)
+    if missing or not ridge.coverage.shortfall.largest:
         return missing
-    return _hardly_apart(found.model, accuracy)
+    return _hardly_apart(ridge.model, accuracy)
 
 
 def _hardly_apart(model: Any, accuracy: float) -> tuple[str, ...]:
@@ -164,36 +177,40 @@ def _hardly_apart(model: Any, accuracy: float) -> tuple[str, ...]:
 
 
 def _rows_instead(
-    fed: Federation, door: KernelPCA, estimator: Any, found: RidgeResult
-) -> DisKPCA | None:
+    fed: Federation, door: KernelPCA, method: Method, estimator: Any, ridge: RidgeResult
+) -> Any:
     """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
     unasked = door.landmarks == "auto" and door.n_landmarks is None
-    if found.coverage is None or not unasked or len(fed.parties) > 1:
+    if ridge.coverage is None or not unasked or len(fed.parties) > 1:
         return None
-    if estimator.landmarks != "centroids" or found.coverage.shortfall.is_within(door.accuracy):
+    if estimator.landmarks != "centroids" or ridge.coverage.shortfall.is_within(door.accuracy):
         return None
-    q = 2 * int(found.model.landmarks.shape[0])
-    rows: DisKPCA = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)
+    q = 2 * int(ridge.model.landmarks.shape[0])
+    rows = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)
     try:
-        fed.require(*_ridge_steps(rows, fed))
+        fed.require(*ridge_needs(method, rows))
     except PolicyRefusal:
         return None
     return rows
 
 
 def _run_rows(
-    fed: Federation, wishes: Wishes, estimator: Any, gamma: float | None, targets: str
+    fed: Federation,
+    params: RegressionParameters,
+    method: Method,
+    estimator: Any,
+    gamma: float | None,
+    targets: str,
 ) -> RidgeResult:
-    k, alpha = wishes.n_components, wishes.alpha
+    k, alpha = params.n_components, params.alpha
     agreed = vars(estimator._agreed(gamma))
-    if isinstance(estimator, SketchingPCA):
-        setup = EmbeddedRidgeSetup(**agreed, targets=targets)
-        return fed.run(embedded_ridge, setup, k, alpha).value
-    assert isinstance(estimator, DisKPCA), "rows at a coordinator have these two ways"
-    kept = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
+    if method.span == "embedding":
+        embedded = EmbeddedRidgeSetup(**agreed, targets=targets)
+        return fed.run(embedded_ridge, embedded, k, alpha).value
+    setup = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
     q = estimator.n_landmarks
-    wanted = (k, q, estimator.landmarks, alpha, estimator._accuracy(q))
-    return fed.run(component_ridge, kept, *wanted).value
+    sizes = (k, q, estimator.landmarks, alpha, estimator._accuracy(q))
+    return fed.run(component_ridge, setup, *sizes).value
 
 
 def is_flat(y: Any) -> bool:
@@ -207,37 +224,37 @@ def is_flat(y: Any) -> bool:
 # Rows on a graph.
 
 
-def fit_graph(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components without a centre; then normal equations, by the models that the nodes keep."""
-    door = wishes.door
+    door = params.door
     fed.require(GraphTargets, ridge_steps())
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
-        agreed: dict[str, Any] = {"alpha": wishes.alpha, "targets": targets}
+        agreed: dict[str, Any] = {"alpha": params.alpha, "targets": targets}
         agreed["seed"] = door.random_state
         fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed))
         door.fit(fed)
-        found = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
-    told = (
-        f"predictions of the nodes at {PROBES} probe points are at most {found.apart:.1e} of their "
+        ridge = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
+    agreement = (
+        f"predictions of the nodes at {PROBES} probe points are at most {ridge.apart:.1e} of their "
         f"spread apart",
     )
-    warned = found.apart > APART_UNSAID
-    notes, caveats = ((), told) if warned else (told, ())
+    warned = ridge.apart > APART_UNSAID
+    notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
-    return _of_door(door, found.fit, is_flat(y), found.stop_reason, notes, (*caveats, *close))
+    return _of_door(door, ridge.fit, is_flat(y), ridge.stop_reason, notes, (*caveats, *close))
 
 
 # Columns.
 
 
-def fit_columns(fed: Federation, wishes: Wishes, y: Any) -> Regression:
+def fit_columns(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components of the columns; the targets are, and stay, where the scores arrive."""
-    door = wishes.door
+    door = params.door
     fed.run(column_targets, y, fed.align == "strict")
     scores = np.asarray(door.fit_transform(fed))
-    found = fed.run(column_ridge, scores, y, wishes.alpha).value
+    ridge = fed.run(column_ridge, scores, y, params.alpha).value
     reason = "the samples' scores and targets are in one place"
-    return _of_door(door, found.fit, found.flat, reason)
+    return _of_door(door, ridge.fit, ridge.flat, reason)
 
 
 def _of_door(

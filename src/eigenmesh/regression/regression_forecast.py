@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -12,7 +13,7 @@ from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.kernel_gamma import forecast_gamma
 from eigenmesh.estimators.party_values import is_plain
-from eigenmesh.kernel_pca.choose_method import choose_way
+from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.methods.diskpca.diskpca_forecast import forecast as diskpca_forecast
 from eigenmesh.methods.diskpca.protocol import most_landmarks
 from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
@@ -20,7 +21,7 @@ from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.regression.component_ridge import TargetRows
 from eigenmesh.regression.embedded_ridge import EmbeddedTargets
-from eigenmesh.regression.fit import Wishes, row_ways
+from eigenmesh.regression.fit import RegressionParameters, ridge_needs, row_methods
 from eigenmesh.regression.graph_ridge import forecast_graph_ridge
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Entry, Ledger, forecast_entry, forecast_message
@@ -50,12 +51,12 @@ class PlannedRegression:
         return self.forecast(names, shapes)
 
 
-def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
+def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     """The fit to a federation, by what its parties let out."""
-    k, strict = wishes.n_components, fed.align == "strict"
+    k, strict = params.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
-        return _of_rows(_allowed(fed, wishes), k)
-    inner, graph = wishes.door._planned(fed), fed.graph
+        return _of_rows(_allowed(fed, params), k)
+    inner, graph = params.door._planned(fed), fed.graph
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
     if fed.split == "columns":
@@ -65,12 +66,12 @@ def planned(fed: Federation, wishes: Wishes) -> PlannedRegression:
     return _of_graph(inner, k)
 
 
-def planned_unopened(source: Any, wishes: Wishes) -> PlannedRegression:
+def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegression:
     """The fit to a plain array or a Dask collection, which nobody opens for a forecast."""
-    k, door = wishes.n_components, wishes.door
+    k, door = params.n_components, params.door
     if is_dask_collection(source) and door.topology is not None:
         return _of_graph(door._planned(source), k)
-    return _of_rows(door._built(row_ways(door, is_plain(source))[0]), k)
+    return _of_rows(build_estimator(door, row_methods(door, is_plain(source))[0]), k)
 
 
 def _of_rows(estimator: Any, k: int) -> PlannedRegression:
@@ -81,13 +82,14 @@ def _of_graph(inner: Any, k: int) -> PlannedRegression:
     return PlannedRegression(inner, lambda *sizes: forecast_graph(inner, k, *sizes))
 
 
-def _allowed(fed: Federation, wishes: Wishes) -> Any:
-    ways = row_ways(wishes.door, len(fed.parties) == 1)
-    build = wishes.door._built
+def _allowed(fed: Federation, params: RegressionParameters) -> Any:
+    door = params.door
+    candidates = row_methods(door, len(fed.parties) == 1)
     try:
-        return choose_way(fed, ways, build)[1]
+        build = partial(build_estimator, door)
+        return choose_method(fed, candidates, build, ridge_needs)[2]
     except PolicyRefusal:  # the plan of the first says who refuses what
-        return build(ways[0])
+        return build_estimator(door, candidates[0])
 
 
 def forecast_rows(estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledger:

@@ -42,18 +42,18 @@ def eigengap_figure(
     'largest fall after 3'
     """
     values = _positive(spectrum)[: most + 1]
-    found = suggested_clusters(values, most)
+    suggestion = suggested_clusters(values, most)
     numbers = np.arange(1, len(values) + 1)
     figure = Figure(figsize=(10, 4), layout="constrained", facecolor="white")
-    left, right = figure.subplots(1, 2)
-    left.semilogy(numbers, values, "o-", color=PALETTE[0])
-    left.set_title("eigenvalues", loc="left", fontsize=10.5)
+    levels, steps = figure.subplots(1, 2)
+    levels.semilogy(numbers, values, "o-", color=PALETTE[0])
+    levels.set_title("eigenvalues", loc="left", fontsize=10.5)
     falls = values[1:-1] / values[2:]  # that of the first would dwarf them
-    colours = [PALETTE[6] if n == found else PALETTE[1] for n in numbers[1:-1]]
-    right.bar(numbers[1:-1], falls, color=colours)
-    right.set_title(f"largest fall after {found}", loc="left", fontsize=10.5)
-    right.set_ylabel("λ_k / λ_{k+1}")
-    for axes in (left, right):
+    colours = [PALETTE[6] if n == suggestion else PALETTE[1] for n in numbers[1:-1]]
+    steps.bar(numbers[1:-1], falls, color=colours)
+    steps.set_title(f"largest fall after {suggestion}", loc="left", fontsize=10.5)
+    steps.set_ylabel("λ_k / λ_{k+1}")
+    for axes in (levels, steps):
         axes.set_xlabel("k")
         axes.spines[["top", "right"]].set_visible(False)
     if path is not None:
@@ -76,19 +76,24 @@ def cluster_figure(
             f"scores of shape {Z.shape} and labels of shape {own.shape}; two components or more "
             f"and a label a row are expected"
         )
-    chosen = np.random.default_rng(0).permutation(len(Z))[:_MOST_DRAWN]
     figure = Figure(figsize=(6, 5.4), layout="constrained", facecolor="white")
     axes: Any = figure.subplots()
-    for i, cluster in enumerate(np.unique(own)):
-        members = chosen[own[chosen] == cluster]
-        colour, marker = PALETTE[i % len(PALETTE)], "os^Dv"[i // len(PALETTE) % 5]
-        axes.scatter(*Z[members, :2].T, s=14, alpha=0.8, color=colour, marker=marker, linewidths=0)
-    axes.set_xlabel("component 1")
-    axes.set_ylabel("component 2")
+    draw_clusters(axes, Z, own)
     axes.spines[["top", "right"]].set_visible(False)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def draw_clusters(axes: Any, Z: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Scatter scores (n, 2 or more), a colour and a marker a cluster."""
+    points = np.random.default_rng(0).permutation(len(Z))[:_MOST_DRAWN]
+    for i, cluster in enumerate(np.unique(labels)):
+        members = points[labels[points] == cluster]
+        colour, marker = PALETTE[i % len(PALETTE)], "os^Dv"[i // len(PALETTE) % 5]
+        axes.scatter(*Z[members, :2].T, s=14, alpha=0.8, color=colour, marker=marker, linewidths=0)
+    axes.set_xlabel("component 1")
+    axes.set_ylabel("component 2")
 
 
 def _positive(spectrum: ArrayLike) -> NDArray[np.float64]:

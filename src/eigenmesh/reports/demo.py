@@ -67,8 +67,8 @@ class Row:
 
     def bound(self, n_components: int) -> float | None:
         """The proven limit of sinΘ, or None if it is no lower than the largest sinΘ there is."""
-        proven = self.report.bounds["sin_theta"] if self.report else 0.0
-        return proven if proven < math.sqrt(n_components) * (1 - 1e-9) else None
+        limit = self.report.bounds["sin_theta"] if self.report else 0.0
+        return limit if limit < math.sqrt(n_components) * (1 - 1e-9) else None
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def digits_study() -> Study:
     X, labels = load_digits(return_X_y=True)
     return Study(
         name="Digits",
-        **_prepared(X / 16.0, 600),
+        **_prepare(X / 16.0, 600),
         labels=labels[:600],
         gamma=3 / 128,
         n_components=5,
@@ -108,7 +108,7 @@ def wide_study() -> Study:
     X, labels = gene_like(n_samples=160, n_features=5000, random_state=0)
     return Study(
         name="Genes (synthetic)",
-        **_prepared(X, 120),
+        **_prepare(X, 120),
         labels=labels[:120],
         gamma=1 / 5000,
         n_components=2,
@@ -116,7 +116,7 @@ def wide_study() -> Study:
     )
 
 
-def _prepared(X: Array, n_train: int) -> dict[str, Array]:
+def _prepare(X: Array, n_train: int) -> dict[str, Array]:
     """Columns centred and all divided by one number, both from the training samples."""
     train = X[:n_train] - X[:n_train].mean(axis=0)
     new = X[n_train:] - X[:n_train].mean(axis=0)
@@ -136,19 +136,19 @@ def run_study(study: Study, n_parties: int, advance: Callable[[], None]) -> Outc
     parts = split(study.X, n_parties, by="columns")
     new_parts = split(study.X_new, n_parties, by="columns")
     start = time.perf_counter()
-    pooled = KernelPCA(
+    reference = KernelPCA(
         study.n_components, kernel="rbf", gamma=study.gamma, eigen_solver="dense"
     ).fit(study.X)
     seconds = time.perf_counter() - start
     advance()
-    rows = [_pooled_row(study, pooled, seconds)]
+    rows = [_pooled_row(study, reference, seconds)]
     for fusion, rank in study.trials:
-        rows.append(_trial_row(study, parts, new_parts, pooled, fusion, rank))
+        rows.append(_trial_row(study, parts, new_parts, reference, fusion, rank))
         advance()
     return Outcome(study, parts, tuple(rows))
 
 
-def _pooled_row(study: Study, pooled: Any, seconds: float) -> Row:
+def _pooled_row(study: Study, reference: Any, seconds: float) -> Row:
     return Row(
         method=SHIPPED,
         local_rank=None,
@@ -158,12 +158,12 @@ def _pooled_row(study: Study, pooled: Any, seconds: float) -> Row:
         share=1.0,
         rounds=1,
         seconds=seconds,
-        embedding=pooled.eigenvectors_ * np.sqrt(pooled.eigenvalues_),
+        embedding=reference.eigenvectors_ * np.sqrt(reference.eigenvalues_),
     )
 
 
 def _trial_row(
-    study: Study, parts: Partitioned, new_parts: Partitioned, pooled: Any, fusion: str, rank: int
+    study: Study, parts: Partitioned, new_parts: Partitioned, reference: Any, fusion: str, rank: int
 ) -> Row:
     kpca = OneShotKPCA(
         study.n_components, kernel="rbf", gamma=study.gamma, local_rank=rank, fusion=fusion
@@ -177,8 +177,8 @@ def _trial_row(
     return Row(
         method=fusion,
         local_rank=rank,
-        sin_theta=sin_theta(kpca.eigenvectors_, pooled.eigenvectors_),
-        held_out_error=aligned_error(kpca.transform(new_parts), pooled.transform(study.X_new)),
+        sin_theta=sin_theta(kpca.eigenvectors_, reference.eigenvectors_),
+        held_out_error=aligned_error(kpca.transform(new_parts), reference.transform(study.X_new)),
         floats=report.floats_up + report.floats_down,
         share=report.share_of_baseline,
         rounds=report.rounds,

@@ -114,13 +114,13 @@ def draw(outcome: Outcome, path: Path) -> None:
     # Matplotlib takes a second to import; help and the other commands do without it.
     from eigenmesh.reports.plots import embedding_figure
 
-    study, pooled, row = outcome.study, outcome.rows[0], outcome.row(*_DRAWN)
+    study, reference, row = outcome.study, outcome.rows[0], outcome.row(*_DRAWN)
     embedding_figure(
-        pooled.embedding,
+        reference.embedding,
         row.embedding,
         study.labels,
         titles=(
-            f"Pooled: every column shipped\n{pooled.floats:,} floats",
+            f"Pooled: every column shipped\n{reference.floats:,} floats",
             f"Federated: {outcome.parts.n_parties} parties, {row.method}, local_rank "
             f"{row.local_rank}\n{row.floats:,} floats, {share_in_words(row.share)} of shipping; "
             f"sinΘ = {figure(row.sin_theta)} ({study.n_components} components)",

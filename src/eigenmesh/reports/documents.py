@@ -26,7 +26,7 @@ def account_tree(account: RunReport | Plan) -> dict[str, Any]:
 
 def model_tree(kpca: Any) -> dict[str, Any]:
     """What a fit gave and what it cost; so too the scores of its samples, if they were sent for."""
-    scored = hasattr(kpca, "transform_report_")
+    has_scores = hasattr(kpca, "transform_report_")
     return {
         "estimator": type(kpca).__name__,
         "params": kpca.get_params(deep=False),
@@ -37,7 +37,7 @@ def model_tree(kpca: Any) -> dict[str, Any]:
         "explained_variance_ratio": kpca.explained_variance_ratio_,
         "shortfalls": kpca.shortfalls_,
         "report": account_tree(kpca.report_),
-        "scores_report": account_tree(kpca.transform_report_) if scored else None,
+        "scores_report": account_tree(kpca.transform_report_) if has_scores else None,
     }
 
 
@@ -59,8 +59,8 @@ def cluster_tree(kmeans: Any) -> dict[str, Any]:
 
 def cluster_sizes(kmeans: Any) -> list[int]:
     """Rows in each cluster, over all parties."""
-    held = kmeans.labels_ if isinstance(kmeans.labels_, list) else [kmeans.labels_]
-    counts = np.bincount(np.concatenate(held), minlength=len(kmeans.cluster_centers_))
+    labels = kmeans.labels_ if isinstance(kmeans.labels_, list) else [kmeans.labels_]
+    counts = np.bincount(np.concatenate(labels), minlength=len(kmeans.cluster_centers_))
     return [int(count) for count in counts]
 
 

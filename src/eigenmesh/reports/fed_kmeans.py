@@ -54,15 +54,15 @@ def cluster_quality(
     >>> quality.nmi > 0.6, quality.recovery_error < 1e-3
     (True, True)
     """
-    found = np.concatenate(model.predict(parts))
+    clusters = np.concatenate(model.predict(parts))
     nmi = ari = error = None
     if labels is not None:
         true = np.asarray(labels)
         if parts.order is not None:
             true = true[np.concatenate(parts.order)]
-        nmi = float(normalized_mutual_info_score(true, found))
-        ari = float(adjusted_rand_score(true, found))
-    if len(found) <= EXACT_ROWS:
+        nmi = float(normalized_mutual_info_score(true, clusters))
+        ari = float(adjusted_rand_score(true, clusters))
+    if len(clusters) <= EXACT_ROWS:
         error = _recovery(model, parts)
     report = model.report_
     costs = (report.floats_up, report.rounds, report.baseline_floats)
@@ -113,11 +113,16 @@ def cluster_figure(model: Any, parts: Partitioned, path: str | Path | None = Non
     """
     from matplotlib.figure import Figure
 
+    from eigenmesh.reports.cluster_plots import draw_clusters
+
     figure = Figure(figsize=(11, 5.2), layout="constrained", facecolor="white")
-    left, right = figure.subplots(1, 2)
-    _draw_clusters(left, np.vstack(model.transform(parts)), np.concatenate(model.predict(parts)))
-    _draw_trace(right, model.trace_)
-    for axes, title in ((left, "clusters"), (right, "change of an iteration")):
+    clusters, changes = figure.subplots(1, 2)
+    scores = np.vstack(model.transform(parts))
+    if scores.shape[1] == 1:  # along a line
+        scores = np.hstack([scores, np.zeros_like(scores)])
+    draw_clusters(clusters, scores, np.concatenate(model.predict(parts)))
+    _draw_trace(changes, model.trace_)
+    for axes, title in ((clusters, "clusters"), (changes, "change of an iteration")):
         axes.set_title(title, loc="left", fontsize=10.5)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="0.92", linewidth=0.8)
@@ -127,22 +132,10 @@ def cluster_figure(model: Any, parts: Partitioned, path: str | Path | None = Non
     return figure
 
 
-def _draw_clusters(axes: Any, scores: Any, labels: Any) -> None:
-    from eigenmesh.reports.plots import PALETTE
-
-    second = scores[:, 1] if scores.shape[1] > 1 else np.zeros(len(scores))
-    for cluster in np.unique(labels):
-        own, look = labels == cluster, divmod(int(cluster), len(PALETTE))
-        colour, marker = PALETTE[look[1]], "os^Dv"[look[0] % 5]
-        axes.scatter(scores[own, 0], second[own], s=14, color=colour, marker=marker, alpha=0.8)
-    axes.set_xlabel("component 1")
-    axes.set_ylabel("component 2")
-
-
 def _draw_trace(axes: Any, trace: Any) -> None:
-    known = [(entry.t, entry.change) for entry in trace if entry.change and entry.t > 1]
-    if known:
-        t, change = np.array(known).T
+    points = [(entry.t, entry.change) for entry in trace if entry.change and entry.t > 1]
+    if points:
+        t, change = np.array(points).T
         axes.loglog(t, change, "o", color="#332288", markersize=4, label="measured")
         level = float(np.median(change * t**2))
         axes.loglog(t, level / t**2, color="0.6", linewidth=1, label="as 1 / t²")

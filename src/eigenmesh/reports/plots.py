@@ -36,13 +36,13 @@ def embedding_figure(
     >>> [axes.get_title(loc="left") for axes in figure.axes]
     ['pooled', 'federated']
     """
-    left, right = _plane(reference), _plane(estimate)
-    if left.shape != right.shape:
-        raise InputError(f"embeddings of {len(left)} and {len(right)} samples; expected the same")
-    groups = _groups(labels, len(left))
+    truth, guess = _plane(reference), _plane(estimate)
+    if truth.shape != guess.shape:
+        raise InputError(f"embeddings of {len(truth)} and {len(guess)} samples; expected the same")
+    groups = _groups(labels, len(truth))
     figure = Figure(figsize=(11, 5.6), layout="constrained", facecolor="white")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    for axes, Z, title in zip(panels, (left, align_signs(right, left)), titles, strict=True):
+    for axes, Z, title in zip(panels, (truth, align_signs(guess, truth)), titles, strict=True):
         _draw(axes, Z, groups, title)
     panels[0].set_ylabel("component 2")
     if heading:
@@ -60,8 +60,8 @@ def align_signs(Z: NDArray[Any], reference: NDArray[Any]) -> NDArray[Any]:
     >>> align_signs(np.array([[1.0], [-2.0]]), np.array([[-1.0], [2.0]])).ravel().tolist()
     [-1.0, 2.0]
     """
-    turned: NDArray[Any] = Z * np.where(np.einsum("ij,ij->j", Z, reference) < 0, -1.0, 1.0)
-    return turned
+    signs = np.where(np.einsum("ij,ij->j", Z, reference) < 0, -1.0, 1.0)
+    return np.asarray(Z * signs)
 
 
 def _plane(Z: ArrayLike) -> NDArray[np.float64]:

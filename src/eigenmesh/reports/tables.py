@@ -96,14 +96,14 @@ def reveals_table(
         table.add_column("stays there", overflow="fold")
     for label in runs:
         table.add_column(f"{label} (floats)", overflow="fold")
-    for row in _grouped(list(_reveal_rows(runs, keeps))):
+    for row in _group(list(_reveal_rows(runs, keeps))):
         table.add_row(*map(Text, row))
     return table
 
 
 def components_table(kpca: Any) -> Table:
     """The leading eigenvalues of a fitted estimator: shares of the variance, and what lacks."""
-    title = _counted(len(kpca.eigenvalues_), "component")
+    title = _count(len(kpca.eigenvalues_), "component")
     gamma = "" if kpca.gamma_ is None else f", gamma {kpca.gamma_:.4g}"
     table = Table(title=f"{title}, {kpca.kernel} kernel{gamma}", **LOOK)
     for name in ("component", "eigenvalue", "share of variance", "of it missing, about"):
@@ -127,7 +127,7 @@ def _lacking(kpca: Any) -> list[str]:
 def clusters_table(kmeans: Any) -> Table:
     """The clusters of a fitted estimator by size."""
     sizes = cluster_sizes(kmeans)
-    title = _counted(len(sizes), "cluster")
+    title = _count(len(sizes), "cluster")
     gamma = "" if kmeans.gamma_ is None else f", gamma {kmeans.gamma_:.4g}"
     table = Table(title=f"{title}, {kmeans.kernel} kernel{gamma}", min_width=_WIDE, **LOOK)
     for name in ("cluster", "rows", "share of rows"):
@@ -178,7 +178,7 @@ def _add(table: Table, name: str, value: str, style: str = "") -> None:
 
 def _add_cost(table: Table, account: Account, verb: str) -> None:
     up, down, shipping = account.floats_up, account.floats_down, account.baseline_floats
-    _add(table, verb, f"{up:,} floats up, {down:,} down, in {_counted(account.rounds, 'round')}")
+    _add(table, verb, f"{up:,} floats up, {down:,} down, in {_count(account.rounds, 'round')}")
     for step, floats in account.by_step.items():
         _add(table, "  of these", f"{floats:,} by {step}")
     share, dear = share_in_words(account.share_of_baseline), account.share_of_baseline > 1
@@ -191,22 +191,22 @@ def _add_cost(table: Table, account: Account, verb: str) -> None:
     )
 
 
-def _counted(n: int, noun: str) -> str:
+def _count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _parties_in_words(report: RunReport) -> str:
     n = len(report.parties)
-    shown = ", ".join(report.parties[:_PARTIES_SHOWN])
+    few = ", ".join(report.parties[:_PARTIES_SHOWN])
     more = ", …" if n > _PARTIES_SHOWN else ""
-    return f"{n} {'party' if n == 1 else 'parties'}: {shown}{more}"
+    return f"{n} {'party' if n == 1 else 'parties'}: {few}{more}"
 
 
 def _reveal_rows(runs: Mapping[str, Account], keeps: Mapping[str, str] | None) -> Iterator[_Row]:
     first = next(iter(runs.values()))
     for party in first.parties:
-        kept = () if keeps is None else (keeps.get(party, ""),)
-        yield (party, *kept, *(_leaves(account, party) for account in runs.values()))
+        files = () if keeps is None else (keeps.get(party, ""),)
+        yield (party, *files, *(_leaves(account, party) for account in runs.values()))
 
 
 def _leaves(account: Account, party: str) -> str:
@@ -214,12 +214,12 @@ def _leaves(account: Account, party: str) -> str:
     lines = [f"{kind}: {floats:,}" for kind, floats in sorted(kinds.items()) if floats]
     scalars = sorted(kind for kind, floats in kinds.items() if not floats)
     lines += [f"{', '.join(scalars)}: 0"] if scalars else []
-    refused = account.refusals.get(party, ()) if isinstance(account, Plan) else ()
-    lines += [f"REFUSED: {', '.join(refused)}"] if refused else []
+    refusals = account.refusals.get(party, ()) if isinstance(account, Plan) else ()
+    lines += [f"REFUSED: {', '.join(refusals)}"] if refusals else []
     return "\n".join(lines) or "nothing"
 
 
-def _grouped(rows: Sequence[_Row]) -> Sequence[_Row]:
+def _group(rows: Sequence[_Row]) -> Sequence[_Row]:
     if len(rows) <= _PARTIES_SHOWN:
         return rows
     runs = [list(run) for _, run in groupby(rows, key=lambda row: row[1:])]

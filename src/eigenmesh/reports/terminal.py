@@ -50,14 +50,14 @@ def _fail(kind: str, message: str, party: str | None, as_document: bool) -> NoRe
 @contextmanager
 def warnings_said_once() -> Iterator[None]:
     """Our own warnings as one yellow line each on stderr; others as they were."""
-    said: set[str] = set()
+    messages: set[str] = set()
     before = warnings.showwarning
 
     def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
         if not issubclass(category, EigenmeshWarning | CostWarning):
             before(message, category, *rest, **more)
-        elif str(message) not in said:
-            said.add(str(message))
+        elif str(message) not in messages:
+            messages.add(str(message))
             say(errors(), f"warning: {message}", "yellow")
 
     with warnings.catch_warnings():

@@ -29,14 +29,15 @@ from eigenmesh.errors import (
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
-from eigenmesh.runtime.message import NO_LIMITS, Message, decode, encode
+from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
-from eigenmesh.runtime.protocol import known_roles
+from eigenmesh.runtime.protocol import is_scheduled, known_roles
 from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
-from eigenmesh.runtime.schedule import START, Own, Positions, limits, steps_in
+from eigenmesh.runtime.schedule import START, Own, Positions, common_limits, limits, steps_in
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
 
+_MOST_RUNS = 10_000  # whose names are kept
 _log = logging.getLogger("eigenmesh.site")
 
 
@@ -64,7 +65,7 @@ class Host:
         self._view = SiteView(site, index, names)
         self._lock = threading.Lock()
         self._run = ""
-        self._seen_runs: set[str] = set()  # a request of an old run must not begin it again
+        self._seen_runs: dict[str, None] = {}  # in the order in which they began
         self._turn = 0
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
@@ -194,8 +195,12 @@ class Host:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
         study = self._consent(tree)
+        if study is None and is_scheduled(self._role(tree["role"])):
+            raise StepRefused(
+                f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
+            )
         if tree["run"] != self._run:
-            self._seen_runs.add(tree["run"])
+            self._note_run(tree["run"])
             self._run = tree["run"]
             self._enlisted = {}
             self._mailbox = Mailbox(self._view)
@@ -205,13 +210,19 @@ class Host:
             if study is not self._guard.study:
                 raise StepRefused("a run has one study", party=self.site.name)
             agreed = self._admitted(tree, ("enlist", tree["role"]))
-            if not any(encode(match.node.setup) == setup for match in agreed):
+            if not any(match.node.agrees(setup) for match in agreed):
                 raise StepRefused("the setup is not the study's", party=self.site.name)
             self._guard.move(agreed)
         free = self._guard is None  # else the study says what may be asked, and when
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
         self._build(tree["role"], setup, steps)
         return None
+
+    def _note_run(self, run: str) -> None:
+        """A request of an old run must not begin it again; of very old ones nothing is kept."""
+        self._seen_runs[run] = None
+        while len(self._seen_runs) > _MOST_RUNS:
+            del self._seen_runs[next(iter(self._seen_runs))]
 
     # What a study lets pass.
 
@@ -296,7 +307,6 @@ class Host:
         places = self._admitted(tree, key)
         if self._guard is not None:
             self._positions_before = self._guard.positions
-            self._guard.move(places)
         self._snapshot = (
             tree["turn"],
             {role: e.party.export() for role, e in self._enlisted.items()},
@@ -313,9 +323,27 @@ class Host:
             )
         for message in offered.values():
             self._check_type(step, message)
+        places = self._fitting(places, offered)
+        if self._guard is not None:
+            self._guard.move(places)
+        self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
         self._half_done = (request, tree)
         return outbox
+
+    def _fitting(self, places: tuple[Any, ...], offered: Mapping[int, Message]) -> tuple[Any, ...]:
+        """The places of the study at which messages to neighbours may be so large."""
+        fits, refusal = [], None
+        for place in places:
+            try:
+                for message in {id(message): message for message in offered.values()}.values():
+                    check_sizes(message, limits(place.node.up, self._own))
+                fits.append(place)
+            except MessageRefused as error:
+                refusal = refusal or error
+        if refusal is not None and not fits:
+            raise refusal
+        return tuple(fits)
 
     def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
         own, n_parties = self._view.index, len(self._view.names)
@@ -402,7 +430,7 @@ class Host:
             {
                 "run": self._run,
                 "turn": self._turn,
-                "seen_runs": sorted(self._seen_runs),
+                "seen_runs": list(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
@@ -416,7 +444,7 @@ class Host:
         """Go on where `export` was called."""
         tree = wire.loads(exported)
         self._run, self._turn, self._enlisted = tree["run"], tree["turn"], {}
-        self._seen_runs = set(tree["seen_runs"])
+        self._seen_runs = dict.fromkeys(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
@@ -453,6 +481,11 @@ class Host:
                 f"({error}); remove the file to start it afresh",
                 party=self.site.name,
             ) from None
+
+
+def _agreed_limits(limits: list[Limits]) -> Limits:
+    """What all places of a study say of a message's sizes, if they say the same."""
+    return limits[0] if limits and all(one == limits[0] for one in limits) else NO_LIMITS
 
 
 def _reply(tree: Tree, answer: Tree) -> bytes:

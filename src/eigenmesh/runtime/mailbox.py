@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eigenmesh.errors import EigenmeshError, PartyLost, StaleRound
-from eigenmesh.runtime.message import Message, decode, encode, floats_by_kind
+from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, decode, encode, floats_by_kind
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.requests import Tree
 from eigenmesh.runtime.site import SiteView
@@ -33,6 +33,7 @@ class Mailbox:
         self._view = view
         self._last_heard: dict[tuple[str, str, int], tuple[int, Message]] = {}
         self.sent: list[Tree] = []  # of the exchange under way: receiver, floats by kind, bytes
+        self.sizes: Limits = NO_LIMITS  # of what neighbours send in it, as far as all know
 
     def pack(self, tree: Tree, messages: Mapping[int, Message]) -> dict[int, bytes]:
         """An envelope for each neighbour."""
@@ -74,7 +75,7 @@ class Mailbox:
             if not data.startswith(expected):
                 raise StaleRound("a message of another turn, sender or receiver, or a damaged one")
             assert step.signature.takes is not None
-            return decode(step.signature.takes, memoryview(data)[len(expected) :])
+            return decode(step.signature.takes, memoryview(data)[len(expected) :], self.sizes)
         except EigenmeshError as error:
             words = f"its message to {own!r} was refused: {error.reason}"
             raise type(error)(words, party=name) from None

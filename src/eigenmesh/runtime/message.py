@@ -266,6 +266,18 @@ def check(message: Message, limits: Limits = NO_LIMITS) -> None:
             _check_field(field, value, sizes, limits, f"{owner.__name__}.{field.name}")
 
 
+def check_sizes(message: Message, limits: Limits) -> None:
+    """Raise `MessageRefused` unless a message is as large as it may be; nothing else is checked."""
+    owner = type(message)
+    sizes: dict[str, int] = {}
+    for field in _declaration(owner).in_check_order if limits else ():
+        value, label = getattr(message, field.name), f"{owner.__name__}.{field.name}"
+        if field.type is int and type(value) is int:
+            _fix(field.name, value, sizes, limits, label)
+        elif field.shape is not None and isinstance(value, np.ndarray):
+            _check_shape(value.shape, field.shape.axes, sizes, limits, label)
+
+
 def _check_field(
     field: Field, value: Any, sizes: dict[str, int], limits: Limits, label: str
 ) -> None:

@@ -79,6 +79,12 @@ def known_roles() -> dict[str, type[Party]]:
     return {role_name(role): role for p in _protocols.values() for role in p.roles}
 
 
+def is_scheduled(role: type[Party]) -> bool:
+    """Whether a protocol with a schedule has this role, so that only a study may enlist it."""
+    _load_extensions()
+    return any(role in p.roles for p in _protocols.values() if p.schedule is not None)
+
+
 def protocol_named(name: str) -> Protocol[Any]:
     """A registered protocol."""
     _load_extensions()

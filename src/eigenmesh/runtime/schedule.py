@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
-from eigenmesh.runtime.message import Limit, Message, planned_floats
+from eigenmesh.runtime.message import Limit, Limits, Message, decode, encode, planned_floats
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.topology import is_lossy, mark_losses
 
@@ -76,12 +76,12 @@ class Size:
         return _of(self.amount if self.usual is None else self.usual, own)
 
 
-def limits(sizes: Mapping[str, Size], own: Own) -> dict[str, Limit]:
+def limits(sizes: Mapping[str, Size], own: Own) -> Limits:
     """How large the messages of a party may be."""
     return {name: size.limit(own) for name, size in sizes.items()}
 
 
-def common_limits(sizes: Mapping[str, Size]) -> dict[str, Limit]:
+def common_limits(sizes: Mapping[str, Size]) -> Limits:
     """How large anybody's messages may be, as far as all know."""
     known = {name: size.common for name, size in sizes.items()}
     return {name: limit for name, limit in known.items() if limit is not None}
@@ -127,10 +127,21 @@ Sizes = Mapping[str, Size | Amount]
 
 @dataclass(frozen=True, eq=False)
 class Enlist:
-    """A party of a role is built, from this setup."""
+    """A party of a role is built, from this setup; some of its numbers may vary, within bounds."""
 
     role: type[Party]
     setup: Message
+    varies: Mapping[str, tuple[float, float]]
+
+    def agrees(self, data: bytes) -> bool:
+        """Whether a setup in wire form is this one, but for what may vary."""
+        if not self.varies:
+            return encode(self.setup) == data
+        other = decode(type(self.setup), data)
+        bounds = [(getattr(other, name), *ends) for name, ends in self.varies.items()]
+        agreed = {name: getattr(self.setup, name) for name in self.varies}
+        same = encode(replace(other, **agreed)) == encode(self.setup)  # type: ignore[type-var]
+        return same and all(low <= number <= high for number, low, high in bounds)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -167,6 +178,13 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
+class CutShort:
+    """Something that may end anywhere, because a party has left."""
+
+    body: Node
+
+
+@dataclass(frozen=True, eq=False)
 class InOrder:
     """One thing after the other."""
 
@@ -192,12 +210,17 @@ class Settle:
         return tuple(self.typical)
 
 
-Node = Enlist | Ask | Loop | InOrder | Settle
+Node = Enlist | Ask | Loop | CutShort | InOrder | Settle
 
 
-def enlist(role: type[Party], setup: Message) -> Enlist:
-    """Parties of a role, built at every site."""
-    return Enlist(role, setup)
+def enlist(
+    role: type[Party], setup: Message, varies: Mapping[str, tuple[float, float]] | None = None
+) -> Enlist:
+    """Parties of a role, built at every site.
+
+    `varies` bounds the numbers of the setup that are others once a party has left.
+    """
+    return Enlist(role, setup, varies or {})
 
 
 def ask(
@@ -213,11 +236,16 @@ def ask(
 
 
 def exchange(
-    send: Any, receive: Any, times: int = 1, fewest: int | None = None, **sizes: Size | Amount
+    send: Any,
+    receive: Any,
+    times: int = 1,
+    fewest: int | None = None,
+    usual: int | None = None,
+    **sizes: Size | Amount,
 ) -> Loop:
     """`times` rounds between neighbours, or from `fewest` to `times`."""
-    bound = _sizes(sizes, None)
-    return loop(times, Ask(send, receive, bound, bound), fewest=times if fewest is None else fewest)
+    bound, least = _sizes(sizes, None), times if fewest is None else fewest
+    return loop(times, Ask(send, receive, bound, bound), fewest=least, usual=usual)
 
 
 def loop(
@@ -236,6 +264,12 @@ def times(count: int, *body: Node | None) -> Loop:
 def maybe(*body: Node | None, planned: bool = True) -> Loop:
     """Once or not at all, as the data decide."""
     return loop(1, *body, usual=int(planned))
+
+
+def restarted(scope: Scope, *attempt: Node | None) -> Node:
+    """`attempt`, once; before it others that end anywhere, each because a party has left."""
+    whole = sequence(*attempt)
+    return sequence(loop(scope.restarts, CutShort(whole), usual=0), whole)
 
 
 def sequence(*parts: Node | None) -> Node:
@@ -361,6 +395,8 @@ def rounds_of(node: Node, parties: Parties) -> Iterator[Round]:
             sure = node.fewest == node.most
             for step, count, exact in rounds_of(node.body, parties):
                 yield Round(step, count * node.usual, exact and sure)
+        case CutShort():
+            yield from rounds_of(node.body, parties)
         case Settle():
             yield from rounds_of(node.rest(**node.planned(parties)), parties)
 
@@ -428,6 +464,14 @@ class _Await(NamedTuple):
     settle: Settle
 
 
+class _Cut(NamedTuple):
+    """Instructions from which one may go straight to the `end`, out of all loops but `depth`."""
+
+    begin: int
+    end: int
+    depth: int
+
+
 Position = tuple[int, tuple[int, ...]]  # place in the program, turns of the loops around it
 Positions = frozenset[Position]
 START: Positions = frozenset({(0, ())})
@@ -451,17 +495,23 @@ class Program:
     scope: Scope
     told: tuple[tuple[str, int], ...] = ()
     instructions: list[Any] = field(default_factory=list)
+    cuts: list[_Cut] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._compile(self.tree, dict(self.told))
+        self._compile(self.tree, dict(self.told), 0)
 
-    def _compile(self, node: Node, told: Mapping[str, int]) -> bool:
-        """Whether all of it is known."""
+    def _compile(self, node: Node, told: Mapping[str, int], depth: int) -> bool:
+        """Whether all of it is known; it stands inside so many loops."""
         match node:
             case InOrder():
-                return all(self._compile(part, told) for part in node.parts)
+                return all(self._compile(part, told, depth) for part in node.parts)
             case Loop():
-                return self._compile_loop(node.body, node.most, node.fewest, told)
+                return self._compile_loop(node, told, depth)
+            case CutShort():
+                begin = len(self.instructions)
+                known = self._compile(node.body, told, depth)
+                self.cuts.append(_Cut(begin, len(self.instructions), depth))
+                return known
             case Ask() if self.scope.on_loss == "skip":
                 # Who missed it is asked again, until it has been silent too often.
                 self._wrap(node, self.scope.max_age + 1)
@@ -469,17 +519,17 @@ class Program:
                 if not set(node.names) <= told.keys():
                     self.instructions.append(_Await(node))
                     return False
-                return self._compile(node.rest(**{n: told[n] for n in node.names}), told)
+                return self._compile(node.rest(**{n: told[n] for n in node.names}), told, depth)
             case _:
                 self.instructions.append(node)
         return True
 
-    def _compile_loop(self, body: Node, most: int, fewest: int, told: Mapping[str, int]) -> bool:
+    def _compile_loop(self, node: Loop, told: Mapping[str, int], depth: int) -> bool:
         begin = len(self.instructions)
         self.instructions.append(None)
-        known = self._compile(body, told)
+        known = self._compile(node.body, told, depth + 1)
         self.instructions.append(_End(begin))
-        self.instructions[begin] = _Begin(most, fewest, len(self.instructions) - 1)
+        self.instructions[begin] = _Begin(node.most, node.fewest, len(self.instructions) - 1)
         return known
 
     def _wrap(self, node: Ask, most: int) -> None:
@@ -538,6 +588,9 @@ def _reachable(program: Program, positions: Positions) -> tuple[tuple[Any, Posit
                 waiting += _onwards(program, node.begin, turns, entered)
             case Ask() if node.missable or program.forgiving:
                 waiting.append(((pc + 1, turns), entered))
+        for cut in program.cuts:
+            if cut.begin < pc < cut.end:
+                waiting.append(((cut.end, turns[: cut.depth]), entered))
     return tuple((node, position) for position, node in reached.items())
 
 
@@ -575,6 +628,8 @@ def steps_in(node: Node) -> dict[Step, None]:
             parts = [steps_in(part) for part in node.parts]
             return {step: None for part in parts for step in part}
         case Loop() if node.most:
+            return steps_in(node.body)
+        case CutShort():
             return steps_in(node.body)
         case Settle():
             return steps_in(node.rest(**node.typical))

@@ -19,7 +19,12 @@ from eigenmesh.estimators.graphs import (
     number_from_zero,
     unplaced_model,
 )
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma, psd_kernel
+from eigenmesh.estimators.kernel_gamma import (
+    PSD_KERNELS,
+    forecast_gamma,
+    kernel_gamma,
+    psd_kernel,
+)
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.graphs.consensus import mixing, root_of
 from eigenmesh.graphs.graph_forecast import GraphForecast
@@ -35,6 +40,7 @@ from eigenmesh.methods.admm.neighbourhood import (
 from eigenmesh.methods.admm.neighbourhood import steps_for as neighbourhood_steps
 from eigenmesh.methods.admm.protocol import CORRECTIONS, AdmmPeer, admm_kpca, steps_for
 from eigenmesh.methods.admm.reference import CentralReference, central_reference
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
@@ -349,3 +355,17 @@ def _missed_centre(shares: Any) -> tuple[str, ...]:
 def _listed(nodes: Iterable[str]) -> str:
     names = list(nodes)
     return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" * (len(names) > 5))
+
+
+register(
+    Method(
+        "admm",
+        "rows",
+        PSD_KERNELS,
+        ADMMKPCA,
+        "neighbours give each other their rows and agree on the components",
+        graph=True,
+        rank=40,
+        cheaper="take method='gossip' with few landmarks, or a coordinator if there can be one",
+    )
+)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import caveats_of, checked_accuracy, lost_in_rounding
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.accuracy import (
+    caveats_of,
+    checked_accuracy,
+    lost_in_rounding,
+    residual_claim,
+)
+from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
+    PSD_KERNELS,
     agreed_fields,
     forecast_gamma,
     kernel_gamma,
@@ -43,8 +49,9 @@ from eigenmesh.methods.diskpca.weighted import (
     weighted_kpca,
     weighted_steps,
 )
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import is_exact
-from eigenmesh.numerics.mean_outside import MARGIN
+from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import Protocol
@@ -53,7 +60,7 @@ from eigenmesh.stages.row_messages import KernelSetup
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
 
 
-class Form(NamedTuple):
+class ProtocolForm(NamedTuple):
     """Who is asked for what, by which protocol."""
 
     role: type[RowHolder]
@@ -212,6 +219,26 @@ class DisKPCA(RowEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
+    @classmethod
+    def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
+        own = arguments.shared_with(cls)
+        if own["landmarks"] == "auto":
+            own.update(options)
+        own.update(
+            n_components=arguments.n_components,
+            n_landmarks=arguments.n_landmarks,
+            accuracy=arguments.accuracy,
+            max_landmarks=arguments.most_landmarks,
+        )
+        estimator = cls(**own)
+        estimator._variance_share = arguments.share
+        return estimator
+
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        if weighted:
+            return WeightedRows, weighted_steps(self.landmarks)
+        return RowHolder, steps_for(self.landmarks, bool(self.center))
+
     def _less(self, split: str, on_graph: bool) -> str:
         if self.kernel not in ("linear", "cosine"):
             return self._cheaper
@@ -222,7 +249,7 @@ class DisKPCA(RowEstimator):
             None if self.n_components is None else whole_number(self.n_components, "n_components")
         )
 
-    def _form(self, weighted: bool = False) -> Form:
+    def _form(self, weighted: bool = False) -> ProtocolForm:
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         if weighted:
             if not self.exact:
@@ -230,12 +257,12 @@ class DisKPCA(RowEstimator):
                     "sample_weight is given and exact is False; sketches have no weights: None is "
                     "expected, or exact=True"
                 )
-            return Form(WeightedRows, weighted_steps(choice), weighted_kpca)
+            return ProtocolForm(WeightedRows, weighted_steps(choice), weighted_kpca)
         if self.exact:
             steps = steps_for(choice, bool(self.center), self.accuracy is not None)
-            return Form(RowHolder, steps, diskpca)
+            return ProtocolForm(RowHolder, steps, diskpca)
         steps = sketched_steps_for(choice, bool(self.center))
-        return Form(SketchingRowHolder, steps, diskpca_sketched)
+        return ProtocolForm(SketchingRowHolder, steps, diskpca_sketched)
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
         if self.accuracy is None:
@@ -369,17 +396,34 @@ class DisKPCA(RowEstimator):
         return len(self.eigenvalues_)
 
 
-def residual_claim(residual: float, error: float, weighted: bool = False) -> str:
-    """What a residual is worth, in words; that of weighted rows is a bound.
-
-    >>> residual_claim(12.5, 0.0)
-    'residual 12.5, exact for these components'
-    """
-    if not error:
-        return f"residual {residual:.4g}, exact for these components"
-    if weighted:
-        return f"residual {residual:.4g}, at most {error:.2g} too large"
-    return (
-        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
-        f"the landmarks' span does not hold the mean of the rows"
+def _with_landmarks(landmarks: str, kernels: tuple[str, ...], why: str) -> Method:
+    return Method(
+        "diskpca",
+        "rows",
+        kernels,
+        DisKPCA,
+        why,
+        rank=10,
+        options={"landmarks": landmarks},
+        n_components="or share",
+        span="landmarks",
+        landmarks=LANDMARKS,
+        takes_weights=True,
     )
+
+
+register(
+    _with_landmarks(
+        "centroids",
+        ("rbf", "laplacian", "cosine"),  # under which every row has the same norm
+        "centroids are the best landmarks where every row weighs the same, and no row leaves",
+    )
+)
+register(
+    _with_landmarks(
+        "diskpca",
+        PSD_KERNELS,
+        "landmarks are rows drawn by leverage and distance, since a few may carry the variance",
+    )
+)
+register(_with_landmarks("centroids", PSD_KERNELS, "landmarks are centroids, and no row leaves"))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import Needs, seed_of
 from eigenmesh.estimators.checks import missing_gap, whole_number
 from eigenmesh.estimators.kernel_gamma import (
+    PSD_KERNELS,
     agreed_fields,
     forecast_gamma,
     kernel_gamma,
@@ -24,6 +25,8 @@ from eigenmesh.methods.diskpca.sketching import (
     sketching_pca,
     sketching_steps,
 )
+from eigenmesh.methods.registry import Method, register
+from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.stages.row_messages import KernelSetup
 
@@ -113,6 +116,9 @@ class SketchingPCA(RowEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return EmbeddedRows, sketching_steps()
+
     def _wanted(self) -> int | None:
         return (
             None if self.n_components is None else whole_number(self.n_components, "n_components")
@@ -155,3 +161,18 @@ def _worth(outcome: SketchingPCAResult) -> str:
         f"eigenvalues and residual are those of rows embedded in {len(outcome.model.components)} "
         f"dimensions, not of the kernel; the embedding is off by {off:.1%} in the rows' squares"
     )
+
+
+register(
+    Method(
+        "sketching-pca",
+        "rows",
+        PSD_KERNELS,
+        SketchingPCA,
+        "sums of embedded rows are all that may leave; the components are those of the embedding",
+        rank=20,
+        n_components="or all",
+        span="embedding",
+        cheaper="lower n_components",
+    )
+)

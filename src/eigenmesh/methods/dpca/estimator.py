@@ -15,6 +15,7 @@ from eigenmesh.estimators.graphs import graph_topology, plain_topology, with_gra
 from eigenmesh.graphs.consensus import mixing
 from eigenmesh.graphs.graph_forecast import GraphForecast
 from eigenmesh.methods.dpca.protocol import DpcaNode, DpcaSetup, dpca
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import build_graph
@@ -165,3 +166,16 @@ class DPCA(LinearColumnEstimator):
         known.to_neighbours(DpcaNode.offer_mixture, size, known.mixes)
         known.told(DpcaNode.keep_loadings, [size] * len(names))
         return known.ledger
+
+
+register(
+    Method(
+        "dpca",
+        "columns",
+        ("linear",),
+        DPCA,
+        "neighbours exchange estimates of all scores, by ADMM, and agree on the components",
+        graph=True,
+        task="comparison",
+    )
+)

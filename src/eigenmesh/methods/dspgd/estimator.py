@@ -28,6 +28,7 @@ from eigenmesh.methods.dspgd.maths import STEP_SIZES
 from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal
 from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup, FeatureHolder
 from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, steps_for
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
@@ -324,3 +325,16 @@ class FedKernelKMeans(PartyLabels):
 
 def _points(seed: int) -> KMeansSetup:
     return KMeansSetup(points=SCORES, labels=LABELS, seed=seed)
+
+
+register(
+    Method(
+        "fed",
+        "rows",
+        KERNELS,
+        FedKernelKMeans,
+        "random features improved in rounds, then distributed k-means",
+        task="clusters",
+        rank=10,
+    )
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning
 from eigenmesh.estimators.accuracy import checked_accuracy
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.graphs import (
     NO_GRAPH,
@@ -18,7 +18,12 @@ from eigenmesh.estimators.graphs import (
     number_from_zero,
     unplaced_model,
 )
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma, psd_kernel
+from eigenmesh.estimators.kernel_gamma import (
+    PSD_KERNELS,
+    forecast_gamma,
+    kernel_gamma,
+    psd_kernel,
+)
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.graphs.consensus import mixing
 from eigenmesh.graphs.node_models import ModelHolder
@@ -36,9 +41,11 @@ from eigenmesh.methods.gossip.protocol import (
     gossip_kpca,
     steps_for,
 )
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 
 _TELLS = {
@@ -182,6 +189,25 @@ class GossipKPCA(GraphEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
+    @classmethod
+    def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
+        """A front door's landmarks are the features here."""
+        sizes = {
+            "n_features": arguments.n_landmarks,
+            "accuracy": arguments.accuracy,
+            "max_features": arguments.most_landmarks,
+        }
+        estimator = super()._for_door(arguments, {**options, **sizes})
+        estimator._or_random = True
+        return estimator
+
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        setup = self._agreed(mixing(fed), self._kernel(1.0), len(fed.parties))
+        return GossipNode, steps_for(setup, False, self.accuracy is not None)
+
+    def _common_span(self) -> str:
+        return "features" if isinstance(self.model_, FeatureModel) else "landmarks"
+
     def _check(self) -> None:
         for name in ("n_components", "n_features"):
             whole_number(getattr(self, name), name)
@@ -226,6 +252,7 @@ class GossipKPCA(GraphEstimator):
             self._or_random,
         )
 
+    _judges_shortfall = True
     _or_random = False  # of a front door: where no node has rows enough, no centroids are meant
 
     def _n_centroids(self, sizes: Sequence[int]) -> int:
@@ -297,3 +324,29 @@ class GossipKPCA(GraphEstimator):
             return ("a single node: exact kernel PCA of its rows",)
         width = result.outcome.n_dimensions
         return (f"components inside the span of {width} {result.features} features, approximate",)
+
+
+def _with_features(features: str, why: str) -> Method:
+    return Method(
+        "gossip",
+        "rows",
+        PSD_KERNELS,
+        GossipKPCA,
+        why,
+        graph=True,
+        rank=30,
+        options={"features": features},
+        cheaper="lower n_landmarks, or take a coordinator if there can be one",
+    )
+
+
+register(
+    _with_features(
+        "centroids", "neighbours average what rows are against centroids, and no row leaves"
+    )
+)
+register(
+    _with_features(
+        "random", "neighbours average moments of random features, and nothing else leaves"
+    )
+)

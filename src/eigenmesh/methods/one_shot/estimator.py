@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.base import seed_of
+from eigenmesh.estimators.base import Needs, seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
     find_gamma,
@@ -22,6 +22,7 @@ from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.column_fusion import Wanted, eigengap, sin_theta_bound
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.kernels import Kernel
@@ -215,6 +216,9 @@ class OneShotKPCA(ColumnEstimator):
         cut = isinstance(fusion, LandmarkFusion) and fusion.residuals is not None
         return not (cut or isinstance(fusion, ArgumentFusion))
 
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return self._settings().asked
+
     def _settings(self) -> Settings:
         k = self._wanted()
         usual = k + max(5, k) if isinstance(k, int) else RANK_OF_MANY
@@ -333,3 +337,16 @@ def _bounds(model: ColumnModel) -> dict[str, float]:
         "eigengap": eigengap(model.fusion),
         "sin_theta": sin_theta_bound(model.fusion),
     }
+
+
+register(
+    Method(
+        "one-shot",
+        "columns",
+        ("linear", "poly", "rbf"),
+        OneShotKPCA,
+        "every party sends one message, the top of its own spectrum",
+        rank=70,
+        n_components="or share",
+    )
+)

@@ -7,15 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from eigenmesh.estimators.base import Shapes
+from eigenmesh.estimators.base import Needs, Shapes
 from eigenmesh.estimators.checks import one_of, whole_number
 from eigenmesh.estimators.column_checks import concluded, positive, prepared_as
 from eigenmesh.estimators.columns import LinearColumnEstimator
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
-from eigenmesh.methods.vfed.protocol import VFedSetup, vfed_pca
+from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, vfed_pca
 from eigenmesh.methods.vfed.vfed_forecast import peers_forecast
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
@@ -254,6 +255,9 @@ class VFedPCA(LinearColumnEstimator):
             return "raise n_rounds or tolerance"
         return f"{self._behind} has no more rounds: fit em.VFedPCA, with n_rounds above 50"
 
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return VectorHolder if fed.graph is None else PeerHolder, None
+
     def _knows_scores(self) -> bool:
         return bool(getattr(self, "_settled", False))
 
@@ -280,3 +284,20 @@ class VFedPCA(LinearColumnEstimator):
             return [self._exact_run(k, on_graph)]
         numbers = self._numbers(parties.shapes)
         return [stage(survey), *(self._exact_run(k, on_graph) for k in numbers)]
+
+
+def _exact(graph: bool, why: str) -> Method:
+    kernels = ("linear",)
+    return Method(
+        "vfed-pca", "columns", kernels, VFedPCA, why, graph, rank=50, n_components="or share"
+    )
+
+
+register(
+    _exact(False, "vectors over the samples go to and fro until the answer is the pooled columns'")
+)
+register(
+    _exact(
+        True, "neighbours average vectors over the samples until the answer is the pooled columns'"
+    )
+)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.base import Shapes, seed_of
+from eigenmesh.estimators.base import Needs, Shapes, seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
 from eigenmesh.estimators.column_checks import (
     concluded,
@@ -21,6 +21,7 @@ from eigenmesh.estimators.columns import ColumnEstimator
 from eigenmesh.estimators.kernel_gamma import forecast_gamma, gamma_stages, kernel_gamma
 from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
+from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.kernel_graph import argument_peers, peer_role
 from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
@@ -227,6 +228,9 @@ class VFedAKPCA(ColumnEstimator):
         else:
             fed.require_stages(run)
 
+    def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
+        return self._asked(fed.graph is not None)
+
     def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
         if self.variant == "paper":
             return PowerHolder, None
@@ -306,3 +310,22 @@ class VFedAKPCA(ColumnEstimator):
     def _paper_run(self, kernel: Kernel) -> Stage:
         k = whole_number(self.n_components, "n_components")
         return stage(vfed_paper, power_setup(self, kernel), k, self._rounds())
+
+
+def _exact(graph: bool, why: str) -> Method:
+    return Method(
+        "vfed-akpca", "columns", KERNELS, VFedAKPCA, why, graph, rank=60, n_components="or share"
+    )
+
+
+register(
+    _exact(
+        False,
+        "each says how far apart the samples are in its columns, which adds up to the exact answer",
+    )
+)
+register(
+    _exact(
+        True, "neighbours average how far apart the samples are in their columns, which is exact"
+    )
+)

@@ -1,0 +1,99 @@
+"""The methods that there are: what the front doors, plans and files know of any of them.
+
+A method joins with one line at the end of its estimator's file:
+
+    register(Method("one-shot", "columns", ("linear", "poly", "rbf"), OneShotKPCA, why="…"))
+
+or from another package by the entry-point group "eigenmesh.methods", whose entries name a module
+that has such a line. A method that comes in several variants (landmarks that are rows, or
+centroids) has one line for each, under one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from eigenmesh.estimators.base import FederatedEstimator, load_extensions
+
+LAST = 1000  # the rank of methods that say nothing of theirs
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name: whom it suits, which estimator runs it, and why one would take it.
+
+    `why` is said to users, after the name and a colon. With `graph` it is for parties without a
+    coordinator, else for those with one. Methods are offered in the order of `rank`, and
+    `method="auto"` takes the first that split, kernel and all policies allow: what reveals less, or
+    costs less for the same, has the lower rank.
+
+    An estimator takes what it must know of the front door before it in `_for_door`, and says in
+    `_needs` what it asks of parties.
+    """
+
+    name: str
+    split: Literal["rows", "columns"]
+    kernels: tuple[str, ...]
+    estimator: type[FederatedEstimator]
+    why: str
+    graph: bool = False
+    task: Literal["components", "clusters", "comparison"] = "components"  # no door has the last
+    rank: int = LAST
+    options: Mapping[str, Any] = field(default_factory=dict)  # parameters that make the variant
+    n_components: Literal["number", "or all", "or share"] = "number"  # what it takes for it
+    span: Literal["", "landmarks", "embedding"] = ""  # of rows at a coordinator: where scores live
+    landmarks: tuple[str, ...] = ()  # how they may be drawn, by name
+    takes_weights: bool = False
+    cheaper: str = ""  # how a fit can send less, where the estimator's own way is no parameter here
+
+    @property
+    def takes_landmarks(self) -> bool:
+        """Whether a front door's landmarks are its own, and its model is all that scores rows."""
+        return self.span == "landmarks"
+
+
+_METHODS: list[Method] = []
+
+
+def register(method: Method) -> Method:
+    """Make a method known; a name stands for one estimator."""
+    for other in _METHODS:
+        if other.name == method.name and other.estimator is not method.estimator:
+            raise TypeError(
+                f"{other.estimator.__name__} is registered as {method.name!r} already; choose "
+                f"another name for {method.estimator.__name__}"
+            )
+    _METHODS.append(method)
+    _METHODS.sort(key=lambda known: known.rank)  # a stable sort: as registered, if equal
+    return method
+
+
+def methods(
+    *, split: str | None = None, graph: bool | None = None, task: str | None = "components"
+) -> list[Method]:
+    """Those that suit, in their order; None for any. Those of other packages are among them."""
+    load_extensions()
+    return [
+        method
+        for method in _METHODS
+        if split in (None, method.split)
+        and graph in (None, method.graph)
+        and task in (None, method.task)
+    ]
+
+
+def for_kernel(candidates: Iterable[Method], kernel: Any) -> list[Method]:
+    """Those that have this kernel; a function is none's."""
+    return [method for method in candidates if kernel in method.kernels]
+
+
+def method_called(name: str, *, task: str = "components") -> Method:
+    """The first of a name."""
+    return next(method for method in methods(task=task) if method.name == name)
+
+
+def names_of(candidates: Iterable[Method]) -> tuple[str, ...]:
+    """Each name once, in order."""
+    return tuple(dict.fromkeys(method.name for method in candidates))

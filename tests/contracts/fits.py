@@ -1,0 +1,122 @@
+"""One small fit of every method and its main variants, for contracts that hold for all of them.
+
+A fit is a function of an open federation; `parts` is what the federation is opened over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import eigenmesh as em
+
+RNG = np.random.default_rng(11)
+N, D = 48, 6
+X = RNG.normal(size=(N, D)) @ RNG.normal(size=(D, D)) + RNG.normal(size=(1, D))
+X[: N // 3] += 3.0
+Y = X[:, 0] + np.sin(X[:, 1])
+NAMES = ["north", "south", "west"]
+CUTS = (20, 34)
+RBF: dict[str, Any] = {"kernel": "rbf", "gamma": 0.05}
+
+
+def rows(policies: Any = None) -> em.Partitioned:
+    return em.Partitioned(rows=np.split(X, CUTS), names=NAMES, policies=policies)
+
+
+def columns(policies: Any = None) -> em.Partitioned:
+    return em.Partitioned(columns=np.split(X, (2, 4), axis=1), names=NAMES, policies=policies)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An estimator, and what its federation is opened with."""
+
+    name: str
+    parts: Callable[..., em.Partitioned]
+    build: Callable[[], Any]
+    y: Any = None
+    options: dict[str, Any] = field(default_factory=dict)
+    skips: bool = False  # whether parties may miss a round and come back
+
+    def run(self, fed: Any) -> Any:
+        estimator = self.build()
+        return estimator.fit(fed) if self.y is None else estimator.fit(fed, self.y)
+
+    def open(self, **options: Any) -> Any:
+        return em.federation(self.parts(), **{**self.options, **options})
+
+
+RING: dict[str, Any] = {"topology": "ring"}
+TARGETS = np.split(Y, CUTS)
+FEW: dict[str, Any] = {"n_landmarks": 12, "random_state": 0}
+
+FITS = [
+    *(
+        Fit(f"diskpca-{name}", rows, lambda name=name: em.DisKPCA(2, **RBF, landmarks=name, **FEW))
+        for name in ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
+    ),
+    Fit("diskpca-median", rows, lambda: em.DisKPCA(2, kernel="rbf", gamma="median", **FEW)),
+    Fit("diskpca-paper", rows, lambda: em.DisKPCA(2, **RBF, exact=False, **FEW)),
+    Fit("diskpca-poly", rows, lambda: em.DisKPCA(2, kernel="poly", degree=2, gamma=0.1, **FEW)),
+    Fit("sketching", rows, lambda: em.SketchingPCA(2, **RBF, embedding_dim=20, random_state=0)),
+    Fit("kernel-pca-rows", rows, lambda: em.KernelPCA(2, **RBF, n_landmarks=12, random_state=0)),
+    Fit("one-shot-linear", columns, lambda: em.OneShotKPCA(2, local_rank=2)),
+    Fit("one-shot-rbf", columns, lambda: em.OneShotKPCA(2, kernel="rbf", gamma="median")),
+    Fit("one-shot-poly", columns, lambda: em.OneShotKPCA(2, kernel="poly", degree=2, local_rank=3)),
+    Fit("vfed-pca", columns, lambda: em.VFedPCA(2)),
+    Fit("vfed-pca-paper", columns, lambda: em.VFedPCA(2, variant="paper", n_rounds=4)),
+    Fit("vfed-pca-ring", columns, lambda: em.VFedPCA(2, topology="ring"), options=RING),
+    Fit("vfed-akpca", columns, lambda: em.VFedAKPCA(2, **RBF)),
+    Fit("vfed-akpca-paper", columns, lambda: em.VFedAKPCA(2, **RBF, variant="paper", n_rounds=4)),
+    Fit("vfed-akpca-ring", columns, lambda: em.VFedAKPCA(2, **RBF, topology="ring"), options=RING),
+    Fit("dpca", columns, lambda: em.DPCA(1, random_state=0), options=RING),
+    Fit("admm", rows, lambda: em.ADMMKPCA(1, **RBF, n_iterations=3, random_state=0), options=RING),
+    Fit(
+        "gossip", rows, lambda: em.GossipKPCA(2, **RBF, n_features=9, random_state=0), options=RING
+    ),
+    Fit(
+        "gossip-random",
+        rows,
+        lambda: em.GossipKPCA(2, **RBF, features="random", n_features=12, random_state=0),
+        options=RING,
+    ),
+    *(
+        Fit(
+            f"fed-kmeans-{solver}",
+            rows,
+            lambda solver=solver: em.FedKernelKMeans(
+                3, **RBF, n_features=6, n_iterations=4, solver=solver, random_state=0, n_init=1
+            ),
+            skips=True,
+        )
+        for solver in ("nystrom", "gram", "lanczos")
+    ),
+    Fit("kmeans-rows", rows, lambda: em.KernelKMeans(3, **RBF, random_state=0, n_init=1)),
+    Fit(
+        "kmeans-features",
+        rows,
+        lambda: em.KernelKMeans(
+            3, **RBF, method="random-features", n_features=6, random_state=0, n_init=1
+        ),
+    ),
+    Fit("kmeans-columns", columns, lambda: em.KernelKMeans(3, **RBF, random_state=0, n_init=1)),
+    Fit(
+        "kmeans-ring",
+        rows,
+        lambda: em.KernelKMeans(3, **RBF, topology="ring", random_state=0, n_init=1),
+        options=RING,
+    ),
+    Fit("ridge-rows", rows, lambda: em.KernelPCRegressor(3, **RBF, **FEW), TARGETS),
+    Fit("ridge-columns", columns, lambda: em.KernelPCRegressor(3, **RBF, random_state=0), Y),
+    Fit(
+        "ridge-ring",
+        rows,
+        lambda: em.KernelPCRegressor(3, **RBF, topology="ring", random_state=0),
+        TARGETS,
+        options=RING,
+    ),
+]

@@ -1,0 +1,96 @@
+"""For every method: the plan is what a fit sends, policies hold, files and seeds repeat it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from tests.contracts.fits import FITS, NAMES, X
+
+import eigenmesh as em
+from eigenmesh.errors import PolicyRefusal
+from eigenmesh.runtime.message import KINDS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+every_fit = pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
+
+
+def fitted(fit, parts, **options):
+    with em.federation(parts, **{**fit.options, **options}) as fed:
+        return fit.run(fed)
+
+
+def error_of(fit, fed):
+    try:
+        fit.run(fed)
+    except em.EigenmeshError as error:
+        return error
+
+
+@every_fit
+def test_the_plan_is_what_a_fit_sends_or_a_bound_that_says_so(fit):
+    parts = fit.parts()
+    plan = em.plan(fit.build(), parts)
+    report = fitted(fit, parts).report_
+    sent = (report.floats_up, report.floats_down, report.rounds)
+    forecast = (plan.floats_up, plan.floats_down, plan.rounds)
+    about = any(note.startswith("about") for note in plan.notes)
+    if plan.is_bound:
+        assert all(s <= f for s, f in zip(sent, forecast, strict=True)), (sent, forecast)
+    elif not about:
+        assert sent == forecast
+        assert dict(plan.by_step) == dict(report.by_step)
+    assert plan.baseline_floats == report.baseline_floats
+    for name in NAMES:  # what leaves is of a kind that was foreseen
+        assert set(report.reveals[name]) <= set(plan.reveals[name])
+
+
+@every_fit
+def test_a_policy_refuses_the_method_before_anything_left_and_names_party_and_kind(fit):
+    needed = em.plan(fit.build(), fit.parts()).reveals["south"]
+    assert needed
+    for kind in needed:
+        policies = [None, em.Policy(allow=KINDS - {kind}), None]
+        parts = fit.parts(policies=policies)
+        assert em.plan(fit.build(), parts).refusals.get("south", ()) in ((kind,), ())
+        with em.federation(parts, **fit.options) as fed, fed.recording() as recording:
+            refusal = error_of(fit, fed)
+        if refusal is None:  # another method was taken, which does without
+            assert kind not in recording.ledger.revealed()["south"]
+            continue
+        assert isinstance(refusal, PolicyRefusal)
+        assert refusal.party == "south"
+        assert repr(kind) in str(refusal)
+        assert not any(recording.ledger.by_party(NAMES).values())
+
+
+@every_fit
+def test_a_policy_that_allows_what_the_plan_says_lets_the_fit_through(fit):
+    plan = em.plan(fit.build(), fit.parts())
+    policies = [em.Policy(allow=plan.reveals[name]) for name in NAMES]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        free, held = fitted(fit, fit.parts()), fitted(fit, fit.parts(policies=policies))
+    assert held.report_.floats_up == free.report_.floats_up
+
+
+@every_fit
+def test_a_saved_model_answers_as_the_fitted_one(fit, tmp_path):
+    model = fitted(fit, fit.parts())
+    path = tmp_path / "model.em"
+    try:
+        model.save(path, parties=True)
+    except em.EigenmeshError:  # no party has a share of its own
+        model.save(path)
+    again = em.load(path)
+    ask = "predict" if hasattr(model, "predict") else "transform"
+    answers = (getattr(some, ask)(X[::4]) for some in (model, again))
+    np.testing.assert_allclose(*answers, rtol=0, atol=1e-12)
+
+
+@every_fit
+def test_the_same_seed_gives_the_same_answer_and_the_same_account(fit):
+    one, other = fitted(fit, fit.parts()), fitted(fit, fit.parts())
+    assert one.report_.bytes == other.report_.bytes
+    assert dict(one.report_.by_step) == dict(other.report_.by_step)
+    if hasattr(one, "eigenvalues_"):
+        np.testing.assert_array_equal(one.eigenvalues_, other.eigenvalues_)
