@@ -42,7 +42,7 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.schedule import Ask, Enlist, Scope, common_limits
+from eigenmesh.runtime.schedule import Ask, Enlist, Match, Scope, common_limits
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Guard, Stage, Study
 from eigenmesh.runtime.topology import (
@@ -248,12 +248,17 @@ class Federation:
         """Numbers on which the rest of the schedule hangs; every party hears of them."""
         self._told = {**self._told, **numbers}
 
-    def _next_in_study(self, key: tuple[str, ...]) -> dict[str, Any]:
-        """Hold a request against the study before it is sent; gives the fields that it adds."""
+    def _next_in_study(
+        self, key: tuple[str, ...], messages: Iterable[Message | None] = ()
+    ) -> dict[str, Any]:
+        """Hold a request against the study before it is sent; gives the fields that it adds.
+
+        Where it fits in several places, the sizes of its messages tell in which.
+        """
         if self._guard is None or self._guard.study.tree is None:
             return {}
         try:
-            places = self._guard.admit(key, self._told)
+            places = _narrowed(self._guard.admit(key, self._told), messages)
         except StepRefused as error:
             raise FederationError(
                 f"protocol {self._guard.study.protocol.name!r} breaks its own schedule: "
@@ -373,8 +378,9 @@ class Federation:
         self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
-        request |= self._next_in_study(("step", role_name(step.role), step.name))
         distinct = {id(message): message for message in messages.values()}
+        key = ("step", role_name(step.role), step.name)
+        request |= self._next_in_study(key, distinct.values())
         encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
         stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
         for i, message in messages.items():
@@ -580,6 +586,26 @@ def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:
     if message is None:
         return None, {}
     return np.frombuffer(encode(message), np.uint8), floats_by_kind(message)
+
+
+def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> tuple[Match, ...]:
+    """Of several places those at which messages may be so large; all, if there is none."""
+    if len(places) == 1:
+        return places
+    sent = [message for message in messages if message is not None]
+    fits = tuple(place for place in places if _may_be_sent(place, sent))
+    return fits or places
+
+
+def _may_be_sent(place: Match, messages: Iterable[Message]) -> bool:
+    if not isinstance(place.node, Ask):
+        return True
+    try:
+        for message in messages:
+            check(message, common_limits(place.node.down))
+    except MessageRefused:
+        return False
+    return True
 
 
 def _short(value: Any) -> str:
