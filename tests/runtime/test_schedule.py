@@ -400,3 +400,11 @@ def test_what_neighbours_send_is_as_large_as_the_schedule_says():
         fed.run(toy_neighbours, ToySetup(k=2), 2)
         with pytest.raises(MessageRefused, match="exactly 3 is in the schedule"):
             fed.run(toy_neighbours, ToySetup(k=2), 3)
+
+
+def test_a_request_that_is_refused_settles_nothing():
+    asker = Asker(study_of())
+    asker.enlist()
+    asker.ask("count")
+    assert refused(asker.ask("multiply", block(3), told={"n": 7}), "MessageRefused")
+    assert "ok" in asker.ask("multiply", block(), told={"n": 6})

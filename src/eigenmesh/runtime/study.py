@@ -208,6 +208,7 @@ class Guard:
         self.study = study
         self.told: dict[str, int] = {}
         self.positions: Positions = START
+        self._settles: dict[str, int] = {}  # what will be settled by the request under way
 
     def admit(
         self, key: tuple[str, ...], told: Mapping[str, int], own: Own | None = None
@@ -224,7 +225,7 @@ class Guard:
         matches = program.matches(self.positions, key)
         if not matches:
             raise StepRefused(f"{' '.join(key)} is not what comes next in the study")
-        self.told = told
+        self._settles = told  # not yet: a request may still be refused, and then it settles nothing
         return matches
 
     def _settled(self, told: Mapping[str, int], own: Own | None) -> dict[str, int]:
@@ -249,8 +250,9 @@ class Guard:
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
-        """On to what comes after."""
+        """On to what comes after the request that was admitted last."""
         if matches:
+            self.told = self._settles
             self.positions = frozenset(match.after for match in matches)
 
     def export(self) -> dict[str, Any]:
