@@ -250,10 +250,14 @@ class Guard:
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
-        """On to what comes after the request that was admitted last."""
+        """On to what comes after the request that was admitted last.
+
+        Where rounds may be missed, the earliest place is enough: from there all others are reached.
+        """
         if matches:
             self.told = self._settles
-            self.positions = frozenset(match.after for match in matches)
+            places = matches[:1] if self.study.scope.forgiving else matches
+            self.positions = frozenset(match.after for match in places)
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""
