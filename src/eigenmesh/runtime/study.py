@@ -270,7 +270,7 @@ class Guard:
         if not matches:
             return
         self.told = self._settles
-        program = self.study.program(self.told)
+        program = self.study.program(self.told, self.is_coordinators)
         assert program is not None, "without a schedule nothing matches"
         self.positions = program.narrowed(frozenset(match.after for match in matches))
 
