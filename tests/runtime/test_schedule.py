@@ -344,6 +344,17 @@ def test_where_rounds_may_be_missed_the_earliest_place_is_enough(seed):
                 every.append((word + letter, frozenset({matches[0].after})))
 
 
+@pytest.mark.parametrize("on_loss", ["reuse", "skip"])
+def test_a_coordinator_misses_no_round_of_its_own_study(on_loss):
+    scope = Scope(("x", "y"), "rows", on_loss)
+    node = sequence(ask(STEPS["a"]), times(2, ask(STEPS["b"])), ask(STEPS["c"]))
+    keys = {letter: ("step", "ToyHolder", step.name) for letter, step in STEPS.items()}
+    for word, whole in {"abbc": True, "bbc": False, "abc": False, "ac": False}.items():
+        own = walk(Program(node, scope, is_coordinators=True), [keys[letter] for letter in word])
+        assert (own is not None) == whole, word
+        assert walk(Program(node, scope), [keys[letter] for letter in word]) is not None
+
+
 def test_long_loops_cost_no_more_than_short_ones():
     node = times(10**6, exchange(ToyHolder.offer, ToyHolder.take, 10**6, k=2, d=3))
     program = Program(node, Scope(("x", "y"), "rows", edges=((0, 1),)))

@@ -628,7 +628,7 @@ def _reachable(program: Program, positions: Positions) -> tuple[tuple[Any, Posit
                 waiting.append(((pc + 1, turns[:-1]), entered))
             case _End():
                 waiting += _onwards(program, node.begin, turns, entered)
-            case Ask() if node.missable or program.scope.forgiving:
+            case Ask() if node.missable or program.forgiving:
                 waiting.append(((pc + 1, turns), entered))
         for cut in program.cuts:
             if cut.begin < pc < cut.end:
@@ -653,7 +653,7 @@ def _onwards(
     moves = []
     if done < loop_.most:
         moves.append(((begin + 1, (*turns[:-1], done)), entered | {begin}))
-    if done >= loop_.fewest or program.scope.forgiving:
+    if done >= loop_.fewest or program.forgiving:
         moves.append(((loop_.end + 1, turns[:-1]), entered))
     return moves
 
