@@ -32,7 +32,15 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
-from eigenmesh.runtime.message import Limit, Limits, Message, decode, encode, planned_floats
+from eigenmesh.runtime.message import (
+    Limit,
+    Limits,
+    Message,
+    decode,
+    encode,
+    in_letters,
+    planned_floats,
+)
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.topology import is_lossy, mark_losses
 
@@ -676,3 +684,52 @@ def steps_in(node: Node) -> dict[Step, None]:
         case Settle():
             return steps_in(node.rest(**node.typical))
     return {}
+
+
+class TableRow(NamedTuple):
+    """A step as people read it: who is asked for what, how often, and what passes."""
+
+    step: str
+    fewest: int
+    most: int
+    gets: str  # what a party is sent, kinds and sizes by the letters of the messages
+    sends: str  # what leaves it
+
+    @property
+    def times(self) -> str:
+        """How often, in words."""
+        if self.fewest == self.most:
+            return "once" if self.most == 1 else f"{self.most:,} times"
+        return f"{self.fewest:,} to {self.most:,} times" if self.fewest else f"up to {self.most:,}"
+
+
+def table(node: Node, fewest: int = 1, most: int = 1) -> list[TableRow]:
+    """Every step in order; one that stands several times in a row is counted together."""
+    match node:
+        case Ask():
+            near = node.receive is not None
+            signature = node.step.signature
+            label = step_label(node.step) + (" → neighbours" if near else "")
+            gets = "" if near or signature.takes is None else in_letters(signature.takes)
+            sends = "" if signature.gives is None else in_letters(signature.gives)
+            return [TableRow(label, 0 if node.missable else fewest, most, gets, sends)]
+        case InOrder():
+            return _joined([row for part in node.parts for row in table(part, fewest, most)])
+        case Loop() if node.most:
+            return table(node.body, fewest * node.fewest, most * node.most)
+        case CutShort():
+            return table(node.body, 0, most)
+        case Settle():
+            return table(node.rest(**node.typical), fewest, most)
+    return []
+
+
+def _joined(rows: list[TableRow]) -> list[TableRow]:
+    """Rows of one step, one row; in the order in which steps are first asked for."""
+    joined: dict[str, TableRow] = {}
+    for row in rows:
+        before = joined.get(row.step)
+        if before is not None:
+            row = row._replace(fewest=before.fewest + row.fewest, most=before.most + row.most)
+        joined[row.step] = row
+    return list(joined.values())
