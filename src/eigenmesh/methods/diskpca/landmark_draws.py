@@ -27,6 +27,7 @@ from eigenmesh.numerics.mean_outside import SAMPLE_ROWS
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Reveals
 from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import (
     Node,
     Own,
@@ -132,8 +133,12 @@ def choosing(
     landmarks: str,
     leverage: Callable[[int], Node],
     rest: Callable[[Numbers], Node],
+    counted: bool = False,
 ) -> Node:
-    """The rounds of `choose_landmarks`, then `rest`; `leverage` has those of its namesake."""
+    """The rounds of `choose_landmarks`, then `rest`; `leverage` has those of its namesake.
+
+    With `counted` the coordinator knows by an earlier run how many rows there are.
+    """
 
     def after_counts(n: int, d: int, most: int) -> Node:
         q = min(n_landmarks, most)
@@ -164,7 +169,7 @@ def choosing(
     many = max(_MANY, 100 * n_landmarks)
     most = most_landmarks(landmarks, many)
     sizes = settle(planned, after_counts, fits, n=many, d=100, most=most)
-    return sequence(ask(role.count_rows), sizes)
+    return sizes if counted else sequence(ask(role.count_rows), sizes)
 
 
 def _scores(
@@ -221,9 +226,14 @@ def choose_landmarks(
     n_landmarks: int,
     landmarks: str,
     leverage: Leverage,
+    known: Replies | None = None,
 ) -> LandmarkSet:
-    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS."""
-    sizes: dict[str, RowCount] = by_party(rows.ask(role.count_rows))
+    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS.
+
+    `known` are the parties' sizes, if they have told them; who has left since does not count.
+    """
+    counts = by_party(rows.ask(role.count_rows) if known is None else known)
+    sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
     n = sum(size.n_rows for size in sizes.values())
     most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
     left, q = most, min(n_landmarks, sum(most.values()))
