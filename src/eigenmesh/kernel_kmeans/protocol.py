@@ -145,24 +145,22 @@ class LabelledRows(Party):
     @step
     def cluster_moments(self, clusters: ClusterAsk) -> KernelSums:
         """What the rows of each cluster add up to in the landmarks' span."""
-        X, kept, labelled = (
-            self.site.data,
-            self.site.kept(self.setup.scores),
-            self.site.kept(self.setup.labels),
-        )
-        assert kept is not None, "scores are kept before they are clustered"
-        assert labelled is not None, "clusters are assigned before their moments are asked for"
-        weights = np.asarray(kept["weights"]) if "weights" in kept else np.ones(X.shape[0])
-        of_each = (labelled["labels"], weights, clusters.n_clusters)
-        moments = cluster_moments(kernel_of(self.setup), X, kept_landmarks(kept), of_each)
+        X, of_scores = self.site.data, self.site.kept(self.setup.scores)
+        of_clusters = self.site.kept(self.setup.labels)
+        assert of_scores is not None, "scores are kept before they are clustered"
+        assert of_clusters is not None, "labels are kept before moments are asked for"
+        weights = np.asarray(of_scores.get("weights", np.ones(X.shape[0])))
+        rows_of_each = (of_clusters["labels"], weights, clusters.n_clusters)
+        Y = kept_landmarks(of_scores)
+        moments = cluster_moments(kernel_of(self.setup), X, Y, rows_of_each)
         return KernelSums(sums=moments.sums, weights=moments.weights, trace=moments.trace)
 
 
 def moment_schedule(scope: Scope, setup: LabelSetup, n_clusters: int, n_landmarks: int) -> Node:
     """One question."""
     sizes = {"c": n_clusters, "q": n_landmarks}
-    asked = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
-    return sequence(enlist(LabelledRows, setup), asked)
+    question = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
+    return sequence(enlist(LabelledRows, setup), question)
 
 
 @protocol("cluster-moments", roles=(LabelledRows,), schedule=moment_schedule)
@@ -218,7 +216,7 @@ def kernel_kmeans(
     points = points_of(setup)
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     sizes = (len(clusters.centres), int(model.landmarks.shape[0]))
-    sums: KernelSums = fed.run(kernel_sums, labelled(setup), *sizes).value
+    sums: KernelSums = fed.run(kernel_sums, label_setup(setup), *sizes).value
     means = cluster_means(scores, sums, clusters.centres)
     inertia = inertia_of(sums.trace, sums.sums @ scores.basis, sums.weights)
     facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
@@ -245,7 +243,7 @@ def points_of(setup: LandmarkSetup) -> KMeansSetup:
     return KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
 
 
-def labelled(setup: LandmarkSetup) -> LabelSetup:
+def label_setup(setup: LandmarkSetup) -> LabelSetup:
     """Where the labels are that k-means has left."""
     return LabelSetup(**vars(setup), labels=LABELS)
 

@@ -18,7 +18,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     SCORES,
     feature_points,
     kernel_sums,
-    labelled,
+    label_setup,
     points_of,
     row_sizes,
 )
@@ -63,7 +63,7 @@ def scoring_run(
     accuracy = Accuracy(params.accuracy, _most_landmarks(params, choice))
     more = params.more_eigenvectors and choice.kmeans == "lloyd"
     how_many = (params.n_eigenvectors, choice.n_landmarks, choice.landmarks, False)
-    return stage(landmark_scores, setup, *how_many, accuracy, more, counted=True, sizes=sizes)
+    return stage(landmark_scores, setup, *how_many, accuracy, more, is_counted=True, sizes=sizes)
 
 
 def _most_landmarks(params: ClusteringParameters, choice: ClusteringChoice) -> int:
@@ -108,7 +108,7 @@ def _moments(
     n_landmarks: int,
 ) -> Stage:
     q = min(n_landmarks, _given(choice, parties))
-    return stage(kernel_sums, labelled(setup), params.n_clusters, q)
+    return stage(kernel_sums, label_setup(setup), params.n_clusters, q)
 
 
 def _given(choice: ClusteringChoice, parties: Parties) -> int:

@@ -80,7 +80,7 @@ def schedule(
     center: bool,
     accuracy: Accuracy | None,
     more: bool,
-    counted: bool,
+    is_counted: bool,
 ) -> Node:
     """Rounds of disKPCA, without those of the total variance; then the components go to all."""
 
@@ -110,7 +110,7 @@ def schedule(
     leverage = gram_rounds(RowHolder)
     return sequence(
         enlist(RowHolder, setup),
-        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, components, counted),
+        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, components, is_counted),
     )
 
 
@@ -124,14 +124,14 @@ def landmark_scores(
     center: bool,
     accuracy: Accuracy | None = None,
     more: bool = False,
-    counted: bool = False,
+    is_counted: bool = False,
     sizes: Replies | None = None,
 ) -> LandmarkScores:
     """disKPCA, with the scores kept at the sites; fewer components where there are fewer.
 
     With an accuracy landmarks may become more, and the result says what they miss. With `more` a
     single party's rows are scored in as many further components as pay. If the parties are
-    `counted` already, their `sizes` are known here; no party learns those of others.
+    counted already (`is_counted`), their `sizes` are known here; no party learns those of others.
     """
     require_fresh_replies(rows)
     rows.enlist(RowHolder, setup)
