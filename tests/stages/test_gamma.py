@@ -21,7 +21,7 @@ from eigenmesh.numerics.sketched_median import sketch_width
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message
 from eigenmesh.runtime.schedule import Parties, steps_in
-from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.gamma import (
     MAX_PAIRS,
@@ -218,16 +218,16 @@ def test_median_over_rows_depends_on_distances_alone(change):
     assert gamma(parts[0], "median") == pytest.approx(gamma(parts[1], "median"), rel=1e-8)
 
 
+def party_with(X, seed=0):
+    site = Site("party-0", opens=lambda: X)
+    setup = MeasureSetup(seed=seed, standardize=False, fill_missing=None)
+    return BandwidthHolder(SiteView(site, 0, ("party-0",)), setup)
+
+
 def test_runs_with_other_seeds_give_no_further_coordinates_of_a_row():
     X = blobs(n=40, d=8)
-    sketches = []
-    for seed in range(3):
-        with em.federation(em.Partitioned(rows=[X])) as fed, fed.recording():
-            fed.enlist(
-                BandwidthHolder, MeasureSetup(seed=seed, standardize=False, fill_missing=None)
-            )
-            (sketch,) = fed.ask(BandwidthHolder.sketch_rows, DrawRows(len(X)))
-            sketches.append(sketch.coordinates)
+    replies = [party_with(X, seed).sketch_rows(DrawRows(len(X))) for seed in range(3)]
+    sketches = [reply.coordinates for reply in replies]
     assert sketches[0].shape == (40, 4)
     assert np.linalg.matrix_rank(np.hstack(sketches)) == 4
 
@@ -241,10 +241,8 @@ def test_one_column_cannot_be_sketched():
 
 
 def test_a_party_sketches_no_more_rows_than_it_may():
-    with em.federation(em.Partitioned(rows=[blobs(n=600)])) as fed, fed.recording():
-        fed.enlist(BandwidthHolder, MeasureSetup(seed=0, standardize=False, fill_missing=None))
-        with pytest.raises(MessageRefused, match="500 at most"):
-            fed.ask(BandwidthHolder.sketch_rows, DrawRows(MAX_SKETCHED_ROWS + 1))
+    with pytest.raises(MessageRefused, match="500 at most"):
+        party_with(blobs(n=600)).sketch_rows(DrawRows(MAX_SKETCHED_ROWS + 1))
 
 
 @pytest.mark.parametrize("sizes", [[30, 20], [3000, 1500, 1], [1] * 700, [10**6, 7, 7], [501]])

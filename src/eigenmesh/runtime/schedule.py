@@ -24,7 +24,7 @@ every host checks them against what it knows, and the rest is built from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -85,6 +85,19 @@ def common_limits(sizes: Mapping[str, Size]) -> Limits:
     """How large anybody's messages may be, as far as all know."""
     known = {name: size.common for name, size in sizes.items()}
     return {name: limit for name, limit in known.items() if limit is not None}
+
+
+def loosest(several: Sequence[Limits]) -> Limits:
+    """What is known of a message's sizes, if it may belong to any of several places."""
+    if len(several) < 2:
+        return several[0] if several else {}
+    names = set.intersection(*(set(one) for one in several))
+    return {name: _looser([one[name] for one in several]) for name in sorted(names)}
+
+
+def _looser(one_size: Sequence[Limit]) -> Limit:
+    exact = all(limit == one_size[0] for limit in one_size) and one_size[0].exact
+    return Limit(max(limit.size for limit in one_size), exact)
 
 
 def _of(amount: Amount, own: Own) -> int:
@@ -324,6 +337,11 @@ class Scope:
         return self.graph is not None and is_lossy(self.graph)
 
     @property
+    def forgiving(self) -> bool:
+        """Whether a party may miss a round and take part in the next."""
+        return self.on_loss in ("reuse", "skip")
+
+    @property
     def restarts(self) -> int:
         """How often a search may begin anew, because a party has left."""
         return 0 if self.on_loss == "raise" else len(self.parties)
@@ -544,7 +562,19 @@ class Program:
     @property
     def forgiving(self) -> bool:
         """Whether a party may miss a round and take part in the next."""
-        return not self.is_coordinators and self.scope.on_loss in ("reuse", "skip")
+        return not self.is_coordinators and self.scope.forgiving
+
+    @cached_property
+    def around(self) -> list[tuple[int, ...]]:
+        """The beginnings of the loops around each instruction."""
+        loops, around = list[int](), []
+        for pc, instruction in enumerate(self.instructions):
+            if isinstance(instruction, _End):
+                loops.pop()
+            around.append(tuple(loops))
+            if isinstance(instruction, _Begin):
+                loops.append(pc)
+        return around
 
     def awaits(self, positions: Positions) -> Settle | None:
         """The numbers that are to be told before anything else, if there are any."""
@@ -554,34 +584,12 @@ class Program:
         return None
 
     def matches(self, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
-        """Where a request fits; nowhere if it is out of order or comes too often."""
+        """Where a request fits, in time; nowhere if it is out of order or comes too often."""
         return _matches(self, positions, key)
-
-    def narrowed(self, positions: Positions) -> Positions:
-        """Without positions that another leads to by itself: whatever follows them follows that.
-
-        Where rounds may be missed a request fits many places, and they would multiply.
-        """
-        left = sorted(positions)
-        if len(left) == 1 or not self.forgiving:
-            return positions
-        kept = []
-        while left:
-            first, *left = left
-            kept.append(first)
-            beyond = {position for _, position in _reachable(self, frozenset({first}))}
-            left = [p for p in left if p not in beyond and not _fewer_turns(first, p)]
-        return frozenset(kept)
 
     def is_over(self, positions: Positions) -> bool:
         """Whether nothing need come any more."""
         return any(node is None for node, _ in _reachable(self, positions))
-
-
-def _fewer_turns(one: Position, other: Position) -> bool:
-    """Whether one is where another is with no loop turned more often."""
-    here = one[0] == other[0]
-    return here and all(turn <= later for turn, later in zip(one[1], other[1], strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -590,7 +598,14 @@ def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> tu
     for node, (pc, turns) in _reachable(program, positions):
         if isinstance(node, Ask | Enlist) and node.key == key:
             fits.append(Match(node, (pc + 1, turns)))
-    return tuple(fits)
+    return tuple(sorted(fits, key=lambda match: _in_time(program, match)))
+
+
+def _in_time(program: Program, match: Match) -> tuple[int, ...]:
+    """Less for what comes earlier: turns of outer loops count for more than places in them."""
+    pc, turns = match.after
+    loops = zip(program.around[pc - 1], turns, strict=True)
+    return (*(number for loop_ in loops for number in loop_), pc)
 
 
 @lru_cache(maxsize=4096)
@@ -613,7 +628,7 @@ def _reachable(program: Program, positions: Positions) -> tuple[tuple[Any, Posit
                 waiting.append(((pc + 1, turns[:-1]), entered))
             case _End():
                 waiting += _onwards(program, node.begin, turns, entered)
-            case Ask() if node.missable or program.forgiving:
+            case Ask() if node.missable or program.scope.forgiving:
                 waiting.append(((pc + 1, turns), entered))
         for cut in program.cuts:
             if cut.begin < pc < cut.end:
@@ -638,7 +653,7 @@ def _onwards(
     moves = []
     if done < loop_.most:
         moves.append(((begin + 1, (*turns[:-1], done)), entered | {begin}))
-    if done >= loop_.fewest or program.forgiving:
+    if done >= loop_.fewest or program.scope.forgiving:
         moves.append(((loop_.end + 1, turns[:-1]), entered))
     return moves
 

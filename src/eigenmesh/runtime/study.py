@@ -266,13 +266,15 @@ class Guard:
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
-        """On to what comes after the request that was admitted last."""
-        if not matches:
-            return
-        self.told = self._settles
-        program = self.study.program(self.told)
-        assert program is not None, "without a schedule nothing matches"
-        self.positions = program.narrowed(frozenset(match.after for match in matches))
+        """On to what comes after the request that was admitted last.
+
+        Where rounds may be missed, the earliest place is enough: from there all others are reached.
+        """
+        if matches:
+            self.told = self._settles
+            may_be_behind = self.study.scope.forgiving and not self.is_coordinators
+            places = matches[:1] if may_be_behind else matches
+            self.positions = frozenset(match.after for match in places)
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""

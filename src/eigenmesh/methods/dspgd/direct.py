@@ -34,13 +34,25 @@ from eigenmesh.methods.dspgd.protocol import (
     paper_threshold,
     require_columns,
     require_width,
+    usual_products,
 )
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Shape
-from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Node,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    loop,
+    rows,
+    sequence,
+    settle,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, count
 
@@ -111,15 +123,41 @@ class SampleHolder(Party):
         return self._current[t]
 
 
-STEPS: list[Step] = [
-    SampleHolder.count_samples,
-    SampleHolder.project,
-    SampleHolder.expand,
-    SampleHolder.keep_rows,
-]
+def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int) -> Node:
+    """Two rounds a product, as many as Lanczos takes; then every party gets its rows of H."""
+
+    def iteration(t: int, features: Features, n_rows: int) -> Node:
+        D, rank = features.width, goal.n_clusters + 3 if goal.rank is None else goal.rank
+        usual = min(D + (rank if t > 1 else 0), usual_products(rank))
+        return loop(
+            n_rows,
+            ask(SampleHolder.project, down={"t": t, "n": rows}, up={"t": 0, "D": D}),
+            ask(SampleHolder.expand, down={"t": t, "D": D}, up={"n": rows}),
+            fewest=1,
+            usual=usual,
+        )
+
+    def rest(n_rows: int, n_columns: int) -> Node:
+        features = Features.of(setup, n_columns)
+        return sequence(
+            *(iteration(t, features, n_rows) for t in range(1, n_iterations + 1)),
+            ask(SampleHolder.keep_rows, n=rows, s=at_most(goal.n_eigenvectors)),
+        )
+
+    return sequence(
+        enlist(SampleHolder, setup),
+        ask(SampleHolder.count_samples),
+        settle(
+            lambda parties: {"n_rows": parties.n_rows, "n_columns": parties.shapes[0][1]},
+            rest,
+            lambda own, n_rows, n_columns: own.rows <= n_rows and own.columns == n_columns,
+            n_rows=1,
+            n_columns=1,
+        ),
+    )
 
 
-@protocol("dspgd-direct", roles=(SampleHolder,))
+@protocol("dspgd-direct", roles=(SampleHolder,), schedule=schedule)
 def dspgd_direct(fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: int) -> DSPGDResult:
     """Algorithm 1 with products of vectors over all rows."""
     if fed.on_loss != "raise":
@@ -127,20 +165,21 @@ def dspgd_direct(fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: i
             f"on_loss is {fed.on_loss!r}; 'raise' is expected without the mechanism: the "
             f"coordinator's vectors have the rows of everybody"
         )
-    fed.enlist(SampleHolder, setup, STEPS)
+    fed.enlist(SampleHolder, setup)
     sizes = fed.ask(SampleHolder.count_samples)
     centre = _Centre(fed, setup, sizes)
+    fed.settle(n_rows=centre.n_rows, n_columns=centre.features.n_columns)
     require_width(centre.features.width, goal)
     threshold, log = 0.0, Log(centre.features.width)
     for t in range(1, n_iterations + 1):
         eta = step_size(setup.step_rule, t)
-        wanted = goal.first_rank if t == 1 else goal.rank
-        found, U = centre.eigenpairs(t, eta, wanted, eta * threshold)
+        rank = goal.first_rank if t == 1 else goal.rank
+        spectrum, U = centre.eigenpairs(t, eta, rank, eta * threshold)
         if t == 1 and goal.rank is None:
-            threshold = paper_threshold(found.values, goal)
-        X = require_columns(compression(found, eta * threshold, goal.rank), t)
-        log.note(eta, found, X, 1.0)
-        centre.move(U, found, X)
+            threshold = paper_threshold(spectrum.values, goal)
+        X = require_columns(compression(spectrum, eta * threshold, goal.rank), t)
+        log.note(eta, spectrum, X, 1.0)
+        centre.move(U, spectrum, X)
     kept, rotation, following = last_rotation(centre.B.T @ centre.B, goal, threshold)
     fed.ask(
         SampleHolder.keep_rows, each=[RowsOfScores(H) for H in centre.split(centre.B @ rotation)]
@@ -176,14 +215,14 @@ class _Centre:
         self, t: int, eta: float, rank: int | None, floor: float
     ) -> tuple[Spectrum, Doubles]:
         """Eigenpairs of WᵀW, and the eigenvectors U of W Wᵀ from which they follow."""
-        asked: list[Doubles] = []
+        vectors: list[Doubles] = []
         summed: list[Doubles] = []  # Aᵀc of every product: Aᵀu then costs nothing more
 
         def apply(c: Doubles) -> Doubles:
-            vectors = [RowsOfVector(t=t, entries=part) for part in self.split(c)]
-            sums = self._fed.total(SampleHolder.project, each=vectors).sum.sums
+            parts = [RowsOfVector(t=t, entries=part) for part in self.split(c)]
+            sums = self._fed.total(SampleHolder.project, each=parts).sum.sums
             replies = self._fed.ask(SampleHolder.expand, FeatureSum(t=t, sums=sums))
-            asked.append(c)
+            vectors.append(c)
             summed.append(sums)
             AAc = np.concatenate([reply.entries for reply in replies])
             moved: Doubles = (1 - eta) * (self.B @ (self.B.T @ c)) + eta * AAc
@@ -191,18 +230,18 @@ class _Centre:
 
         seeds = np.random.SeedSequence(self.features.seed, spawn_key=(t, 2))
         start = np.random.default_rng(seeds).standard_normal(self.n_rows)
-        found = lanczos_spectrum(apply, start, rank=rank, floor=floor, tol=TOLERANCE)
-        U = found.vectors
-        AU = np.column_stack(summed) @ (np.column_stack(asked).T @ U)
+        spectrum = lanczos_spectrum(apply, start, rank=rank, floor=floor, tol=TOLERANCE)
+        U = spectrum.vectors
+        AU = np.column_stack(summed) @ (np.column_stack(vectors).T @ U)
         WU = np.vstack([np.sqrt(eta) * AU, np.sqrt(1 - eta) * (self.B.T @ U)])
-        V = WU / np.sqrt(np.maximum(found.values, np.finfo(float).tiny))
-        return Spectrum(found.values, V, found.n_products), U
+        V = WU / np.sqrt(np.maximum(spectrum.values, np.finfo(float).tiny))
+        return Spectrum(spectrum.values, V, spectrum.n_products), U
 
-    def move(self, U: Doubles, found: Spectrum, X: Doubles) -> None:
+    def move(self, U: Doubles, spectrum: Spectrum, X: Doubles) -> None:
         """B ← W X, from the eigenvectors that are at hand."""
         k = min(U.shape[1], X.shape[1])
         # W v = √θ u, and X is v but for its length and sign.
-        along = np.einsum("ij,ij->j", X[:, :k], found.vectors[:, :k])
-        lengths = along * np.sqrt(np.maximum(found.values[:k], 0.0))
+        along = np.einsum("ij,ij->j", X[:, :k], spectrum.vectors[:, :k])
+        lengths = along * np.sqrt(np.maximum(spectrum.values[:k], 0.0))
         self.B = np.hstack([U[:, :k] * lengths, np.zeros((self.n_rows, X.shape[1] - k))])
         self.steps.append(X)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError
@@ -16,23 +15,20 @@ from eigenmesh.estimators.checks import (
     restarts,
     whole_number,
 )
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, kernel_gamma
+from eigenmesh.estimators.kernel_gamma import gamma_stages, kernel_gamma
 from eigenmesh.estimators.party_labels import PartyLabels
 from eigenmesh.estimators.report import RunReport
-from eigenmesh.methods.dspgd.direct import STEPS as DIRECT_STEPS
-from eigenmesh.methods.dspgd.direct import SampleHolder, dspgd_direct
-from eigenmesh.methods.dspgd.dspgd_forecast import forecast
+from eigenmesh.methods.dspgd.direct import dspgd_direct
 from eigenmesh.methods.dspgd.features import LAWS, PAPER_KERNELS
 from eigenmesh.methods.dspgd.labels import label_everybody
 from eigenmesh.methods.dspgd.maths import STEP_SIZES
 from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal
-from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup, FeatureHolder
-from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, steps_for
+from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup
+from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.ask_again import patient
 from eigenmesh.stages.kmeans import METHODS as CLUSTERINGS
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
@@ -166,22 +162,22 @@ class FedKernelKMeans(PartyLabels):
         n_init = restarts(self.n_init, RESTARTS)
         checked_gamma(self.gamma)
         clustering = one_of(self.clustering, "clustering", CLUSTERINGS)
-        self._agreed(goal, None, seed)  # wrong parameters are refused before anything is opened
+        # Wrong parameters are refused before anything is opened.
+        descent = self._descent(self._agreed(goal, 1.0, seed), goal)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            self._require_steps(fed, clustering)
+            fed.require_stages(descent, self._clustering(goal, clustering, n_init, seed))
             gamma = kernel_gamma(patient(fed), self.kernel, self.gamma, seed)
-            setup = self._agreed(goal, gamma, seed)
-            found = self._eigenvectors(fed, setup, goal)
+            result = self._descent(self._agreed(goal, gamma, seed), goal).run(fed).value
             clusters = self._clusters(fed, goal, clustering, n_init, seed)
             self._labels = self._own_labels(fed, LABELS, X)
-        self._adopt(found, clusters, gamma)
-        notes = self._notes(found, clusters, goal, fed)
+        self._adopt(result, clusters, gamma)
+        notes = self._notes(result, clusters, goal, fed)
         self.report_ = RunReport.of(
             recording,
             fed,
-            stop_reason=found.stop_reason,
-            baseline_floats=found.baseline_floats,
+            stop_reason=result.stop_reason,
+            baseline_floats=result.baseline_floats,
             notes=notes,
             cheaper=self._less(fed.split, fed.graph is not None),
         )
@@ -244,18 +240,12 @@ class FedKernelKMeans(PartyLabels):
             )
         return direct
 
-    def _require_steps(self, fed: Federation, clustering: str) -> None:
-        if self._is_direct():
-            fed.require(SampleHolder, DIRECT_STEPS)
-        else:
-            fed.require(FeatureHolder, steps_for(self.solver))
-        fed.require_stages(self._clustering(self._goal(), clustering, RESTARTS, 0))
-
-    def _eigenvectors(self, fed: Federation, setup: DSPGDSetup, goal: Goal) -> DSPGDResult:
+    def _descent(self, setup: DSPGDSetup, goal: Goal) -> Stage:
+        """The run that finds the eigenvectors."""
         n_iterations = whole_number(self.n_iterations, "n_iterations")
         if self._is_direct():
-            return fed.run(dspgd_direct, setup, goal, n_iterations).value
-        return fed.run(dspgd, setup, goal, n_iterations, self.solver).value
+            return stage(dspgd_direct, setup, goal, n_iterations)
+        return stage(dspgd, setup, goal, n_iterations, self.solver)
 
     def _clusters(
         self, fed: Federation, goal: Goal, clustering: str, n_init: int, seed: int
@@ -272,28 +262,28 @@ class FedKernelKMeans(PartyLabels):
         how = {"method": clustering, "n_init": n_init, "dim": goal.n_eigenvectors}
         return stage(distributed_kmeans, _points(seed), goal.n_clusters, **how)
 
-    def _adopt(self, found: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
-        self.model_ = found.model
-        self.eigenvalues_ = found.eigenvalues
-        self.threshold_ = found.threshold
-        self.trace_ = found.trace
-        self.recovery_error_ = found.recovery_error
+    def _adopt(self, result: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
+        self.model_ = result.model
+        self.eigenvalues_ = result.eigenvalues
+        self.threshold_ = result.threshold
+        self.trace_ = result.trace
+        self.recovery_error_ = result.recovery_error
         self.cluster_centers_ = clusters.centres
         self.inertia_ = float(clusters.inertia)
-        self.n_iter_ = len(found.trace)
+        self.n_iter_ = len(result.trace)
         self.gamma_ = gamma
-        self.n_features_in_ = found.model.n_columns
+        self.n_features_in_ = result.model.n_columns
         self._last_transform: list[RunReport] = []
 
     def _notes(
-        self, found: DSPGDResult, clusters: KMeansResult, goal: Goal, fed: Federation
+        self, result: DSPGDResult, clusters: KMeansResult, goal: Goal, fed: Federation
     ) -> tuple[str, ...]:
-        notes = missing_gap(found.eigenvalues, found.next_eigenvalue)
-        if len(found.eigenvalues) < goal.n_eigenvectors:
-            few = f"{len(found.eigenvalues)} of {goal.n_eigenvectors} eigenvectors"
+        notes = missing_gap(result.eigenvalues, result.next_eigenvalue)
+        if len(result.eigenvalues) < goal.n_eigenvectors:
+            few = f"{len(result.eigenvalues)} of {goal.n_eigenvectors} eigenvectors"
             notes += (f"only {few} were found; the clusters rest on these",)
         if fed.dropped:
-            thin = min(entry.covered for entry in found.trace)
+            thin = min(entry.covered for entry in result.trace)
             notes += (
                 f"{sum(fed.dropped.values())} replies of {len(fed.dropped)} parties were missing; "
                 f"they were asked again, and at worst an iteration rests on {thin:.0%} of the rows",
@@ -306,21 +296,14 @@ class FedKernelKMeans(PartyLabels):
 
     # Before anything runs.
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit to dense rows will have."""
-        goal = self._goal()
-        setup = self._agreed(goal, 1.0, seed_of(self.random_state))
+    def _stages(self, parties: Parties) -> list[Stage]:
+        goal, seed = self._goal(), seed_of(self.random_state)
         clustering = one_of(self.clustering, "clustering", CLUSTERINGS)
-        solver = "direct" if self._is_direct() else self.solver
-        T = whole_number(self.n_iterations, "n_iterations")
-        ledger = forecast(names, shapes, setup, goal, T, solver)
-        n_init = restarts(self.n_init, RESTARTS)
-        parties = Parties(tuple(names), tuple(shapes))
-        further = forecast_stages([self._clustering(goal, clustering, n_init, 0)], parties, "rows")
-        ledger.entries += further.entries
-        ledger.rounds += further.rounds
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
-        return ledger
+        return [
+            *gamma_stages(self.kernel, self.gamma, parties, seed),
+            self._descent(self._agreed(goal, 1.0, seed), goal),
+            self._clustering(goal, clustering, restarts(self.n_init, RESTARTS), seed),
+        ]
 
 
 def _points(seed: int) -> KMeansSetup:

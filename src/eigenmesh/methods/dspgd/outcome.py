@@ -69,6 +69,7 @@ class DSPGDResult:
         return float(np.mean(draws) * shares[-1]) if draws else None
 
 
+@record
 @dataclass(frozen=True)
 class Goal:
     """How much of the spectrum is wanted.

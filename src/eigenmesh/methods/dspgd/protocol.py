@@ -56,6 +56,17 @@ from eigenmesh.numerics.eigen import fix_signs, numerical_rank, top_eigenpairs
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import (
+    Node,
+    Scope,
+    Size,
+    ask,
+    at_most,
+    enlist,
+    loop,
+    sequence,
+    settle,
+)
 from eigenmesh.stages.ask_again import Patient
 from eigenmesh.stages.row_messages import RowCount, by_party, full
 
@@ -106,36 +117,149 @@ class Course:
         return total.sum, self.n_rows / total.sum.n_rows
 
 
-def steps_for(solver: str) -> list[Step]:
-    """The steps that a solver asks for."""
-    own = {
-        "nystrom": [FeatureHolder.sketch],
-        "gram": [FeatureHolder.gram],
-        "lanczos": [FeatureHolder.advance, FeatureHolder.multiply],
-    }
-    always = [FeatureHolder.count_rows, FeatureHolder.basis_gram, FeatureHolder.keep_scores]
-    return [*always, *own[solver]]
+# The schedule.
 
 
-@protocol("dspgd", roles=(FeatureHolder,), skips=True)
+@dataclass(frozen=True)
+class _Sizes:
+    """How large messages are. The paper's threshold leaves ranks to the data: then at most."""
+
+    features: Features
+    goal: Goal
+    skips: bool  # whether a party may be told of several iterations at once
+
+    def _rank(self, t: int) -> tuple[int, int]:
+        """Columns of B after iteration t: at most, since W has no more, and usually."""
+        if t == 0 or self.goal.rank is not None:
+            rank = self.goal.rank or 0
+            return (rank, rank) if t else (0, 0)
+        return t * self.features.width, self.goal.n_clusters + 3
+
+    def rank(self, t: int, beside: int = 0) -> Size:
+        """Columns of B after iteration t, and `beside` them so many more."""
+        most, usual = self._rank(t)
+        return Size(most + beside, self.goal.rank is not None or t == 0, usual + beside)
+
+    def joint(self, t: int) -> Size:
+        """Columns of W in iteration t."""
+        return self.rank(t - 1, self.features.width)
+
+    def drawn(self, t: int) -> Size:
+        """Columns of Ω in iteration t."""
+        n_drawn = self.features.n_drawn(t, self._rank(t - 1)[1])
+        exact = self.goal.rank is not None or t == 1
+        return Size(n_drawn if exact else self.features.width, exact, n_drawn)
+
+    def updates(self, t: int, again: bool = False) -> dict[str, Size]:
+        """Of what a party is sent when there are t X's: the last one, or all that it has missed.
+
+        Nothing new, if it may be sent `again`.
+        """
+        of_each = [self._coefficients(i) for i in range(1, t + 1)]
+        unseen = of_each if self.skips else of_each[-1:]
+        exact = not (self.skips or again)
+        usual = of_each[-1][1] if t else 0
+        return {
+            "first": at_most(max(t, 1)),
+            "m": Size(1 + len(unseen), exact or not t, 1 + min(t, 1)),
+            "c": Size(sum(most for most, _ in unseen), exact and self._known, usual),
+        }
+
+    @property
+    def _known(self) -> bool:
+        return self.goal.rank is not None
+
+    def _coefficients(self, t: int) -> tuple[int, int]:
+        """Numbers in the X of iteration t, at most and usually."""
+        rows, columns = self._rank(t - 1), self._rank(t)
+        most, usual = ((self.features.width + r) * k for r, k in zip(rows, columns, strict=True))
+        return most, usual
+
+    def products(self, t: int) -> tuple[int, int]:
+        """Products that Lanczos takes in iteration t, at most and usually."""
+        most, usual = (self.features.width + rank for rank in self._rank(t - 1))
+        return most, min(usual, usual_products(self._rank(1)[1]))
+
+    def scores(self, t: int) -> Size:
+        """Columns of H."""
+        most, usual = (min(self.goal.n_eigenvectors, rank) for rank in self._rank(t))
+        return at_most(most, planned=usual)
+
+
+def usual_products(rank: int) -> int:
+    """Products that Lanczos takes for so many eigenvectors, by experience on digits and MNIST."""
+    return round(17 + 0.6 * rank)
+
+
+def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int, solver: str) -> Node:
+    """A round an iteration, of Lanczos as many as it takes; then everybody's BᵀB, and H."""
+
+    def rest(n_columns: int) -> Node:
+        sizes = _Sizes(Features.of(setup, n_columns), goal, scope.on_loss == "skip")
+        T = n_iterations
+        return sequence(
+            *(_iteration(scope, sizes, t, solver) for t in range(1, T + 1)),
+            ask(FeatureHolder.basis_gram, down=sizes.updates(T), up={"w": sizes.rank(T)}),
+            ask(
+                FeatureHolder.keep_scores,
+                down={"first": T + 1, "m": 1, "c": 0, "r": sizes.rank(T), "s": sizes.scores(T)},
+            ),
+        )
+
+    return sequence(
+        enlist(FeatureHolder, setup),
+        ask(FeatureHolder.count_rows),
+        settle(
+            lambda parties: {"n_columns": parties.shapes[0][1]},
+            rest,
+            lambda own, n_columns: n_columns == own.columns,
+            n_columns=1,
+        ),
+    )
+
+
+def _iteration(scope: Scope, sizes: _Sizes, t: int, solver: str) -> Node:
+    if solver == "gram":
+        return ask(FeatureHolder.gram, down=sizes.updates(t - 1), up={"w": sizes.joint(t)})
+    if solver == "nystrom":
+        D = Size(sizes.features.width)
+        sketch = {"D": D, "p": sizes.drawn(t), "r": sizes.rank(t - 1)}
+        return ask(FeatureHolder.sketch, down=sizes.updates(t - 1), up=sketch)
+    # Products of different parties do not add up: when one leaves, the others begin anew.
+    most, usual = sizes.products(t)
+    return loop(
+        1 + scope.restarts,
+        ask(FeatureHolder.advance, down=sizes.updates(t - 1, again=scope.restarts > 0)),
+        loop(most, ask(FeatureHolder.multiply, w=sizes.joint(t)), fewest=1, usual=usual),
+        fewest=1,
+        usual=1,
+    )
+
+
+# The coordinator's side.
+
+
+@protocol("dspgd", roles=(FeatureHolder,), skips=True, schedule=schedule)
 def dspgd(
     fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: int, solver: str
 ) -> DSPGDResult:
     """Algorithm 1 up to the k-means stage; every site ends with its rows of H in its store."""
     _require_fitting_losses(fed, solver)
-    fed.enlist(FeatureHolder, setup, steps_for(solver))
+    fed.enlist(FeatureHolder, setup)
     sizes = by_party(Patient(fed).ask(FeatureHolder.count_rows))
-    features = Features.of(setup, next(iter(sizes.values())).n_columns)
+    n_columns = next(iter(sizes.values())).n_columns
+    fed.settle(n_columns=n_columns)
+    features = Features.of(setup, n_columns)
     require_width(features.width, goal)
     course = Course(fed, features, sizes)
     threshold, log = 0.0, Log(course.features.width)
     for t in range(1, n_iterations + 1):
         eta = step_size(setup.step_rule, t)
-        found, covered = _SOLVE[solver](course, t, eta, goal, eta * threshold)
+        spectrum, share = _SOLVE[solver](course, t, eta, goal, eta * threshold)
         if t == 1 and goal.rank is None:
-            threshold = paper_threshold(found.values, goal)
-        X = require_columns(compression(found, eta * threshold, goal.rank), t)
-        log.note(eta, found, X, covered)
+            threshold = paper_threshold(spectrum.values, goal)
+        X = require_columns(compression(spectrum, eta * threshold, goal.rank), t)
+        log.note(eta, spectrum, X, share)
         course.steps.append(X)
     return _concluded(course, goal, threshold, log)
 
@@ -206,7 +330,7 @@ class _Fewer(Exception):
 def _by_lanczos(
     course: Course, t: int, eta: float, goal: Goal, floor: float
 ) -> tuple[Spectrum, float]:
-    fed, wanted = course.fed, goal.first_rank if t == 1 else goal.rank
+    fed, rank = course.fed, goal.first_rank if t == 1 else goal.rank
     rng = np.random.default_rng(np.random.SeedSequence(course.features.seed, spawn_key=(t, 2)))
     start = rng.standard_normal(course.features.width + course.rank)
     while True:
@@ -221,7 +345,7 @@ def _by_lanczos(
             return summed
 
         try:
-            return lanczos_spectrum(apply, start, rank=wanted, floor=floor, tol=TOLERANCE), 1.0
+            return lanczos_spectrum(apply, start, rank=rank, floor=floor, tol=TOLERANCE), 1.0
         except _Fewer:
             continue
 
