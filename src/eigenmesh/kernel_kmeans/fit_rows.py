@@ -23,6 +23,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
+    row_sizes,
 )
 from eigenmesh.kernel_kmeans.row_stages import how_to_cluster, scoring_run, setup_of
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
@@ -36,7 +37,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
-from eigenmesh.stages.count import survey
+from eigenmesh.runtime.results import Replies
 
 EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
 _MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to see them fall
@@ -71,25 +72,29 @@ def fit_at_parties(
     fed: Federation, params: ClusteringParameters, find_kernel: FindKernel, weights: str
 ) -> ClusterFit:
     """Landmarks or random features, then distributed k-means."""
-    sizes = fed.run(survey).value
+    sizes = fed.run(row_sizes).value
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
     choice = first_allowed(fed, candidates_for(params, shapes))
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
-    result = _run(fed, params, choice, setup)
+    result = _run(fed, params, choice, setup, sizes)
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
-        choice, result = rows, _run(fed, params, rows, setup)
+        choice, result = rows, _run(fed, params, rows, setup, sizes)
     return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
 
 
 def _run(
-    fed: Federation, params: ClusteringParameters, choice: ClusteringChoice, setup: LandmarkSetup
+    fed: Federation,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    setup: LandmarkSetup,
+    sizes: Replies,
 ) -> KernelKMeansResult:
     how = how_to_cluster(params, choice)
     if choice.landmarks == "none":
-        return feature_kmeans(fed, setup, params.n_clusters, **how)
-    scoring = scoring_run(params, choice, setup)
+        return feature_kmeans(fed, setup, sizes, params.n_clusters, **how)
+    scoring = scoring_run(params, choice, setup, sizes)
     return kernel_kmeans(fed, scoring, params.n_clusters, seeding=choice.seeding, **how)
 
 
