@@ -18,19 +18,19 @@ from eigenmesh.runtime.study import read_study
 
 @cache
 def legal_run(number):
-    """What the hosts of a fit were sent, and what their sites hold."""
-    fit, calls, sites = FITS[number], {}, {}
+    """What the hosts of a fit were sent, what their sites are, and all that these ever kept."""
+    fit, calls, stores, sites = FITS[number], {}, {}, {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with fit.open() as fed, recorded(calls):
+        with fit.open() as fed, recorded(calls, stores):
             fit.run(fed)
             sites = dict(fed.local_sites())
-    return calls, sites
+    return calls, sites, stores
 
 
 def runs_at(number, party):
     """The requests of each run at one host, first to last."""
-    calls, _ = legal_run(number)
+    calls, _, _ = legal_run(number)
     runs = {}
     for received in calls[party]:
         tree = received.tree
@@ -40,14 +40,14 @@ def runs_at(number, party):
 
 
 def fresh_host(number, party):
-    _, sites = legal_run(number)
+    _, sites, stores = legal_run(number)
     site = sites[party]
     again = Site(
         site.name,
         site.opens,
         identifies=site.identifies,
         names_columns=site.names_columns,
-        store={key: dict(value) for key, value in site.store.items()},
+        store={key: dict(value) for key, value in stores[party].items()},
         matcher=site.matcher,
     )
     return Replayed(again, NAMES.index(party), tuple(NAMES))
@@ -65,7 +65,7 @@ def sequence_with_intrusions(number, runs, rng):
         if i in stops and i:
             for intruder, changes in intruders(run, told, rng):
                 key = key_of({**intruder.tree, **changes})
-                if any(follows(node, key, told) for node in left) and not spoilt(changes):
+                if any(follows(node, key, told) for node in left) and not spoilt(changes, told):
                     continue
                 reply = host.send(intruder, **changes)
                 assert "error" in reply, (key, changes.keys())
@@ -78,8 +78,8 @@ def sequence_with_intrusions(number, runs, rng):
     return attempts
 
 
-def spoilt(changes):
-    return "message" in changes or "neighbours" in changes or "told" in changes
+def spoilt(changes, told):
+    return "message" in changes or "neighbours" in changes or changes.get("told", told) != told
 
 
 def intruders(run, told, rng):

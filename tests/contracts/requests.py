@@ -31,13 +31,15 @@ class Received:
 
 
 @contextmanager
-def recorded(calls: dict[str, list[Received]]) -> Iterator[None]:
-    """Note what hosts are sent, by party."""
+def recorded(calls: dict[str, list[Received]], stores: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Note what hosts are sent and all that their sites ever keep, by party."""
     handle, accept = Host.handle, Host.accept
 
     def noting_handle(self: Host, request: bytes) -> bytes:
         calls.setdefault(self.party, []).append(Received(request))
-        return handle(self, request)
+        answer = handle(self, request)
+        stores.setdefault(self.party, {}).update(self.site.store)
+        return answer
 
     def noting_accept(self: Host, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
         calls.setdefault(self.party, []).append(Received(request, dict(inbox)))

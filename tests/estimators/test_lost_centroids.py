@@ -10,9 +10,10 @@ from tests.graph_faults import federation_over
 import eigenmesh as em
 from eigenmesh.errors import PartyLost
 from eigenmesh.graphs.consensus import mixing
-from eigenmesh.graphs.shared_centroids import spread
+from eigenmesh.graphs.shared_centroids import spread, spreading
 from eigenmesh.methods.admm.neighbourhood import NeighbourhoodSetup, RowNeighbour
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import ask, at_most, columns, enlist, sequence
 
 
 def drawn(rng, n=5):
@@ -24,7 +25,16 @@ def drawn(rng, n=5):
     return parts, graph
 
 
-@protocol("test-spread", roles=(RowNeighbour,))
+def schedule(scope, setup):
+    return sequence(
+        enlist(RowNeighbour, setup),
+        ask(RowNeighbour.begin_centroids),
+        spreading(scope, RowNeighbour, lambda parties: [2] * len(parties.names), 10, columns),
+        ask(RowNeighbour.tell_centroids, h=at_most(len(scope.parties))),
+    )
+
+
+@protocol("test-spread", roles=(RowNeighbour,), schedule=schedule)
 def only_spread(nodes, setup):
     nodes.enlist(RowNeighbour, setup)
     nodes.ask(RowNeighbour.begin_centroids)

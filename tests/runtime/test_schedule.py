@@ -329,6 +329,23 @@ def test_a_program_accepts_the_words_of_its_schedule_and_no_others(seed):
             every += [word + letter for letter in "abc"]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_position_that_another_leads_to_may_be_forgotten(seed):
+    """Where rounds may be missed, what is accepted is the same with fewer positions."""
+    rng = np.random.default_rng(seed)
+    program = Program(node_of(3, rng)[0], Scope(("x", "y"), "rows", "reuse"))
+    keys = {letter: ("step", "ToyHolder", step.name) for letter, step in STEPS.items()}
+    every = [("", frozenset({(0, ())}))]
+    for word, few in every:
+        many = walk(program, [keys[letter] for letter in word])
+        for letter, key in keys.items():
+            matches = program.matches(few, key)
+            assert bool(matches) == bool(program.matches(many, key)), (word, letter)
+            after = program.narrowed(frozenset(match.after for match in matches))
+            if matches and len(word) < 5:
+                every.append((word + letter, after))
+
+
 def test_long_loops_cost_no_more_than_short_ones():
     node = times(10**6, exchange(ToyHolder.offer, ToyHolder.take, 10**6, k=2, d=3))
     program = Program(node, Scope(("x", "y"), "rows", edges=((0, 1),)))

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.errors import InputError
-from eigenmesh.estimators.preparation_checks import is_number
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import MARGIN
@@ -21,7 +19,7 @@ SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlie
 _RESOLVED = 5e-7
 
 
-class Missing(NamedTuple):
+class MissingShares(NamedTuple):
     """What is missing of the wanted eigenvalues, as fitted attributes have it."""
 
     shortfalls: Any  # (k,)
@@ -29,35 +27,21 @@ class Missing(NamedTuple):
     shortfall_error: float | None  # its standard error, None if not known
 
     @classmethod
-    def of(cls, measured: Shortfall) -> Missing:
+    def of(cls, measured: Shortfall) -> MissingShares:
         """As it was measured."""
         return cls(measured.values, measured.largest, measured.error)
 
     @classmethod
-    def of_estimator(cls, fitted: Any) -> Missing:
+    def of_estimator(cls, fitted: Any) -> MissingShares:
         """That of an estimator behind a front door, as far as it has it."""
         return cls(*(getattr(fitted, name, None) for name in SHORTFALL))
 
 
-def adopt_missing(estimator: Any, missing: Missing | None) -> None:
+def adopt_missing(estimator: Any, missing: MissingShares | None) -> None:
     """Set the fitted attributes, None where nothing is known."""
     values = (None, None, None) if missing is None else missing
     for name, value in zip(SHORTFALL, values, strict=True):
         setattr(estimator, name, value)
-
-
-def checked_accuracy(value: Any) -> float:
-    """A share above 0, at most 1.
-
-    >>> checked_accuracy(0.01)
-    0.01
-    """
-    if is_number(value) and 0 < float(value) <= 1:
-        return float(value)
-    raise InputError(
-        f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
-        f"expected, a number above 0 and at most 1 such as 0.01"
-    )
 
 
 def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:
@@ -144,3 +128,15 @@ def residual_claim(residual: float, error: float, weighted: bool = False) -> str
         f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
         f"the landmarks' span does not hold the mean of the rows"
     )
+
+
+def growth_notes(q: int, most: int, accuracy: float, more: int, n_parties: int) -> tuple[str, ...]:
+    """What `more` floats may go to: a second look at what q landmarks miss, or up to `most`."""
+    if most > q:
+        return (
+            f"as if {q} landmarks were enough: they double while they miss more "
+            f"than accuracy={accuracy:g}, which takes at most {more:,} floats more",
+        )
+    if n_parties == 1 or not more:
+        return ()
+    return (f"a second look, if the first leaves doubt, takes {more:,} floats more",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,6 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table, as_table, check_finite
 from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
-from eigenmesh.estimators.id_warnings import warn_of_ids, warn_of_ids_of_parties
 from eigenmesh.estimators.naming import (
     Names,
     as_array,
@@ -30,13 +29,14 @@ from eigenmesh.estimators.naming import (
     frame_in_order,
     rows_in_order,
     warn_nameless,
+    warn_of_ids,
+    warn_of_ids_of_parties,
     whole_names,
 )
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
@@ -50,7 +50,8 @@ _TOLD = ("kernel", "landmarks", "features", "fusion", "variant", "solver", "topo
 ENTRY_POINTS = "eigenmesh.methods"  # by which other packages' methods join
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
-Needs = tuple[type[Party], Iterable[Step] | None]  # a role, and which of its steps; None for all
+# A role, and which of its steps, None for all; or the runs that a fit makes.
+Needs = list[Stage]  # runs that parties must let happen, with stand-ins for what is found
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ import numpy as np
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
-from eigenmesh.runtime.topology import is_lossy
 from eigenmesh.stages.gamma import RULES, bandwidth
-from eigenmesh.stages.graph_gamma import graph_bandwidth, role_for, steps_for
+from eigenmesh.stages.graph_gamma import graph_bandwidth
 
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
@@ -83,8 +82,6 @@ def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> fl
         return rule
     search = gamma_stage(rule, fed.graph is not None and len(fed.parties) > 1, seed, **preparation)
     fed.require_stages(search)
-    if search.protocol.schedule is None:
-        fed.require(role_for(str(rule), fed.split), steps_for(str(rule), fed.split, _lossy(fed)))
     return float(search.run(fed).value)
 
 
@@ -94,10 +91,6 @@ def gamma_stage(rule: str | None, among_neighbours: bool, seed: int, **preparati
         return stage(graph_bandwidth, rule, seed, **preparation)
     preparation.pop("row_noise", None)
     return stage(bandwidth, rule, seed, **preparation)
-
-
-def _lossy(fed: Federation) -> bool:
-    return fed.graph is not None and is_lossy(fed.graph)
 
 
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
@@ -117,3 +110,39 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     raise InputError(f"{name} is {value!r}; {', '.join(map(repr, choices))} are expected")
+
+
+def checked_accuracy(value: Any) -> float:
+    """A share above 0, at most 1.
+
+    >>> checked_accuracy(0.01)
+    0.01
+    """
+    if is_number(value) and 0 < float(value) <= 1:
+        return float(value)
+    raise InputError(
+        f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
+        f"expected, a number above 0 and at most 1 such as 0.01"
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are none."""
+    return isinstance(value, Real) and value is not True and value is not False
+
+
+def share_of_missing(value: Any) -> float | None:
+    """None, or a share from 0 to 1."""
+    if value is None:
+        return None
+    if is_number(value) and 0 <= float(value) <= 1:
+        return float(value)
+    raise InputError(f"fill_missing is {value!r}; None or a share from 0 to 1 is expected")
+
+
+def preparation_fields(estimator: Any) -> dict[str, Any]:
+    """What owners do to their columns, as setups and gamma rules take it."""
+    return {
+        "standardize": bool(estimator.standardize),
+        "fill_missing": share_of_missing(estimator.fill_missing),
+    }

@@ -10,9 +10,8 @@ import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import missing_gap
+from eigenmesh.estimators.checks import is_number, missing_gap, preparation_fields
 from eigenmesh.estimators.columns import shipping
-from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording

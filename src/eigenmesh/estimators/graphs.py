@@ -22,12 +22,10 @@ from eigenmesh.numerics.arrays import Floats, Rows
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import stage
 from eigenmesh.runtime.topology import AUTO, USUAL, build_graph
-
-NO_GRAPH = {"mix_centre": 0.0, "mix_radius": 0.0, "widest_degree": 0, "lossy": False}
-"""The fields of a `MixingSetup` that a forecast does not look at."""
 
 
 @record
@@ -50,6 +48,7 @@ class NodeModel:
 class GraphEstimator(RowEstimator):
     """Base of estimators over graphs. A plain array is a graph of one node."""
 
+    n_components: Any
     topology: Any
     node_models_: dict[str, Any]
     nodes_: tuple[str, ...]
@@ -74,8 +73,17 @@ class GraphEstimator(RowEstimator):
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
         return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
 
-    def _take_models(self, fed: Federation, parties: Sequence[str], how: Step, known: Any) -> None:
-        """The models of the nodes that are here; if none is, the first node is asked."""
+    def _require_model(self, fed: Federation, points: str) -> None:
+        """Before anything runs: will the first node tell its model, if nobody else has one here?"""
+        fed.require_stages(stage(first_model, points, int(self.n_components), None))
+
+    def _take_models(
+        self, fed: Federation, parties: Sequence[str], points: str, known: Any
+    ) -> None:
+        """The models of the nodes that are here; if none is, the first node is asked.
+
+        `points` are what the models are made of, as `node_models.first_model` has it.
+        """
         here = {name: site for name, site in fed.local_sites().items() if name in parties}
         kept = {name: site.store[KEPT] for name, site in here.items()}
         both = {name: NodeModel(**own) for name, own in kept.items() if "local" in own}
@@ -84,7 +92,7 @@ class GraphEstimator(RowEstimator):
         if here:
             self.model_ = next(iter(kept.values()))["consensus"]
         else:
-            self.model_ = fed.run(first_model, how, known).value
+            self.model_ = fed.run(first_model, points, len(known.eigenvalues), known).value
 
     @property
     def _n_features_out(self) -> int:
@@ -116,6 +124,12 @@ class GraphEstimator(RowEstimator):
             if share.exists():
                 tree = model_file.read(share, model_file.SHARE)
                 self.node_models_[tree["node"]] = tree["model"]
+
+
+def graph_among(parties: Parties) -> nx.Graph:
+    """The graph of those whom a plan without a centre is for."""
+    assert parties.graph is not None, "nodes are those of a graph"
+    return parties.graph
 
 
 def graph_topology(topology: Any, source: Any = None) -> Any:

@@ -17,7 +17,6 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.count import survey
-from eigenmesh.stages.graph_gamma import forecast_graph_gamma
 
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
 
@@ -62,14 +61,9 @@ def forecast_gamma(
 ) -> None:
     """Add what finding gamma will cost."""
     parties = Parties(tuple(names), tuple(shapes), graph)
-    for run in gamma_stages(kernel, gamma, parties):
-        if run.protocol.schedule is None:
-            assert graph is not None
-            forecast_graph_gamma(ledger, names, shapes, graph, str(gamma), split)
-            continue
-        known = forecast_stages([run], parties, split)
-        ledger.entries += known.entries
-        ledger.rounds += known.rounds
+    known = forecast_stages(gamma_stages(kernel, gamma, parties), parties, split)
+    ledger.entries += known.entries
+    ledger.rounds += known.rounds
 
 
 def _converted(kernel: str, gamma: Any) -> bool:

@@ -119,6 +119,29 @@ class RunReport:
             notes=notes,
         )
 
+    @classmethod
+    def of_rows_in_one_place(
+        cls, seconds: float, baseline_floats: int, notes: tuple[str, ...]
+    ) -> Self:
+        """The report of a fit for which nothing was sent."""
+        return cls(
+            floats_up=0,
+            floats_down=0,
+            bytes=0,
+            rounds=0,
+            seconds=seconds,
+            by_step={},
+            by_party={"party-0": 0},
+            reveals={},
+            parties=("party-0",),
+            lost={},
+            reused={},
+            dropped={},
+            stop_reason="all rows are accounted for",
+            baseline_floats=baseline_floats,
+            notes=notes,
+        )
+
     @property
     def share_of_baseline(self) -> float:
         """Floats sent, up and down, as a share of shipping everything."""

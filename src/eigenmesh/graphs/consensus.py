@@ -21,7 +21,8 @@ Several quantities are averaged at once by putting them into one array. A sum is
 the number of nodes; a mean over rows is the ratio of two averages, of sums and of counts, and so
 need not know how many nodes there are. `self.add_to_mixture(change)` lets the average follow a
 value that changes, as gradient tracking does. A protocol whose values are no moments overrides the
-two steps with a message of its own kind.
+two steps with a message of its own kind. A schedule has `mixing_rounds` where its coordinator calls
+`average`, and `largest_rounds` for `largest`.
 
 **Lost messages.** With on_loss="raise" none is ever lost: a round is complete or undone. With
 "survivors" or "reuse" a message may be missing, and a plain mix would move the average, for good:
@@ -36,6 +37,8 @@ if it goes at the start the others' average is left, if later something between.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import networkx as nx
@@ -47,6 +50,7 @@ from eigenmesh.numerics.mixing import (
     ACCURACY,
     MixingSpectrum,
     lossy_mixes,
+    lossy_mixes_of_parts,
     metropolis_weight,
     next_omega,
     widest_degree,
@@ -54,8 +58,11 @@ from eigenmesh.numerics.mixing import (
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.schedule import Amount, Enlist, Node, Scope, Size, at_most, enlist, exchange
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.topology import is_lossy
+
+_TIMES_OVER = 3  # news are told where messages may be lost
 
 
 class MixingSetup(Message, reveals=None):
@@ -200,12 +207,16 @@ class MixingParty(Party):
             self.peak = np.maximum(self.peak, other.value)
 
 
-# The schedule's side.
+# The coordinator's side, and what of it stands in schedules.
 
 
 def mixing(nodes: Federation) -> dict[str, Any]:
     """The fields of a `MixingSetup`; the graph is public, so whoever runs the schedule knows it."""
-    graph = require_graph(nodes)
+    return mixing_on(require_graph(nodes))
+
+
+def mixing_on(graph: nx.Graph) -> dict[str, Any]:
+    """The same of a graph."""
     spectrum = MixingSpectrum.of(graph)
     return {
         "mix_centre": spectrum.centre,
@@ -221,7 +232,7 @@ def mixes_for(nodes: Federation, accuracy: float = ACCURACY) -> int:
 
 
 def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
-    """The same of a graph, for forecasts."""
+    """The same of a graph."""
     if is_lossy(graph):
         return lossy_mixes(graph, accuracy)
     return MixingSpectrum.of(graph).mixes(accuracy)
@@ -241,9 +252,44 @@ def average(nodes: Federation, role: type[MixingParty], n_mixes: int | None = No
             return
 
 
+def mixing_rounds(
+    scope: Scope,
+    role: type[MixingParty],
+    size: Size | Amount,
+    accuracy: float | None = None,
+    n_mixes: int | None = None,
+) -> Node:
+    """`average` of arrays of `size` numbers; with `n_mixes`, or `mixes_for` some `accuracy`.
+
+    Where nodes may leave, the mixes are those of some connected part of the graph.
+    """
+    steps = (role.offer_mixture, role.take_mixture)
+    if n_mixes is not None:
+        return exchange(*steps, n_mixes, n=size)
+    usual, fewest, most = _mixes_in(scope, ACCURACY if accuracy is None else accuracy)
+    if accuracy is None:
+        most *= 1 + scope.restarts
+    return exchange(*steps, most, fewest, usual, n=size)
+
+
+@lru_cache(maxsize=64)  # eigenvalues of a large graph take their time
+def _mixes_in(scope: Scope, accuracy: float) -> tuple[int, int, int]:
+    """As many as there are if no node leaves, the fewest and the most."""
+    graph = graph_in(scope)
+    usual = mixes_on(graph, accuracy)
+    if not scope.lossy:
+        return usual, usual, usual
+    return usual, *lossy_mixes_of_parts(graph, accuracy)
+
+
 def largest(nodes: Federation, role: type[MixingParty]) -> None:
     """Every node's `peak` becomes the largest of all, entry by entry."""
     nodes.exchange(role.offer_peak, role.take_peaks, times=rounds_across(nodes))
+
+
+def largest_rounds(scope: Scope, role: type[MixingParty], size: Size | Amount) -> Node:
+    """`largest` of arrays of `size` numbers."""
+    return crossing(scope, role.offer_peak, role.take_peaks, n=size)
 
 
 def rounds_across(nodes: Federation) -> int:
@@ -252,9 +298,37 @@ def rounds_across(nodes: Federation) -> int:
 
 
 def rounds_over(graph: nx.Graph) -> int:
-    """The same of a graph, for forecasts."""
+    """The same of a graph."""
     rounds = int(nx.diameter(graph))
-    return 3 * rounds if is_lossy(graph) else rounds
+    return _TIMES_OVER * rounds if is_lossy(graph) else rounds
+
+
+def crossing(scope: Scope, send: Any, take: Any, **sizes: Size | Amount) -> Node:
+    """`rounds_across` exchanges."""
+    usual, most = rounds_in(scope)
+    return exchange(send, take, most, 0 if scope.lossy else None, usual, **sizes)
+
+
+@lru_cache(maxsize=64)
+def rounds_in(scope: Scope) -> tuple[int, int]:
+    """`rounds_over` the graph, and the most of any part that is left of it.
+
+    The fewest are then none: who is alone has nobody to tell.
+    """
+    graph = graph_in(scope)
+    usual = rounds_over(graph)
+    return usual, _TIMES_OVER * (len(graph) - 1) if scope.lossy else usual
+
+
+def enlist_left(scope: Scope, role: type[MixingParty], setup: Message) -> Enlist:
+    """Nodes built from a setup that says what the graph is like, which nodes may have left."""
+    if not scope.lossy:
+        return enlist(role, setup)
+    n, widest = len(scope.parties), widest_degree(graph_in(scope))
+    bounds = {"mix_centre": (-1.0, 1.0), "mix_radius": (0.0, 1.0), "widest_degree": (0, widest)}
+    bounds |= {"first": (0, n - 1), "n_nodes": (1, n)}
+    present = {field.name for field in fields(setup)}  # type: ignore[arg-type]
+    return enlist(role, setup, {name: bounds[name] for name in bounds.keys() & present})
 
 
 def require_agreement(averages: Mapping[str, float], tolerance: float) -> None:
@@ -276,14 +350,34 @@ def require_agreement(averages: Mapping[str, float], tolerance: float) -> None:
 
 def require_graph(nodes: Federation) -> nx.Graph:
     """The graph of a federation without a centre."""
-    if nodes.graph is None:
+    return _present(nodes.graph)
+
+
+def graph_in(scope: Scope) -> nx.Graph:
+    """The graph of a schedule without a centre."""
+    return _present(scope.graph)
+
+
+def _present(graph: nx.Graph | None) -> nx.Graph:
+    if graph is None:
         raise TopologyError("nodes without a centre need a graph; pass topology= such as 'ring'")
-    return nodes.graph
+    return graph
 
 
 def root_of(nodes: Federation) -> int:
     """The first node that is there, where one must begin."""
-    return int(min(require_graph(nodes).nodes))
+    return root_on(require_graph(nodes))
+
+
+def root_on(graph: nx.Graph) -> int:
+    """The same of a graph."""
+    return int(min(graph.nodes))
+
+
+def node_total(scope: Scope) -> dict[str, Size | Amount]:
+    """How many nodes a `NodeTotal` can say that there are; fewer than at first if some left."""
+    n = len(scope.parties)
+    return {"n_nodes": at_most(n) if scope.lossy else n}
 
 
 class NodeTotal(Message, reveals=None):

@@ -19,8 +19,9 @@ import numpy as np
 from eigenmesh.errors import MissingPartyShare, TooManySamples
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
-from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
 from eigenmesh.stages.row_messages import RowBlock, pack, unpack
 
 KEPT = "the model of this node of a graph"
@@ -100,14 +101,31 @@ class ModelHolder(Party):
         return EmbeddedModel(components=model.components, offset=model.offset)
 
 
-@protocol("graph-models", roles=(ModelHolder,))
-def first_model(nodes: Federation, how: Step, known: Any) -> Any:
-    """The first node's model; `known` is a model with all that is no secret already in place."""
-    nodes.enlist(ModelHolder, ModelSetup(), [how])
-    told = nodes.ask(how, each={nodes.parties[0]: Question()})[0]
-    arrays: dict[str, Any] = {"offset": np.asarray(told.offset)}
-    if isinstance(told, EmbeddedModel):
-        arrays["components"] = np.asarray(told.components)
+_TELLS: dict[str, Any] = {
+    "rows": ModelHolder.tell_row_model,
+    "centroids": ModelHolder.tell_centroid_model,
+    "random": ModelHolder.tell_embedded_model,
+}
+
+
+def schedule(scope: Scope, points: str, n_components: int) -> Node:
+    """One question, to one node."""
+    # How many landmarks there are hangs on what the nodes know of each other.
+    tell = ask(_TELLS[points], k=n_components, missable=True)
+    return sequence(enlist(ModelHolder, ModelSetup()), tell)
+
+
+@protocol("graph-models", roles=(ModelHolder,), schedule=schedule)
+def first_model(nodes: Federation, points: str, n_components: int, known: Any) -> Any:
+    """The first node's model; `known` is a model with all that is no secret already in place.
+
+    `points` are what it is made of: "rows", "centroids" or, of embedded rows, "random" features.
+    """
+    nodes.enlist(ModelHolder, ModelSetup())
+    reply = nodes.ask(_TELLS[points], each={nodes.parties[0]: Question()})[0]
+    arrays: dict[str, Any] = {"offset": np.asarray(reply.offset)}
+    if isinstance(reply, EmbeddedModel):
+        arrays["components"] = np.asarray(reply.components)
     else:
-        arrays |= {"landmarks": unpack(told), "coefficients": np.asarray(told.coefficients)}
+        arrays |= {"landmarks": unpack(reply), "coefficients": np.asarray(reply.coefficients)}
     return dataclasses.replace(known, **arrays)

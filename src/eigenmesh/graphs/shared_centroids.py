@@ -15,19 +15,33 @@ whose centroids they have, until all have the same.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
+import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost
-from eigenmesh.graphs.consensus import MixingParty, rounds_across
+from eigenmesh.graphs.consensus import MixingParty, rounds_across, rounds_in
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Integers, Message, NonNegative, Reveals, Shape
 from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.schedule import (
+    Amount,
+    Node,
+    Own,
+    Parties,
+    Scope,
+    ask,
+    at_most,
+    exchange,
+    loop,
+    sequence,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import by_party
 from eigenmesh.stages.unit_check import compare_units_at
@@ -151,12 +165,6 @@ class CentroidNode(MixingParty):
         return CentroidsHere(owners=np.array(owners, dtype=np.int64), digest=digest)
 
 
-def sharing_steps(role: type[CentroidNode], lossy: bool) -> list[Step]:
-    """The steps of `spread`."""
-    steps: list[Any] = [role.offer_centroids, role.take_centroids]
-    return [*steps, role.tell_centroids] if lossy else steps
-
-
 def spread(
     nodes: Federation, role: type[CentroidNode], send: Step | None = None, take: Step | None = None
 ) -> None:
@@ -180,6 +188,64 @@ def spread(
         f"{len(most) - 1} more, in {_ATTEMPTS} attempts; too many messages are lost: choose a "
         f"graph with more edges"
     )
+
+
+def spreading(
+    scope: Scope,
+    role: type[CentroidNode],
+    counts: Callable[[Parties], Sequence[int]],
+    most: int,
+    width: Amount,
+    send: Step | None = None,
+    take: Step | None = None,
+) -> Node:
+    """`spread` of at most so many points of this width.
+
+    In a plan each node begins with `counts` of them, and gets every other node's once, from its
+    first neighbour that is nearer to them.
+    """
+    steps = (send or role.offer_centroids, take or role.take_centroids)
+    n, (usual, longest) = len(scope.parties), rounds_in(scope)
+    sizes = {"h": at_most(n), "w": at_most(n), "d": width}
+
+    def rounds(at_once: int, all_of_them: int, planned: Amount) -> Node:
+        fewest = 0 if scope.lossy else None
+        m = at_most(most, planned)
+        return exchange(*steps, all_of_them, fewest, at_once, m=m, **sizes)
+
+    first, times = min(usual, 1), ROUNDS_A_HOP * usual
+    hops = sequence(
+        rounds(first, first, lambda own: _given(own, counts)),  # a plan has it all in one round
+        rounds(times - first, ROUNDS_A_HOP * longest - first, 0),
+    )
+    if not scope.lossy:
+        return hops
+    return loop(_ATTEMPTS, hops, ask(role.tell_centroids, h=at_most(n)), fewest=1, usual=1)
+
+
+def _given(own: Own, counts: Callable[[Parties], Sequence[int]]) -> int:
+    """Of a plan: how many points a node gives to the neighbour that its message goes to."""
+    assert own.parties is not None, "who gives what is for plans"
+    assert own.receiver is not None, "points go to neighbours"
+    numbers = counts(own.parties)
+    owners = _givers(own.parties)[own.index, own.receiver.index]
+    return sum(numbers[owner] for owner in owners)
+
+
+@lru_cache(maxsize=8)
+def _givers(parties: Parties) -> Mapping[tuple[int, int], list[int]]:
+    """By giver and receiver, whose points pass between them."""
+    graph = parties.graph
+    assert graph is not None, "neighbours are those of a graph"
+    distances = dict(nx.all_pairs_shortest_path_length(graph))
+    owners: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for i in parties.numbers:
+        for owner, far in distances[i].items():
+            if far:
+                nearer = distances[owner]
+                giver = min(n for n in graph.neighbors(i) if nearer[n] == far - 1)
+                owners[giver, i].append(owner)
+    return owners
 
 
 def _require_same(digests: Mapping[str, str]) -> None:

@@ -19,12 +19,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost
-from eigenmesh.graphs.consensus import MixingParty, MixingSetup, average
+from eigenmesh.graphs.consensus import MixingParty, MixingSetup, average, mixing_rounds
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.mixing import ACCURACY
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Shape
 from eigenmesh.runtime.party import step
+from eigenmesh.runtime.schedule import Amount, Node, Scope, Size, ask, loop, sequence
 from eigenmesh.runtime.site import SiteView
 
 _NOTHING = -float(np.finfo(np.float64).max)  # below whatever is passed on: nothing is here yet
@@ -64,9 +65,9 @@ class PassingParty(MixingParty):
         """Whether this node's results are those that count."""
         return bool(self.site.index == self.setup.first)
 
-    def pass_on(self, found: Floats) -> None:
+    def pass_on(self, values: Floats) -> None:
         """Begin to pass on the first node's array; of the others only its size is taken."""
-        flat = np.asarray(found, np.float64).ravel()
+        flat = np.asarray(values, np.float64).ravel()
         self.passes += 1
         self.peak = flat if self.is_first else np.full(flat.size, _NOTHING)
 
@@ -117,3 +118,12 @@ def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
         f"averages of the nodes have not settled in {_MOST_AVERAGES} attempts; too many messages "
         f"are lost"
     )
+
+
+def settling(scope: Scope, role: type[PassingParty], size: Size | Amount) -> Node:
+    """`settled_average` of arrays of `size` numbers."""
+    mixes = mixing_rounds(scope, role, size)
+    if not scope.lossy:
+        return mixes
+    weights = ask(role.tell_weight)
+    return sequence(mixes, loop(_MOST_AVERAGES, weights, mixes, usual=0), weights)

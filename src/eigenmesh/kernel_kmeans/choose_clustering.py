@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.kernel_kmeans.protocol import ClusteredRows, clustering_steps
+from eigenmesh.kernel_kmeans.protocol import LabelSetup, feature_points, kernel_sums
 from eigenmesh.kernel_pca.one_array import default_landmarks
+from eigenmesh.methods.diskpca.landmark_growth import Accuracy
+from eigenmesh.methods.diskpca.scores import landmark_scores
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.registry import methods, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
@@ -173,9 +176,15 @@ def first_allowed(fed: Federation, choices: list[ClusteringChoice]) -> Clusterin
 
 
 def _require(fed: Federation, choice: ClusteringChoice) -> None:
-    if choice.landmarks != "none":
-        fed.require(ClusteredRows, clustering_steps(choice.landmarks))
-    fed.require_stages(clustering_stage(choice))
+    setup = ("rbf", 1.0, 3.0, 1.0, 1, 1, 0)  # of whatever size: only the kinds matter
+    if choice.landmarks == "none":
+        points = stage(feature_points, LandmarkSetup(*setup))
+        fed.require_stages(points, clustering_stage(choice))
+        return
+    how = (1, 1, choice.landmarks, False, Accuracy(1.0, 2))
+    scores = stage(landmark_scores, LandmarkSetup(*setup), *how)
+    moments = stage(kernel_sums, LabelSetup(*setup), 1, 1)
+    fed.require_stages(scores, clustering_stage(choice), moments)
 
 
 def clustering_stage(choice: ClusteringChoice) -> Stage:

@@ -13,9 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing, checked_accuracy
+from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import Shapes, require_no_iterator, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, restarts, whole_number
+from eigenmesh.estimators.checks import (
+    checked_accuracy,
+    checked_gamma,
+    one_of,
+    restarts,
+    whole_number,
+)
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
@@ -34,13 +40,9 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
-from eigenmesh.kernel_kmeans.kmeans_forecast import (
-    PlannedComponents,
-    forecast,
-    method_of_rows,
-    plan_notes,
-)
+from eigenmesh.kernel_kmeans.kmeans_forecast import PlannedComponents, method_of_rows
 from eigenmesh.kernel_kmeans.protocol import LABELS
+from eigenmesh.kernel_kmeans.row_stages import row_notes, row_stages
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import as_rows, dense
@@ -50,6 +52,8 @@ from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.kmeans import METHODS as KMEANS
 
@@ -444,8 +448,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     def _saved_names(self) -> list[str]:
         own = ["_labels"] if self._over_columns else []  # labels of rows are their parties'
-        kept = [name for name in (*own, "_means", *SHORTFALL) if hasattr(self, name)]
-        return [*super()._saved_names(), *kept]
+        names = (*own, "_means", *SHORTFALL)
+        return [*super()._saved_names(), *(name for name in names if hasattr(self, name))]
 
     # Before anything runs.
 
@@ -464,7 +468,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         return method_of_rows(self._checked_parameters(), shapes)
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        return plan_notes(self._checked_parameters(), names, shapes)
+        return row_notes(self._checked_parameters(), names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""
@@ -474,4 +478,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
             method = method_called(self.method, task="clusters")
             ledger: Ledger = self._behind_this(method)._forecast(names, shapes)
             return ledger
-        return forecast(params, self.gamma, names, shapes)
+        parties = Parties(tuple(names), tuple(shapes))
+        return forecast_stages(self._stages(parties), parties, "rows")
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit to rows at a coordinator runs, one after the other."""
+        return row_stages(self._checked_parameters(), self.gamma, parties)

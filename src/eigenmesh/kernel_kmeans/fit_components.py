@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, RankError
-from eigenmesh.estimators.accuracy import Missing
+from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.kernel_kmeans.choose_clustering import UNIT_NORM, ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
-from eigenmesh.kernel_kmeans.graph import GraphClusters, Wanted, graph_kmeans, steps_for
-from eigenmesh.kernel_kmeans.graph_node import ClusterNode
+from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
@@ -21,6 +20,7 @@ from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
 from eigenmesh.numerics.kmeans import WeightedPoints, membership, weight_of_each
 from eigenmesh.numerics.score_kmeans import ScoreClusters, score_kmeans
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.kmeans import shortfall
 
@@ -115,7 +115,7 @@ def _outcome(
         baseline_floats=kpca.report_.baseline_floats,
         facts=(*kpca.report_.notes, *facts),
         estimator=kpca,
-        missing=Missing.of_estimator(kpca),
+        missing=MissingShares.of_estimator(kpca),
         **more,
     )
 
@@ -187,26 +187,47 @@ def fit_graph(
     fed: Federation, params: ClusteringParameters, build: Build, weights: str
 ) -> ClusterFit:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
-    fed.require(ClusterNode, steps_for("landmarks"))
+    fed.require_stages(graph_clustering(params, params.n_eigenvectors, Span("landmarks", 1)))
     kpca, _ = _components(fed, params, build)
-    span = kpca.estimator_._common_span()  # in which the inertia is known
-    setup = Wanted(params.n_clusters, params.n_init, params.tol, span, weights, params.seed)
-    clusters = fed.run(graph_kmeans, setup, params.max_iter).value
-    claim = _graph_inertia(clusters, span)
-    n_filled = int(np.count_nonzero(clusters.weights))
+    span = span_of(kpca.estimator_)
+    run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
+    clusters = run.run(fed).value
+    claim = _graph_inertia(clusters, span.name)
+    filled = int(np.count_nonzero(clusters.weights))
     agreement = f"the nodes' centres differ by at most {clusters.apart:.1e}"
+    too_few = shortfall(params.n_clusters, len(clusters.centres), filled)
     return _outcome(
         kpca,
         clusters,
         claim,
         "Lloyd's iteration, its sums averaged by neighbours",
         stop_reason=clusters.stop_reason,
-        caveats=(
-            *_apart(kpca, clusters),
-            *shortfall(params.n_clusters, len(clusters.centres), n_filled),
-        ),
+        caveats=(*_apart(kpca, clusters), *too_few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
     )
+
+
+class Span(NamedTuple):
+    """What of the rows all nodes describe alike, in which the inertia is known, and its width."""
+
+    name: str  # one of `graph_node.SPANS`
+    width: int
+
+
+def graph_clustering(
+    params: ClusteringParameters, dim: int, span: Span, weights: str = ""
+) -> Stage:
+    """Lloyd's iteration on scores of `dim` components."""
+    run = (params.n_clusters, params.n_init, params.tol, span.name, weights, params.seed)
+    return stage(graph_kmeans, ClusterGoal(*run), params.max_iter, dim, span.width)
+
+
+def span_of(estimator: Any) -> Span:
+    """Of a fitted estimator on a graph."""
+    name, model = estimator._common_span(), estimator.model_
+    if name == "scores":
+        return Span(name, len(model.eigenvalues))
+    return Span(name, len(model.components if name == "features" else model.landmarks))
 
 
 def _graph_inertia(clusters: GraphClusters, span: str) -> InertiaClaim:

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import Missing, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_kmeans.choose_clustering import (
-    REFINE,
     ClusteringChoice,
     ClusteringParameters,
     candidates_for,
@@ -21,14 +20,13 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.protocol import (
     LABELS,
-    SCORES,
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
 )
+from eigenmesh.kernel_kmeans.row_stages import how_to_cluster, scoring_run, setup_of
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
-from eigenmesh.methods.diskpca.scores import ScoreSetup
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks, is_sparse
 from eigenmesh.numerics.eigen import clip_spectrum, top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding, embedding
@@ -65,7 +63,7 @@ class ClusterFit(NamedTuple):
     facts: tuple[str, ...] = ()
     estimator: Any = None  # that finds the components, where they have parties' shares or nodes
     means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
-    missing: Missing | None = None  # of the eigenvalues asked for; None if not measured
+    missing: MissingShares | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
 
 
@@ -77,7 +75,7 @@ def fit_at_parties(
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
     choice = first_allowed(fed, candidates_for(params, shapes))
     kernel = find_kernel(fed, params.seed)
-    setup = _setup(params, kernel, weights)
+    setup = setup_of(params, kernel, weights)
     result = _run(fed, params, choice, setup)
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
@@ -86,23 +84,13 @@ def fit_at_parties(
 
 
 def _run(
-    fed: Federation, params: ClusteringParameters, choice: ClusteringChoice, setup: ScoreSetup
+    fed: Federation, params: ClusteringParameters, choice: ClusteringChoice, setup: LandmarkSetup
 ) -> KernelKMeansResult:
-    how = {
-        "method": choice.kmeans,
-        "n_init": params.n_init,
-        "max_iter": params.max_iter,
-        "tol": params.tol,
-        "refine": REFINE if choice.kmeans == "coreset" else 0,
-    }
+    how = how_to_cluster(params, choice)
     if choice.landmarks == "none":
-        return fed.run(feature_kmeans, setup, params.n_clusters, **how).value
-    numbers = (params.n_clusters, params.n_eigenvectors, choice.n_landmarks)
-    most = MOST_LANDMARKS if params.n_landmarks is None else choice.n_landmarks
-    accuracy = Accuracy(params.accuracy, most)
-    options = {"accuracy": accuracy, "seeding": choice.seeding, **how}
-    options["more"] = params.more_eigenvectors and choice.kmeans == "lloyd"
-    return fed.run(kernel_kmeans, setup, *numbers, choice.landmarks, **options).value
+        return feature_kmeans(fed, setup, params.n_clusters, **how)
+    scoring = scoring_run(params, choice, setup)
+    return kernel_kmeans(fed, scoring, params.n_clusters, seeding=choice.seeding, **how)
 
 
 def _rows_instead(
@@ -128,26 +116,11 @@ def _rows_instead(
         return None
 
 
-def _setup(params: ClusteringParameters, kernel: Kernel, weights: str) -> ScoreSetup:
-    s = params.n_eigenvectors
-    return ScoreSetup(
-        kernel=kernel.name,
-        gamma=kernel.gamma,
-        degree=float(kernel.degree),
-        coef0=float(kernel.coef0),
-        leverage_rank=s,
-        embedding_dim=params.n_features if params.method == "random-features" else 2 * s,
-        seed=params.seed,
-        scores=SCORES,
-        weights=weights,
-    )
-
-
 def _concluded(
     result: KernelKMeansResult,
     params: ClusteringParameters,
     choice: ClusteringChoice,
-    setup: ScoreSetup,
+    setup: LandmarkSetup,
     kernel: Kernel,
     n_columns: int,
     unweighted: bool,
@@ -175,7 +148,7 @@ def _concluded(
         (*result.kmeans.notes, *_missing(result, params, choice)),
         _facts(result, params, slack),
         means=result.means,
-        missing=None if result.coverage is None else Missing.of(result.coverage.shortfall),
+        missing=None if result.coverage is None else MissingShares.of(result.coverage.shortfall),
     )
 
 
@@ -243,7 +216,7 @@ def fit_exact(
         "the best of the restarts is taken",
         int(X.nnz if is_sparse(X) else X.size),
         (few,) if len(centres) < params.n_clusters else (),
-        missing=Missing.of(nothing_missing(params.n_eigenvectors)),
+        missing=MissingShares.of(nothing_missing(params.n_eigenvectors)),
     )
 
 

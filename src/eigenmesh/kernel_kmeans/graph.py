@@ -25,33 +25,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import networkx as nx
 
 from eigenmesh.errors import PartyLost
-from eigenmesh.graphs.consensus import average, largest, mixing, root_of
-from eigenmesh.graphs.graph_forecast import GraphForecast
+from eigenmesh.graphs.consensus import (
+    average,
+    enlist_left,
+    graph_in,
+    largest,
+    largest_rounds,
+    mixing_on,
+    mixing_rounds,
+    require_graph,
+    root_on,
+)
 from eigenmesh.graphs.node_models import Question
 from eigenmesh.kernel_kmeans.graph_node import (
-    MOST_CANDIDATES,
     ClusterNode,
     ClusterOutcome,
     ClusterSetup,
     n_drawn,
+    n_scored,
 )
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, loop, restarted
 
 USUAL_ITERATIONS = 20  # of Lloyd, in forecasts: only the data decide
 
 
-class Wanted(NamedTuple):
-    """What is to be found; `span` is one of `cluster_node.SPANS`."""
+@record
+@dataclass(frozen=True)
+class ClusterGoal:
+    """What is to be found; `span` is one of `graph_node.SPANS`."""
 
     n_clusters: int
     n_init: int
@@ -81,38 +91,76 @@ class _NodeLeft(Exception):
     """A node has left in the middle of what needs all of them."""
 
 
-def steps_for(span: str) -> list[Step]:
-    """The steps that a run asks for."""
-    node = ClusterNode
-    drawn = [node.begin_spread, node.draw_candidates]
-    steps = [node.score_landmarks] if span == "landmarks" else drawn
-    steps += [node.begin_weights, node.propose_starts, node.take_starts]
-    steps += [node.begin_sums, node.move, node.tell_moving, node.begin_clusters, node.tell_clusters]
-    return [*steps, node.offer_mixture, node.take_mixture, node.offer_peak, node.take_peaks]
+def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: int) -> Node:
+    """Candidates, starts, Lloyd's iteration and what comes of it; anew without who leaves."""
+    node, k, r = ClusterNode, goal.n_clusters, goal.n_init
+    landmarks = goal.span == "landmarks"
+    m = n_scored(width) if landmarks else n_drawn(k)
+    candidates: list[Node] = [ask(node.score_landmarks)]
+    if not landmarks:
+        spread = mixing_rounds(scope, node, 2 * dim + 1)
+        candidates = [ask(node.begin_spread), spread, ask(node.draw_candidates)]
+    return restarted(
+        scope,
+        enlist_left(scope, node, _agreed(graph_in(scope), goal)),
+        *candidates,
+        ask(node.begin_weights),
+        mixing_rounds(scope, node, m),
+        ask(node.propose_starts),
+        largest_rounds(scope, node, r * k * dim + 1),
+        ask(node.take_starts),
+        _iterations(scope, goal, max_iter, dim),
+        ask(node.begin_clusters),
+        mixing_rounds(scope, node, at_most(3 + k + k * width)),
+        largest_rounds(scope, node, at_most(2 * k * dim)),
+        loop(len(scope.parties), _telling(k, dim), fewest=1, usual=1),
+    )
 
 
-@protocol("graph-kmeans", roles=(ClusterNode,))
-def graph_kmeans(nodes: Federation, wanted: Wanted, max_iter: int) -> GraphClusters:
-    """Every node's side; anew without a node that leaves."""
+def _iterations(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node:
+    """Of restarts that have stayed nothing is sent, and of clusters that are missing."""
+    k, r = goal.n_clusters, goal.n_init
+    return loop(
+        max_iter,
+        ask(ClusterNode.begin_sums),
+        mixing_rounds(scope, ClusterNode, at_most(r * (k * dim + k + 1))),
+        ask(ClusterNode.move),
+        largest_rounds(scope, ClusterNode, 2 * r),
+        ask(ClusterNode.tell_moving),
+        fewest=1,
+        usual=USUAL_ITERATIONS,
+    )
+
+
+def _telling(k: int, dim: int) -> Node:
+    """The first node that answers tells."""
+    first = at_most(k, planned=lambda own: 0 if own.index else k)
+    return ask(ClusterNode.tell_clusters, k=first, dim=dim, missable=True)
+
+
+@protocol("graph-kmeans", roles=(ClusterNode,), schedule=schedule)
+def graph_kmeans(
+    nodes: Federation, goal: ClusterGoal, max_iter: int, dim: int, width: int
+) -> GraphClusters:
+    """Every node's side; anew without a node that leaves.
+
+    Scores have `dim` coordinates, the span `width`: as many as landmarks, features or scores.
+    """
     while True:
         covered = nodes.parties
-        nodes.enlist(ClusterNode, _agreed(nodes, wanted), steps_for(wanted.span))
+        nodes.enlist(ClusterNode, _agreed(require_graph(nodes), goal))
         try:
-            _start(nodes, wanted.span, covered)
-            n_iter, reason = _lloyd(nodes, wanted.tol, max_iter, covered)
+            _start(nodes, goal.span, covered)
+            n_iter, reason = _lloyd(nodes, goal.tol, max_iter, covered)
             outcome = _conclude(nodes, covered)
         except _NodeLeft:
             continue
         return GraphClusters(**vars(outcome), parties=covered, n_iter=n_iter, stop_reason=reason)
 
 
-def _agreed(nodes: Federation, wanted: Wanted) -> ClusterSetup:
-    return ClusterSetup(
-        **mixing(nodes),
-        **wanted._asdict(),
-        first=root_of(nodes),
-        n_nodes=len(nodes.parties),
-    )
+def _agreed(graph: nx.Graph, goal: ClusterGoal) -> ClusterSetup:
+    mixed = mixing_on(graph)
+    return ClusterSetup(**mixed, **vars(goal), first=root_on(graph), n_nodes=len(graph))
 
 
 def _start(nodes: Federation, span: str, covered: Sequence[str]) -> None:
@@ -143,9 +191,9 @@ def _conclude(nodes: Federation, covered: Sequence[str]) -> ClusterOutcome:
     _averaged(nodes, ClusterNode.begin_clusters, covered)
     _together(nodes, lambda: largest(nodes, ClusterNode), covered)
     for name in covered:  # the first that answers
-        told = nodes.ask(ClusterNode.tell_clusters, each={name: Question()})
-        if told.parties:
-            outcome: ClusterOutcome = told[0]
+        replies = nodes.ask(ClusterNode.tell_clusters, each={name: Question()})
+        if replies.parties:
+            outcome: ClusterOutcome = replies[0]
             return outcome
     raise PartyLost("no node is left to tell the clusters")
 
@@ -160,42 +208,3 @@ def _together(nodes: Federation, act: Callable[[], None], covered: Sequence[str]
     act()
     if nodes.parties != covered:
         raise _NodeLeft
-
-
-# What it will cost.
-
-
-def forecast(
-    ledger: Ledger,
-    names: Sequence[str],
-    sizes: Sequence[int],
-    graph: nx.Graph,
-    wanted: Wanted,
-    dims: tuple[int, int],
-    max_iter: int,
-) -> None:
-    """If no restart ends before `max_iter` or USUAL_ITERATIONS, and no cluster is missing.
-
-    `dims` are those of the scores, and of the span: landmarks, features or scores.
-    """
-    known = GraphForecast(names, sizes, 0, graph, ledger)
-    node, (dim, width), k, r = ClusterNode, dims, wanted.n_clusters, wanted.n_init
-    m = n_drawn(k)
-    known.asked()  # score_landmarks, or draw_candidates
-    if wanted.span == "landmarks":
-        m = len(range(0, width, -(-width // MOST_CANDIDATES)))
-    else:
-        known.asked()
-        known.to_neighbours(node.offer_mixture, 2 * dim + 1, known.mixes)
-    known.asked(3)
-    known.to_neighbours(node.offer_mixture, m, known.mixes)
-    known.to_neighbours(node.offer_peak, r * k * dim + 1, known.across)
-    n_iter = min(max_iter, USUAL_ITERATIONS)
-    known.asked(2 * n_iter)
-    known.to_neighbours(node.offer_mixture, r * (k * dim + k + 1), n_iter * known.mixes)
-    known.to_neighbours(node.offer_peak, 2 * r, n_iter * known.across)
-    known.told(node.tell_moving, [0] * len(names), n_iter)
-    known.asked()
-    known.to_neighbours(node.offer_mixture, 3 + k + k * width, known.mixes)
-    known.to_neighbours(node.offer_peak, 2 * k * dim, known.across)
-    known.told(node.tell_clusters, [k * dim + k] + [0] * (len(names) - 1))

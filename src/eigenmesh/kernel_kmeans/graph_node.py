@@ -1,6 +1,6 @@
 """A node of a graph whose rows are to be clustered: what travels, and the node's side.
 
-The schedule, with who learns what, is in `graph_kmeans.py`.
+The schedule, with who learns what, is in `kernel_kmeans/graph.py`.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class ClusterNode(PassingParty):
     def score_landmarks(self) -> None:
         """Of a node that is alone, and whose rows are all landmarks, not more than some."""
         Y = self.model.landmarks
-        chosen = Y[:: -(-Y.shape[0] // MOST_CANDIDATES)]
-        self.candidates = np.asarray(self.model.transform(chosen), dtype=np.float64)
+        some = Y[:: _stride(Y.shape[0])]
+        self.candidates = np.asarray(self.model.transform(some), dtype=np.float64)
 
     @step(reusable=False)
     def begin_weights(self) -> None:
@@ -137,22 +137,22 @@ class ClusterNode(PassingParty):
         _require_weight(self.mixture)
         agreed, dim = self.setup, self.candidates.shape[1]
         packed = np.zeros((agreed.n_init, agreed.n_clusters, dim))
-        found = 0
+        n_starts = 0
         if self.is_first:
             rng = np.random.default_rng(np.random.SeedSequence(agreed.seed))
             masses = np.where(_filled(self.mixture), self.mixture, 0.0)
             cells = clearly_different(WeightedPoints(self.candidates, masses))
             starts = weighted_kmeans(cells, agreed.n_clusters, rng, agreed.n_init)
-            found = starts.shape[1]
-            packed[:, :found] = starts
-        self.pass_on(np.append(packed, found))
+            n_starts = starts.shape[1]
+            packed[:, :n_starts] = starts
+        self.pass_on(np.append(packed, n_starts))
 
     @step(reusable=False)
     def take_starts(self) -> None:
         """Begin where the first node says."""
-        agreed, found = self.setup, int(self.passed[-1])
+        agreed, n_starts = self.setup, int(self.passed[-1])
         shape = (agreed.n_init, agreed.n_clusters, self.candidates.shape[1])
-        self.centres = self.passed[:-1].reshape(shape)[:, :found].copy()
+        self.centres = self.passed[:-1].reshape(shape)[:, :n_starts].copy()
         self.stayed = np.zeros(agreed.n_init, dtype=bool)
         self.costs = np.zeros(agreed.n_init)
 
@@ -173,8 +173,8 @@ class ClusterNode(PassingParty):
         """Centres become means; of their moves and the costs, the largest of all nodes count."""
         k, dim = self.centres.shape[1:]
         centres, news = self.centres.copy(), np.full((2, len(self.centres)), -1.0)
-        for i, found in zip(self._moving, self.mixture, strict=True):
-            sums, weights, cost = found[: k * dim].reshape(k, dim), found[k * dim : -1], found[-1]
+        for i, parts in zip(self._moving, self.mixture, strict=True):
+            sums, weights, cost = parts[: k * dim].reshape(k, dim), parts[k * dim : -1], parts[-1]
             if not self.stayed[i]:
                 centres[i] = _moved(self.centres[i], sums, weights)
             shift = float(np.square(centres[i] - self.centres[i]).sum())
@@ -224,8 +224,8 @@ class ClusterNode(PassingParty):
         w = self.data.weights
         if self.setup.span == "landmarks":
             kernel, Y = self.model.kernel, as_rows(self.model.landmarks, np.float64)
-            found = cluster_moments(kernel, self.site.data, Y, (labels, w, k), self._basis)
-            return found.sums, found.trace, found.inside
+            moments = cluster_moments(kernel, self.site.data, Y, (labels, w, k), self._basis)
+            return moments.sums, moments.trace, moments.inside
         if self.setup.span == "scores":
             return _point_sums(self.data, labels, k)
         return _point_sums(WeightedPoints(self._features(), w), labels, k)
@@ -278,10 +278,19 @@ def n_drawn(n_clusters: int) -> int:
     return min(DRAWN * n_clusters, MOST_CANDIDATES)
 
 
+def n_scored(n_landmarks: int) -> int:
+    """Candidates where landmarks serve."""
+    return len(range(0, n_landmarks, _stride(n_landmarks)))
+
+
+def _stride(n_landmarks: int) -> int:
+    return -(-n_landmarks // MOST_CANDIDATES)
+
+
 def _summed(data: WeightedPoints, centres: Doubles) -> Doubles:
     """Sums and weights of the points nearest to each centre, and the cost, as one array."""
-    found = cluster_sums(data, centres)
-    return np.concatenate([found.sums.ravel(), found.weights, [found.cost]])
+    clusters = cluster_sums(data, centres)
+    return np.concatenate([clusters.sums.ravel(), clusters.weights, [clusters.cost]])
 
 
 def _point_sums(data: WeightedPoints, labels: Any, k: int) -> tuple[Doubles, float, float]:

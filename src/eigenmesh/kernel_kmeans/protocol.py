@@ -1,7 +1,7 @@
 """Kernel k-means over row partitions: landmarks, Gram matrices, then k-means of the scores.
 
 Landmarks and components as in disKPCA (Balcan et al., KDD 2016), not centred; the rows' scores in
-the leading components are clustered where they are (`distributed_kmeans.py`). With every row a
+the leading components are clustered where they are (`stages/kmeans.py`). With every row a
 landmark and as many components as clusters this is the spectral relaxation of kernel k-means
 (Zha et al., NeurIPS 2001).
 
@@ -11,6 +11,9 @@ party reveals        what it reveals in disKPCA and in distributed k-means, and 
                      the sum of its rows' kernel values with the landmarks (moments)
 coordinator learns   these
 ===================  ============================================================================
+
+Three runs, each on what the one before left in the sites' stores: "landmark-scores" (or, with
+random features, "feature-points"), "distributed-kmeans", "cluster-moments".
 
 The inertia Σ w ‖φ(x) − μ‖², μ the mean of x's cluster, is Σ w k(x, x) − Σ_c W_c ‖μ_c‖². Of a mean
 only the part inside the landmarks' span is known, so what is said is an upper bound; it is exact
@@ -24,37 +27,88 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
-from eigenmesh.methods.diskpca.leverage import ScoredRows
-from eigenmesh.methods.diskpca.scores import (
-    ScoreSetup,
-    ScoringRows,
-    find_components,
-    first,
-    keep_points,
-    keep_scores,
-    scoring_steps,
-)
-from eigenmesh.numerics.arrays import Doubles, as_rows
+from eigenmesh.methods.diskpca.leverage import embedded_blocks
+from eigenmesh.methods.diskpca.scores import LandmarkScores
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, keep_points, kept_landmarks
+from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.cluster_means import ClusterMeans
 from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
-from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
+from eigenmesh.stages.row_messages import RowCount, count, kernel_of
 
 record(ClusterMeans)
 
-SCORES, LABELS, WEIGHTS = "kernel-kmeans scores", "kernel-kmeans labels", "kernel-kmeans weights"
-# Where nothing is sent: scores in all, the share of the variance that may be left out, and of how
-# many of the components, times those asked for, the clusters are starting points for all.
-AFFORDABLE, NEGLIGIBLE, LEADING = 2**20, 1e-4, (1, 2, 4)
+SCORES, LABELS = "kernel-kmeans scores", "kernel-kmeans labels"
+# Of how many of a single party's components, times those asked for, the clusters are starting
+# points for all.
+LEADING = (1, 2, 4)
+
+
+# Rows as random features.
+
+
+class FeatureRows(Party):
+    """Holds rows, and their random features."""
+
+    Setup = LandmarkSetup
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    @step
+    def keep_features(self) -> None:
+        """The embedding that the shared seed gives; nothing is said of it."""
+        blocks = list(embedded_blocks(self.setup, self.site.data))
+        keep_points(self.site, self.setup, np.vstack(blocks))
+
+
+def feature_schedule(scope: Scope, setup: LandmarkSetup) -> Node:
+    """Sizes; then every site embeds its rows."""
+    return sequence(
+        enlist(FeatureRows, setup), ask(FeatureRows.count_rows), ask(FeatureRows.keep_features)
+    )
+
+
+@record
+@dataclass(frozen=True)
+class FeaturePoints:
+    """What the sites keep."""
+
+    dim: int  # coordinates of a point
+    baseline_floats: int
+    stop_reason: str = "every site keeps the features of its rows"
+
+
+@protocol("feature-points", roles=(FeatureRows,), schedule=feature_schedule)
+def feature_points(rows: Federation, setup: LandmarkSetup) -> FeaturePoints:
+    """Random features, kept at the sites."""
+    rows.enlist(FeatureRows, setup)
+    sizes = rows.ask(FeatureRows.count_rows)
+    rows.ask(FeatureRows.keep_features)
+    dim = embedded_width(setup.kernel, sizes[0].n_columns, setup.embedding_dim)
+    return FeaturePoints(dim, sum(size.n_values for size in sizes))
+
+
+# What the rows of each cluster add up to.
+
+
+class LabelSetup(LandmarkSetup, reveals=None):
+    """Under which key of its own store a site keeps its rows' labels."""
+
+    labels: str = ""
 
 
 class ClusterAsk(Message, reveals=None):
@@ -71,35 +125,45 @@ class KernelSums(Message, reveals="moments"):
     trace: Annotated[float, NonNegative]
 
 
-class ClusteredRows(ScoringRows):
-    """Holds rows, and ends with their scores and labels."""
+class LabelledRows(Party):
+    """Holds rows; landmarks and labels are in its site's store."""
+
+    Setup = LabelSetup
 
     @step
-    def cluster_moments(self, asked: ClusterAsk) -> KernelSums:
+    def cluster_moments(self, clusters: ClusterAsk) -> KernelSums:
         """What the rows of each cluster add up to in the landmarks' span."""
-        clusters = (self._labels(), self._weights(), asked.n_clusters)
-        found = cluster_moments(self.kernel, self.site.data, self.all_landmarks(), clusters)
-        return KernelSums(sums=found.sums, weights=found.weights, trace=found.trace)
+        X, kept, labelled = (
+            self.site.data,
+            self.site.kept(self.setup.scores),
+            self.site.kept(self.setup.labels),
+        )
+        assert kept is not None, "scores are kept before they are clustered"
+        assert labelled is not None, "clusters are assigned before their moments are asked for"
+        weights = np.asarray(kept["weights"]) if "weights" in kept else np.ones(X.shape[0])
+        of_each = (labelled["labels"], weights, clusters.n_clusters)
+        moments = cluster_moments(kernel_of(self.setup), X, kept_landmarks(kept), of_each)
+        return KernelSums(sums=moments.sums, weights=moments.weights, trace=moments.trace)
 
-    def _labels(self) -> Any:
-        kept = self.site.kept(LABELS)
-        assert kept is not None, "clusters are assigned before their moments are asked for"
-        return kept["labels"]
 
-    def _weights(self) -> Doubles:
-        kept = self.site.kept(self.setup.weights)
-        return np.ones(self.n_rows) if kept is None else np.asarray(kept["weights"])
+def moment_schedule(scope: Scope, setup: LabelSetup, n_clusters: int, n_landmarks: int) -> Node:
+    """One question."""
+    sizes = {"c": n_clusters, "q": n_landmarks}
+    asked = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
+    return sequence(enlist(LabelledRows, setup), asked)
 
 
-class FeatureRows(ScoredRows):
-    """Holds rows, and their random features."""
+@protocol("cluster-moments", roles=(LabelledRows,), schedule=moment_schedule)
+def kernel_sums(
+    rows: Federation, setup: LabelSetup, n_clusters: int, n_landmarks: int
+) -> KernelSums:
+    """Those of all parties, with the landmarks of the scores that they keep."""
+    rows.enlist(LabelledRows, setup)
+    total: KernelSums = rows.total(LabelledRows.cluster_moments, ClusterAsk(n_clusters)).sum
+    return total
 
-    Setup = ScoreSetup
 
-    @step
-    def keep_features(self) -> None:
-        """The embedding that the shared seed gives; nothing is said of it."""
-        keep_points(self.site, self.setup, np.vstack(list(self.embedded())))
+# The clusters.
 
 
 @record
@@ -118,82 +182,62 @@ class KernelKMeansResult:
     means: ClusterMeans | None = None  # of the clusters, inside the landmarks' span
 
 
-def clustering_steps(landmarks: str) -> list[Step]:
-    """The steps of `ClusteredRows` that a choice of landmarks asks for."""
-    return [*scoring_steps(landmarks, ClusteredRows), ClusteredRows.cluster_moments]
-
-
-@protocol("kernel-kmeans", roles=(ClusteredRows,))
 def kernel_kmeans(
-    rows: Federation,
-    setup: ScoreSetup,
+    fed: Federation,
+    scoring: Stage,
     n_clusters: int,
-    n_eigenvectors: int,
-    n_landmarks: int,
-    landmarks: str,
     *,
-    accuracy: Accuracy | None = None,
-    more: bool = False,
     seeding: str = "k-means||",
     **how: Any,
 ) -> KernelKMeansResult:
-    """Landmarks, components, k-means, inertia; `how` goes to `distributed_kmeans`.
+    """Clusters of the scores that a run of `landmark_scores`, `scoring`, leaves at the sites.
 
-    With an `accuracy` what landmarks miss of the components asked for is measured, and they may
-    become more. With `more` a single party's rows are clustered in as many further components as
-    pay. With `seeding` "landmarks" k-means starts from the landmarks' own scores, and no score
-    leaves.
+    `how` goes to `distributed_kmeans`. With `seeding` "landmarks" that starts from the landmarks'
+    own scores, and no score leaves.
     """
-    rows.enlist(ClusteredRows, setup, clustering_steps(landmarks))
-    wanted = (n_eigenvectors, n_landmarks, landmarks, False, accuracy)
-    found = find_components(rows, ClusteredRows, setup, *wanted)
-    model = found.result.model
-    if more and len(rows.parties) == 1:
-        model = first(found.complete, worthwhile(found.spectrum, model.n_rows, n_eigenvectors))
-        e = len(model.eigenvalues)
+    setup, n_eigenvectors = scoring.args[:2]
+    scores: LandmarkScores = scoring.run(fed).value
+    model = scores.model
+    e = len(model.eigenvalues)
+    if e > n_eigenvectors:
         how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
-    keep_scores(rows, ClusteredRows, model)
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
-    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
-    clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
-    asked = ClusterAsk(len(clusters.centres))
-    told = rows.total(ClusteredRows.cluster_moments, asked).sum
-    inertia, means = _means(model, told, clusters.centres)
-    known = (found.result.outside, found.result.coverage, found.result.baseline_floats)
+    points = points_of(setup)
+    clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
+    sizes = (len(clusters.centres), int(model.landmarks.shape[0]))
+    sums: KernelSums = fed.run(kernel_sums, labelled(setup), *sizes).value
+    means = cluster_means(scores, sums, clusters.centres)
+    inertia = inertia_of(sums.trace, sums.sums @ scores.basis, sums.weights)
+    facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
     return KernelKMeansResult(
-        model, found.spectrum, clusters, inertia, *known, clusters.stop_reason, means
+        model, scores.spectrum, clusters, inertia, *facts, clusters.stop_reason, means
     )
 
 
-def worthwhile(spectrum: Doubles, n_rows: int, least: int) -> int:
-    """Components in which a single party's rows are clustered: until the rest is negligible.
-
-    The fewest of those that matter and that are affordable, but not fewer than `least`.
-    """
-    left = spectrum.sum() - np.cumsum(spectrum)
-    matter = int(np.count_nonzero(left > NEGLIGIBLE * spectrum.sum())) + 1
-    return max(least, min(matter, AFFORDABLE // max(n_rows, 1)))
-
-
-def _means(model: LandmarkModel, told: KernelSums, centres: Doubles) -> tuple[float, ClusterMeans]:
-    """Σ w k(x, x) − Σ_c ‖Σ w P φ(x)‖² / W_c, P on the landmarks' span; and the clusters' means."""
-    B = pseudo_inverse_root(model.kernel.matrix(as_rows(model.landmarks, np.float64)))
-    vacant = (model.coefficients @ centres.T, np.einsum("ij,ij->i", centres, centres))
-    means = ClusterMeans.of(B, told.sums, told.weights, vacant)
-    return inertia_of(told.trace, told.sums @ B, told.weights), means
-
-
-@protocol("feature-kmeans", roles=(FeatureRows,))
 def feature_kmeans(
-    rows: Federation, setup: ScoreSetup, n_clusters: int, **how: Any
+    fed: Federation, setup: LandmarkSetup, n_clusters: int, **how: Any
 ) -> KernelKMeansResult:
     """One-shot random features, then k-means of them; the inertia is that of the features."""
-    rows.enlist(FeatureRows, setup, [FeatureRows.count_rows, FeatureRows.keep_features])
-    sizes = rows.ask(FeatureRows.count_rows)
-    rows.ask(FeatureRows.keep_features)
-    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
-    clusters = distributed_kmeans.coordinate(rows, points, n_clusters, **how)
-    baseline = sum(size.n_values for size in sizes)
-    values = (clusters.inertia, 0.0, None, baseline, clusters.stop_reason)
-    return KernelKMeansResult(None, np.zeros(0), clusters, *values)
+    kept: FeaturePoints = fed.run(feature_points, setup).value
+    points = points_of(setup)
+    run = fed.run(distributed_kmeans, points, n_clusters, dim=kept.dim, **how)
+    clusters: KMeansResult = run.value
+    facts = (clusters.inertia, 0.0, None, kept.baseline_floats, clusters.stop_reason)
+    return KernelKMeansResult(None, np.zeros(0), clusters, *facts)
+
+
+def points_of(setup: LandmarkSetup) -> KMeansSetup:
+    """Where k-means finds the scores, and leaves the labels."""
+    return KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
+
+
+def labelled(setup: LandmarkSetup) -> LabelSetup:
+    """Where the labels are that k-means has left."""
+    return LabelSetup(**vars(setup), labels=LABELS)
+
+
+def cluster_means(scores: LandmarkScores, sums: KernelSums, centres: Doubles) -> ClusterMeans:
+    """The clusters' means in the landmarks' span; an empty cluster stands where its centre does."""
+    vacant = (scores.model.coefficients @ centres.T, np.einsum("ij,ij->i", centres, centres))
+    return ClusterMeans.of(scores.basis, sums.sums, sums.weights, vacant)

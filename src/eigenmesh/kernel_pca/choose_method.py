@@ -16,33 +16,33 @@ from eigenmesh.estimators.checks import components_asked
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import steps_of
+from eigenmesh.runtime.schedule import steps_in
 
 
 def suitable_methods(
     name: str, split: str, kernel: Any, landmarks: str, on_graph: bool
 ) -> list[Method]:
     """The methods that suit, best first; an error says what would suit if none does."""
-    held = methods(split=split, graph=on_graph)
-    named = [method for method in held if name in ("auto", method.name)]
-    suited = for_kernel(named, kernel)
+    at_hand = methods(split=split, graph=on_graph)
+    candidates = [method for method in at_hand if name in ("auto", method.name)]
+    suitable = for_kernel(candidates, kernel)
     if landmarks != "auto":  # then a method that draws others is none
-        drawing = [method for method in suited if "landmarks" in method.options]
+        drawing = [method for method in suitable if "landmarks" in method.options]
         same = [method for method in drawing if method.options["landmarks"] == landmarks]
-        suited = (same or drawing)[:1] or suited
-    if not suited:
-        raise InputError(_what_would_suit(name, split, kernel, on_graph, named or held))
-    return suited
+        suitable = (same or drawing)[:1] or suitable
+    if not suitable:
+        raise InputError(_what_would_suit(name, split, kernel, on_graph, candidates or at_hand))
+    return suitable
 
 
 def _what_would_suit(
-    name: str, split: str, kernel: Any, on_graph: bool, held: Sequence[Method]
+    name: str, split: str, kernel: Any, on_graph: bool, at_hand: Sequence[Method]
 ) -> str:
     where = f"{split} split over parties{' on a graph' if on_graph else ''}"
-    if name not in ("auto", *names_of(held)):
-        names = ", ".join(names_of(held)) or "none so far"
+    if name not in ("auto", *names_of(at_hand)):
+        names = ", ".join(names_of(at_hand)) or "none so far"
         return f"method is {name!r}; for {where} it is 'auto' or one of: {names}"
-    kernels = dict.fromkeys(known for method in held for known in method.kernels)
+    kernels = dict.fromkeys(one for method in at_hand for one in method.kernels)
     able = ", ".join(map(repr, kernels))
     shown = "a function" if callable(kernel) else repr(kernel)
     return (
@@ -95,20 +95,20 @@ def choose_method(
     `needs_of` says what is asked of the parties where that is not the estimator's own fit.
     """
     refusals: list[PolicyRefusal] = []
-    refused: list[tuple[str, Needs]] = []
+    needs_refused: list[tuple[str, Needs]] = []
     for method in candidates:
         estimator = build(method)
         needs = estimator._needs(fed) if needs_of is None else needs_of(method, estimator)
         try:
             if needs is not None:
-                fed.require(*needs)
+                fed.require_stages(*needs)
         except PolicyRefusal as refusal:
             refusals.append(refusal)
-            refused += [] if needs is None else [(method.name, needs)]
+            needs_refused += [] if needs is None else [(method.name, needs)]
             continue
         why = _words(fed, method, estimator, refusals)
         return MethodChoice(method.name, why), method, estimator
-    raise _nothing_allowed(refused, refusals[0])
+    raise _nothing_allowed(fed, needs_refused, refusals[0])
 
 
 def _words(
@@ -123,12 +123,14 @@ def _words(
     return f"{parties} {fed.split}; {why}{less}"
 
 
-def _nothing_allowed(refused: Sequence[tuple[str, Needs]], first: PolicyRefusal) -> PolicyRefusal:
+def _nothing_allowed(
+    fed: Federation, needs_refused: Sequence[tuple[str, Needs]], first: PolicyRefusal
+) -> PolicyRefusal:
     needed = []
-    for name, (role, steps) in refused:
-        known: Any = role  # mypy takes a class for unhashable
-        listed = steps_of(known).values() if steps is None else steps
-        kinds = sorted(set().union(*(step.reveals for step in listed)))
+    for name, needs in needs_refused:
+        trees = [run.study(fed.scope).tree for run in needs]
+        steps = [step for tree in trees if tree is not None for step in steps_in(tree)]
+        kinds = sorted(set().union(*(step.reveals for step in steps)))
         needed.append(f"{', '.join(kinds)} (for {name})")
     options = "; or ".join(dict.fromkeys(needed))
     return PolicyRefusal(f"{first.reason}; what would do: {options}", party=first.party)

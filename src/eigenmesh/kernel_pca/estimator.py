@@ -16,18 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import SHORTFALL, checked_accuracy, residual_claim
+from eigenmesh.estimators.accuracy import SHORTFALL, residual_claim
 from eigenmesh.estimators.checks import (
+    checked_accuracy,
     checked_gamma,
     components_asked,
     missing_gap,
     one_of,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
-from eigenmesh.estimators.preparation_checks import share_of_missing
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.kernel_pca.choose_method import (
     build_estimator,
@@ -294,14 +295,14 @@ class KernelPCA(FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
-        one_of(self.method, "method", ("auto", "exact", *names_of(methods())))
+        names, landmarks = names_of(methods()), method_called("diskpca").landmarks
+        one_of(self.method, "method", ("auto", "exact", *names))
         if isinstance(self.landmarks, str):
-            one_of(self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks))
+            one_of(self.landmarks, "landmarks", ("auto", *landmarks))
         if self.n_landmarks is not None:
             whole_number(self.n_landmarks, "n_landmarks")
-        known = (*LANDMARK_KERNELS, "sigmoid", "precomputed")
         if not callable(self.kernel):
-            one_of(self.kernel, "kernel", known)
+            one_of(self.kernel, "kernel", (*LANDMARK_KERNELS, "sigmoid", "precomputed"))
         if self.fit_inverse_transform and self.kernel == "precomputed":
             raise InputError(
                 "kernel is 'precomputed', so there are no rows to go back to; set "
@@ -312,7 +313,7 @@ class KernelPCA(FrontDoor):
 
     def _fit_array(self, X: Rows, sample_weight: Any) -> None:
         weights = None if sample_weight is None else weight_array(sample_weight, X.shape[0])
-        started = time.perf_counter()
+        start = time.perf_counter()
         if self.landmarks_are_given and pooled_choice(self, X.shape[0]).name != "exact":
             if weights is not None:
                 raise InputError(
@@ -324,7 +325,7 @@ class KernelPCA(FrontDoor):
         components = fit_rows(self, X, weights)
         self._adopt(components)
         self._fit_preimages(X)
-        self._report_alone(components, time.perf_counter() - started, weights is not None)
+        self._report_alone(components, time.perf_counter() - start, weights is not None)
 
     def _checked_blocks(self, blocks_of_rows: Iterator[Any]) -> Iterator[Rows]:
         for i, block in enumerate(blocks_of_rows):
@@ -332,7 +333,7 @@ class KernelPCA(FrontDoor):
 
     def _fit_blocks(self, blocks: Iterator[Rows], stream: LandmarkStream | None = None) -> None:
         """Checked blocks, added to those that `stream` has taken up before."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         for block in blocks:
             stream = stream or new_stream(self, block)
             stream.add(block)
@@ -342,7 +343,7 @@ class KernelPCA(FrontDoor):
         self._adopt(components)
         self._fit_preimages(components.model.landmarks)
         self._stream, self.sums_ = stream, stream.sums
-        self._report_alone(components, time.perf_counter() - started)
+        self._report_alone(components, time.perf_counter() - start)
 
     def _report_alone(
         self, components: ComponentFit, seconds: float, weighted: bool = False
@@ -350,28 +351,14 @@ class KernelPCA(FrontDoor):
         """The account of rows in one place: nothing was sent."""
         model = components.model
         after = model.next_eigenvalue
-        known = after is not None and len(model.eigenvalues) and model.eigenvalues[-1] > 0
-        caveats = missing_gap(model.eigenvalues, after) if known else ()
+        has_gap = after is not None and len(model.eigenvalues) and model.eigenvalues[-1] > 0
+        caveats = missing_gap(model.eigenvalues, after) if has_gap else ()
         caveats += components.caveats
         if model.total == 0:
             caveats = (NO_VARIANCE,)
         claim = residual_claim(self.residual_, self.residual_error_, weighted)
-        self.report_ = RunReport(
-            floats_up=0,
-            floats_down=0,
-            bytes=0,
-            rounds=0,
-            seconds=seconds,
-            by_step={},
-            by_party={"party-0": 0},
-            reveals={},
-            parties=("party-0",),
-            lost={},
-            reused={},
-            dropped={},
-            stop_reason="all rows are accounted for",
-            baseline_floats=model.n_rows * self.n_features_in_,
-            notes=(*caveats, claim),
+        self.report_ = RunReport.of_rows_in_one_place(
+            seconds, model.n_rows * self.n_features_in_, (*caveats, claim)
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
@@ -673,15 +660,15 @@ def _is_split(X: Any) -> bool:
 def _those_with_weights(candidates: list[Method], split: str, sample_weight: Any) -> list[Method]:
     able = [method for method in candidates if method.takes_weights]
     if not able:
-        held = "columns" if split == "columns" else "rows without a coordinator or landmarks"
-        _require_no_weights(sample_weight, held, "rows of parties with a coordinator")
+        data = "columns" if split == "columns" else "rows without a coordinator or landmarks"
+        _require_no_weights(sample_weight, data, "rows of parties with a coordinator")
     return able
 
 
-def _require_no_weights(sample_weight: Any, held: str, instead: str) -> None:
+def _require_no_weights(sample_weight: Any, data: str, instead: str) -> None:
     if sample_weight is not None:
         raise InputError(
-            f"sample_weight is given for {held}, which take none; None is expected, or {instead}"
+            f"sample_weight is given for {data}, which take none; None is expected, or {instead}"
         )
 
 

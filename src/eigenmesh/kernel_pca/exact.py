@@ -46,14 +46,14 @@ class PairwiseKernel:
         if not callable(self.name) and self.name not in PAIRWISE_KERNEL_FUNCTIONS:
             own = Kernel(self.name, self.gamma, self.degree, self.coef0)
             return np.asarray(own.matrix(X, Y), dtype=np.float64)
-        named = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        parameters = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
         values = pairwise_kernels(
             X,
             Y,
             metric=self.name,
             filter_params=True,
             n_jobs=self.n_jobs,
-            **(self.params if callable(self.name) else named),
+            **(self.params if callable(self.name) else parameters),
         )
         return np.asarray(values, dtype=np.float64)
 
@@ -138,9 +138,9 @@ class ExactModel:
 
     def transform(self, X: Rows) -> Doubles:
         """Scores (m, k) of any rows, a block at a time."""
-        kept = self.eigenvalues > 0  # a direction without variance has no scores
+        varies = self.eigenvalues > 0  # a direction without variance has no scores
         weights = np.zeros_like(self.eigenvectors)
-        weights[:, kept] = self.eigenvectors[:, kept] / np.sqrt(self.eigenvalues[kept])
+        weights[:, varies] = self.eigenvectors[:, varies] / np.sqrt(self.eigenvalues[varies])
         if self.roots is not None:
             weights *= self.roots[:, None]
         scores = np.empty((X.shape[0], weights.shape[1]))
@@ -190,7 +190,7 @@ def _uncentred_pairs(
     n = len(K)
     values, vectors = top_eigenpairs(K, min(n, n if k is None else k + 1))
     values = clip_spectrum(values, n)
-    kept = np.flatnonzero(values) if k is None or solver["remove_zero_eig"] else np.arange(n)
-    kept = kept[:k]
-    after = float(values[len(kept)]) if len(values) > len(kept) else 0.0
-    return values[kept], np.asarray(fix_signs(vectors[:, kept])), after
+    places = np.flatnonzero(values) if k is None or solver["remove_zero_eig"] else np.arange(n)
+    places = places[:k]
+    after = float(values[len(places)]) if len(values) > len(places) else 0.0
+    return values[places], np.asarray(fix_signs(vectors[:, places])), after

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import caveats_of
 from eigenmesh.estimators.base import DoorArguments, seed_of
@@ -31,6 +29,7 @@ from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
+from eigenmesh.runtime.alone import Alone
 from eigenmesh.stages.coverage import Coverage
 
 EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
@@ -141,8 +140,7 @@ def pairwise_kernel(kpca: Any, gamma: float | None) -> PairwiseKernel:
 def _pooled_gamma(kpca: Any, X: Rows) -> float:
     """Gamma as a number; where the kernel has none, what scikit-learn would state."""
     if isinstance(kpca.gamma, str) and _uses_gamma(kpca.kernel):
-        with kpca._opened(one_party(X)) as fed:
-            gamma = kernel_gamma(fed, kpca.kernel, kpca.gamma, seed_of(kpca.random_state))
+        gamma = kernel_gamma(Alone(X), kpca.kernel, kpca.gamma, seed_of(kpca.random_state))
         return float(gamma or 0.0)
     return float(kpca.gamma) if isinstance(kpca.gamma, Real) else 1 / int(X.shape[1])
 
@@ -195,8 +193,8 @@ def _fit_landmarks(
     share, k = components_asked(kpca.n_components)
     estimator, why = _with_landmarks(kpca, X, k, accuracy=kpca.accuracy)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EigenmeshWarning)  # given again with the report
-        estimator.fit(one_party(X), sample_weight=weights)
+        warnings.simplefilter("ignore", EigenmeshWarning)  # remarks on columns are given before
+        estimator._fit_alone(Alone(X), weights)
     gamma = _stated_gamma(estimator.model_)
     return ComponentFit.by_landmarks(estimator, gamma, f"{choice}; {why}", share)
 
@@ -252,7 +250,7 @@ def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
         estimator, _ = _with_landmarks(kpca, rows, None, accuracy=None, center=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EigenmeshWarning)
-            return estimator.fit(one_party(rows))
+            return estimator._fit_alone(Alone(rows), None)
 
     return LandmarkStream(first_landmarks, ROWS_A_LANDMARK * q)
 
@@ -350,10 +348,10 @@ def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> 
     if X.shape[0] < ROWS_A_CENTROID * count:
         return "diskpca", f"{X.shape[0]:,} rows have no {count} clusters, so landmarks are rows"
     skew = leverage_skew(kernel, X, rank, seed)
-    seen = f"leverage max/mean is {skew:.3g}"
+    skewness = f"leverage max/mean is {skew:.3g}"
     if skew >= SKEWED:
-        return "diskpca", f"{seen}: few rows matter most, so they are drawn by it as landmarks"
-    return "centroids", f"{seen}: no row stands out, so the landmarks are centroids"
+        return "diskpca", f"{skewness}: few rows matter most, so they are drawn by it as landmarks"
+    return "centroids", f"{skewness}: no row stands out, so the landmarks are centroids"
 
 
 def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int) -> float:
@@ -415,8 +413,3 @@ def explaining(model: Model, share: float | None) -> Model:
             f"explain {most:.4f} of the variance; ask for less, or raise n_landmarks"
         )
     return first_components(model, int(enough[0]) + 1)
-
-
-def one_party(X: Rows) -> Partitioned:
-    """Checked rows as those of a single party."""
-    return Partitioned.from_tables("rows", [Table(X)])

@@ -36,13 +36,13 @@ class Preimages:
         K = kernel(Z)
         K.flat[:: len(Z) + 1] += alpha
         try:
-            solved = scipy.linalg.solve(K, require_dense(X), assume_a="pos", overwrite_a=True)
+            dual_coef = scipy.linalg.solve(K, require_dense(X), assume_a="pos", overwrite_a=True)
         except np.linalg.LinAlgError:
             raise InputError(
                 f"alpha is {alpha}, too small for this kernel on the scores: its matrix plus alpha "
                 f"is not positive; raise alpha"
             ) from None
-        return cls(kernel, Z, solved)
+        return cls(kernel, Z, dual_coef)
 
     @classmethod
     def from_landmarks(

@@ -322,8 +322,10 @@ def as_shortfalls(
     values = np.abs(components.eigenvalues)
     if rest <= len(components.eigenvectors) * EPS * float(values.sum()):
         return np.zeros(len(values))
-    gains = np.abs(last_gains) * (tail * rest / max(last_trace, np.finfo(float).tiny))
-    gains = np.minimum(gains, min(rest, most))
+    if last_trace > 0:
+        gains = np.minimum(np.abs(last_gains) * (tail * rest / last_trace), min(rest, most))
+    else:  # a single pair has no last ones to judge by: then as much as may be is missing
+        gains = np.full(len(values), min(rest, most))
     return np.asarray(gains / (values + gains))
 
 

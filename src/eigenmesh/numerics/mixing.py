@@ -47,9 +47,26 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     # weight=None: what an edge is annotated with says nothing of how values are mixed over it.
     laplacian = nx.laplacian_matrix(graph, weight=None).toarray().astype(np.float64)
     values = 1 - np.linalg.eigvalsh(laplacian)[1:] / (1 + widest_degree(graph))
+    return _doubled(float(np.abs(values).max(initial=0.0)), accuracy)
+
+
+def lossy_mixes_of_parts(graph: nx.Graph, accuracy: float = ACCURACY) -> tuple[int, int]:
+    """The fewest and the most `lossy_mixes` that a connected part of a graph can have.
+
+    λ₂ ≥ 4 / (n · diameter) of every connected graph (Mohar, "Eigenvalues, diameter, and mean
+    distance in graphs", 1991), and no eigenvalue is above twice the widest degree.
+
+    >>> lossy_mixes_of_parts(nx.path_graph(3), 1e-6)
+    (40, 112)
+    """
+    n, widest = len(graph), widest_degree(graph)
+    slow = 1 - 4 / (n * max(n - 1, 1) * (1 + widest))
+    return _doubled(0.0, accuracy), _doubled(max(slow, (widest - 1) / (widest + 1)), accuracy)
+
+
+def _doubled(left: float, accuracy: float) -> int:
     # A full graph is level after one mix, unless one message is lost.
-    slowest = max(np.abs(values).max(initial=0.0), _LEFT_BY_LOSSES)
-    return 2 * int(np.ceil(np.log(accuracy) / np.log(slowest)))
+    return 2 * int(np.ceil(np.log(accuracy) / np.log(max(left, _LEFT_BY_LOSSES))))
 
 
 def metropolis(graph: nx.Graph) -> Doubles:

@@ -92,3 +92,16 @@ def unseen_variance(kernel: Kernel) -> float:
     Relative variances are at most (3^degree − 1)/width (Pham and Pagh, 2013), and show as 2/width.
     """
     return float(3**kernel.degree - 1) / 2 if kernel.name == "poly" else 1.0
+
+
+def outside_sizes(kernel: str, n_columns: int) -> tuple[int, int]:
+    """The lengths of features and of energies.
+
+    >>> outside_sizes("linear", 28), outside_sizes("rbf", 28), outside_sizes("poly", 28)
+    ((28, 0), (1024, 512), (768, 768))
+    """
+    floats = outside_floats(kernel, n_columns)
+    if _is_exact(kernel, n_columns):
+        return floats, 0
+    energies = _independent(kernel, n_columns)
+    return floats - energies, energies

@@ -10,42 +10,48 @@ party reveals        what it reveals in disKPCA, and sums over its rows (moments
 coordinator learns   these; the targets' mean goes to all parties
 ===================  ============================================================================
 
-A party of one row so reveals its target, as any sum over one row does.
+A party of one row so reveals its target, as any sum over one row does. Three runs: "row-targets",
+before anything else leaves; "landmark-scores", whose scores stay in the sites' stores; and
+"component-ridge" on these.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
-from eigenmesh.methods.diskpca.scores import (
-    ScoreSetup,
-    ScoringRows,
-    find_components,
-    keep_scores,
-    scoring_steps,
-)
+from eigenmesh.methods.diskpca.scores import LandmarkScores
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
-from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import full, upper
 
 record(RidgeFit)
 
+MOST_TARGETS = 10_000  # a row
 
-class RidgeSetup(ScoreSetup, reveals=None):
+
+class TargetSetup(Message, reveals=None):
     """Under which key of its own store a site keeps its rows' targets."""
 
     targets: str
+
+
+class RidgeSetup(TargetSetup, reveals=None):
+    """And under which their scores."""
+
+    scores: str
 
 
 class TargetSums(Message, reveals="moments"):
@@ -72,8 +78,25 @@ class NormalEquations(Message, reveals="moments"):
     n_rows: Annotated[int, Reveals("counts")]
 
 
+def targets_of(site: SiteView, key: str) -> Doubles:
+    """The targets of the site's rows, (n, m)."""
+    n, kept = int(site.data.shape[0]), site.kept(key)
+    targets = np.zeros((0, 1)) if kept is None else np.asarray(kept["targets"])
+    if len(targets) != n:
+        raise InputError(
+            f"party {site.name!r} has {n} rows and {len(targets)} targets; one a row is expected",
+            party=site.name,
+        )
+    return targets.reshape(n, -1)
+
+
+# Targets.
+
+
 class TargetHolder(Party):
-    """Base of parties with targets, whose setup names the key that they are kept under."""
+    """Holds rows, and their targets under the key that its setup names."""
+
+    Setup: ClassVar[type[Message]] = TargetSetup
 
     @step
     def sum_targets(self) -> TargetSums:
@@ -83,20 +106,28 @@ class TargetHolder(Party):
 
     def own_targets(self) -> Doubles:
         """The rows' targets, (n, m)."""
-        n = int(self.site.data.shape[0])
-        kept = self.site.kept(self.setup.targets)
-        found = np.zeros((0, 1)) if kept is None else np.asarray(kept["targets"])
-        if len(found) != n:
-            raise InputError(
-                f"party {self.site.name!r} has {n} rows and {len(found)} targets; one a row is "
-                f"expected",
-                party=self.site.name,
-            )
-        return found.reshape(n, -1)
+        return targets_of(self.site, self.setup.targets)
 
 
-class TargetRows(TargetHolder, ScoringRows):
-    """Holds rows and their targets."""
+def target_schedule(scope: Scope, setup: TargetSetup) -> Node:
+    """One question; how many targets a row has is known by the replies."""
+    asked = ask(TargetHolder.sum_targets, m=at_most(MOST_TARGETS, planned=1))
+    return sequence(enlist(TargetHolder, setup), asked)
+
+
+@protocol("row-targets", roles=(TargetHolder,), schedule=target_schedule)
+def mean_target(rows: Federation, setup: TargetSetup) -> TargetMean:
+    """Asked first: targets that do not fit their rows are told before anything else leaves."""
+    rows.enlist(TargetHolder, setup)
+    targets = rows.total(TargetHolder.sum_targets).sum
+    return TargetMean(targets.sums / targets.n_rows)
+
+
+# Normal equations.
+
+
+class ScoredTargets(Party):
+    """Holds targets of rows whose scores are in its site's store."""
 
     Setup = RidgeSetup
 
@@ -106,8 +137,32 @@ class TargetRows(TargetHolder, ScoringRows):
         kept = self.site.kept(self.setup.scores)
         assert kept is not None, "scores are kept before their sums are asked for"
         Z = np.asarray(kept["points"], dtype=np.float64)
-        sums = ridge_sums(Z, self.own_targets() - centre.mean)._asdict()
+        y = targets_of(self.site, self.setup.targets)
+        sums = ridge_sums(Z, y - centre.mean)._asdict()
         return NormalEquations(upper=upper(sums.pop("gram")), **sums)
+
+
+def ridge_schedule(
+    scope: Scope, setup: RidgeSetup, mean: tuple[int, ...], n_components: int
+) -> Node:
+    """One question, with the targets' mean."""
+    (m,) = mean
+    asked = ask(ScoredTargets.normal_equations, m=m, k=n_components)
+    return sequence(enlist(ScoredTargets, setup), asked)
+
+
+@protocol("component-ridge", roles=(ScoredTargets,), schedule=ridge_schedule)
+def component_ridge(
+    rows: Federation, setup: RidgeSetup, mean: Doubles, n_components: int, alpha: float
+) -> RidgeFit:
+    """Ridge with penalty `alpha` on the scores that the sites keep, and a free intercept."""
+    rows.enlist(ScoredTargets, setup)
+    total = rows.total(ScoredTargets.normal_equations, TargetMean(mean)).sum
+    sums = (full(total.upper), *(getattr(total, name) for name in RidgeSums._fields[1:]))
+    return ridge(RidgeSums(*sums), mean, alpha)
+
+
+# Components, then ridge.
 
 
 @record
@@ -125,38 +180,15 @@ class RidgeResult:
     coverage: Coverage | None = None  # what landmarks miss; None if nobody asked
 
 
-def regression_steps(landmarks: str) -> list[Step]:
-    """The steps that a choice of landmarks asks for."""
-    sums = [TargetRows.sum_targets, TargetRows.normal_equations]
-    return [*scoring_steps(landmarks, TargetRows), *sums]
-
-
-@protocol("component-ridge", roles=(TargetRows,))
-def component_ridge(
-    rows: Federation,
-    setup: RidgeSetup,
-    n_components: int,
-    n_landmarks: int,
-    landmarks: str,
-    alpha: float,
-    accuracy: Accuracy | None = None,
+def landmark_ridge(
+    fed: Federation, scoring: Stage, targets: str, mean: Doubles, alpha: float
 ) -> RidgeResult:
-    """Components, then ridge with penalty `alpha` on their scores and a free intercept."""
-    rows.enlist(TargetRows, setup, regression_steps(landmarks))
-    centre = mean_target(rows, TargetRows)
-    wanted = (n_components, n_landmarks, landmarks, True, accuracy)
-    found = find_components(rows, TargetRows, setup, *wanted).result
-    keep_scores(rows, TargetRows, found.model)
-    told = rows.total(TargetRows.normal_equations, centre).sum
-    sums = (full(told.upper), *(getattr(told, name) for name in RidgeSums._fields[1:]))
-    fit = ridge(RidgeSums(*sums), np.asarray(centre.mean), alpha)
-    worth = f"the landmarks leave {found.outside:.3g} of the uncentred variance out"
-    d = int(found.model.landmarks.shape[1])
-    claims = (worth, found.baseline_floats)
-    return RidgeResult(found.model, fit, d, "landmarks", *claims, coverage=found.coverage)
-
-
-def mean_target(rows: Federation, role: type[TargetHolder]) -> TargetMean:
-    """Asked first: targets that do not fit their rows are told before anything else leaves."""
-    targets = rows.total(role.sum_targets).sum
-    return TargetMean(targets.sums / targets.n_rows)
+    """Ridge on the scores that a run of `landmark_scores`, `scoring`, leaves at the sites."""
+    scores: LandmarkScores = scoring.run(fed).value
+    setup = RidgeSetup(targets=targets, scores=scoring.args[0].scores)
+    rank = len(scores.model.eigenvalues)
+    fit = fed.run(component_ridge, setup, mean, rank, alpha).value
+    result, d = scores.result, int(scores.model.landmarks.shape[1])
+    worth = f"the landmarks leave {result.outside:.3g} of the uncentred variance out"
+    claims = (worth, result.baseline_floats)
+    return RidgeResult(scores.model, fit, d, "landmarks", *claims, coverage=result.coverage)

@@ -21,22 +21,26 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.sketching import EmbeddedRows
-from eigenmesh.numerics.arrays import blocks
+from eigenmesh.methods.diskpca.sketching import embedded_sums, of_width
+from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.embeddings import is_exact
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.ridge import RidgeSums, ridge
-from eigenmesh.regression.component_ridge import (
-    RidgeResult,
-    TargetHolder,
-    TargetMean,
-    mean_target,
-)
+from eigenmesh.regression.component_ridge import RidgeResult, TargetMean, targets_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Reveals, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.stages.row_messages import GramSums, KernelSetup, by_party, full, kernel_of
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.stages.row_messages import (
+    GramSums,
+    KernelSetup,
+    RowCount,
+    by_party,
+    count,
+    full,
+    kernel_of,
+)
 
 
 class EmbeddedRidgeSetup(KernelSetup, reveals=None):
@@ -53,47 +57,60 @@ class EmbeddedEquations(GramSums, reveals="gram"):
     target_squares: Annotated[Floats, Reveals("moments"), Shape("m")]
 
 
-class EmbeddedTargets(TargetHolder, EmbeddedRows):
+class RowsWithTargets(Party):
     """Holds rows and their targets."""
 
     Setup = EmbeddedRidgeSetup
 
     @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    @step
     def embedded_equations(self, centre: TargetMean) -> EmbeddedEquations:
         """EᵀE and all that goes with it, over the same rows: a party is in all sums or in none."""
-        y = self.own_targets() - centre.mean
-        pairs = zip(blocks(len(y)), self.embedded(), strict=True)
-        cross: Any = sum(E.T @ y[rows] for rows, E in pairs)
+        y = targets_of(self.site, self.setup.targets) - centre.mean
+        cross: Any = [0.0]
+
+        def take(rows: slice, E: Doubles) -> None:
+            cross[0] = cross[0] + E.T @ y[rows]
+
+        sums = embedded_sums(self.setup, self.site.data, take)
         return EmbeddedEquations(
-            **vars(self.embedded_sums()),
-            cross=cross,
+            **vars(sums),
+            cross=cross[0],
             target_sums=y.sum(axis=0),
             target_squares=np.square(y).sum(axis=0),
         )
 
 
-def embedded_steps() -> list[Step]:
-    """The steps that are asked for."""
-    role = EmbeddedTargets
-    return [role.count_rows, role.sum_targets, role.embedded_equations]
+def schedule(scope: Scope, setup: EmbeddedRidgeSetup, mean: tuple[int, ...]) -> Node:
+    """Sizes, and what embedded rows and targets add up to."""
+    (m,) = mean
+    return sequence(
+        enlist(RowsWithTargets, setup),
+        ask(RowsWithTargets.count_rows),
+        of_width(setup, lambda t: ask(RowsWithTargets.embedded_equations, m=m, q=t, t=t)),
+    )
 
 
-@protocol("embedded-ridge", roles=(EmbeddedTargets,))
+@protocol("embedded-ridge", roles=(RowsWithTargets,), schedule=schedule)
 def embedded_ridge(
-    rows: Federation, setup: EmbeddedRidgeSetup, n_components: int, alpha: float
+    rows: Federation, setup: EmbeddedRidgeSetup, mean: Doubles, n_components: int, alpha: float
 ) -> RidgeResult:
-    """Three rounds: targets, sizes, and what embedded rows and targets add up to."""
-    rows.enlist(EmbeddedTargets, setup, embedded_steps())
-    centre = mean_target(rows, EmbeddedTargets)
-    sizes = by_party(rows.ask(EmbeddedTargets.count_rows))
+    """Two rounds, once the targets' mean is known: sizes, and all sums."""
+    rows.enlist(RowsWithTargets, setup)
+    sizes = by_party(rows.ask(RowsWithTargets.count_rows))
     d = next(iter(sizes.values())).n_columns
-    told = rows.total(EmbeddedTargets.embedded_equations, centre).sum
+    rows.settle(d=d)
+    total = rows.total(RowsWithTargets.embedded_equations, TargetMean(mean)).sum
     how = (kernel_of(setup), d, setup.embedding_dim, setup.seed)
-    gram = full(told.upper)
-    complete = FeatureModel.fit(how, gram, told.sums, told.n_rows, None, True)
+    gram = full(total.upper)
+    complete = FeatureModel.fit(how, gram, total.sums, total.n_rows, None, True)
     model = _first(complete, n_components)
-    fit = ridge(_in_components(model, told), np.asarray(centre.mean), alpha)
-    off = abs(float(np.trace(gram)) / told.trace - 1) if told.trace else 0.0
+    fit = ridge(_in_components(model, total), mean, alpha)
+    off = abs(float(np.trace(gram)) / total.trace - 1) if total.trace else 0.0
     worth = (
         f"components are those of rows embedded in {len(gram)} dimensions, not of the kernel; the "
         f"embedding is off by {off:.1%} in the rows' squares"
@@ -104,12 +121,14 @@ def embedded_ridge(
     return RidgeResult(model, fit, d, "embedded dimensions", worth, baseline)
 
 
-def _in_components(model: FeatureModel, told: EmbeddedEquations) -> RidgeSums:
+def _in_components(model: FeatureModel, equations: EmbeddedEquations) -> RidgeSums:
     """The sums of scores Z = EW − 1oᵀ, which are centred and uncorrelated."""
-    cross = model.components.T @ told.cross - np.outer(model.offset, told.target_sums)
+    cross = model.components.T @ equations.cross - np.outer(model.offset, equations.target_sums)
     nothing = np.zeros(len(model.eigenvalues))
-    sums, squares = (np.asarray(y, dtype=float) for y in (told.target_sums, told.target_squares))
-    return RidgeSums(np.diag(model.eigenvalues), cross, nothing, sums, squares, told.n_rows)
+    sums, squares = (
+        np.asarray(y, dtype=float) for y in (equations.target_sums, equations.target_squares)
+    )
+    return RidgeSums(np.diag(model.eigenvalues), cross, nothing, sums, squares, equations.n_rows)
 
 
 def _first(model: FeatureModel, k: int) -> FeatureModel:

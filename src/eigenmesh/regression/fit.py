@@ -12,13 +12,15 @@ import numpy as np
 from sklearn.base import clone
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import Missing, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
-from eigenmesh.estimators.party_values import NONE, at_sites
-from eigenmesh.graphs.consensus import mixing
+from eigenmesh.estimators.party_values import at_sites
+from eigenmesh.graphs.consensus import mixing, mixing_on, require_graph
 from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.methods.diskpca.scores import landmark_scores
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.registry import Method, methods, names_of
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit
@@ -26,25 +28,20 @@ from eigenmesh.regression.column_ridge import column_ridge, column_targets, requ
 from eigenmesh.regression.component_ridge import (
     RidgeResult,
     RidgeSetup,
-    TargetRows,
+    TargetSetup,
     component_ridge,
-    regression_steps,
+    landmark_ridge,
+    mean_target,
 )
-from eigenmesh.regression.embedded_ridge import (
-    EmbeddedRidgeSetup,
-    EmbeddedTargets,
-    embedded_ridge,
-    embedded_steps,
-)
+from eigenmesh.regression.embedded_ridge import EmbeddedRidgeSetup, embedded_ridge
 from eigenmesh.regression.graph_ridge import (
     PROBES,
     GraphRidgeSetup,
-    GraphTargets,
     graph_ridge,
     graph_targets,
-    ridge_steps,
 )
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import Stage, stage
 
 SCORES = "kernel-pc-regressor scores"
 APART_UNSAID = 1e-3  # nodes whose predictions are further apart, of their spread, deserve a warning
@@ -74,7 +71,7 @@ class Regression:
     stop_reason: str
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # notes that are warnings too
-    missing: Missing | None = None  # of the eigenvalues; None if not known
+    missing: MissingShares | None = None  # of the eigenvalues; None if not known
 
 
 def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
@@ -108,13 +105,31 @@ def row_methods(door: KernelPCA, alone: bool) -> list[Method]:
 
 def ridge_needs(method: Method, estimator: Any) -> Needs:
     """What components and normal equations ask of the parties."""
+    return row_runs(method, estimator, 1)
+
+
+def row_runs(method: Method, estimator: Any, k: int) -> list[Stage]:
+    """The runs of `fit_rows` once gamma is known, of one target a row."""
+    mean, key = np.zeros(1), "targets"
     if method.span == "embedding":
-        return EmbeddedTargets, embedded_steps()
-    return TargetRows, regression_steps(estimator.landmarks)
+        setup = EmbeddedRidgeSetup(**vars(estimator._agreed(1.0)), targets=key)
+        components = [stage(embedded_ridge, setup, mean, k, 0.0)]
+    else:
+        ridge = stage(component_ridge, RidgeSetup(key, SCORES), mean, k, 0.0)
+        components = [scoring_run(estimator, 1.0, k), ridge]
+    return [stage(mean_target, TargetSetup(key)), *components]
+
+
+def scoring_run(estimator: Any, gamma: float | None, k: int) -> Stage:
+    """Landmarks and components, whose scores the sites keep."""
+    setup = LandmarkSetup(**{**vars(estimator._agreed(gamma)), "scores": SCORES})
+    q = estimator.n_landmarks
+    how_many = (k, q, estimator.landmarks, True)
+    return stage(landmark_scores, setup, *how_many, estimator._accuracy(q))
 
 
 def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
-    """Components and normal equations in one run."""
+    """Targets, components, then normal equations from the scores that these leave at the sites."""
     door = params.door
     choice, method, estimator = choose_method(
         fed,
@@ -123,15 +138,16 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         ridge_needs,
     )
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
+        mean = np.asarray(fed.run(mean_target, TargetSetup(targets)).value.mean, dtype=float)
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
-        ridge = _run_rows(fed, params, method, estimator, gamma, targets)
+        ridge = _run_rows(fed, params, method, estimator, gamma, targets, mean)
         with_rows = _rows_instead(fed, door, method, estimator, ridge)
         if with_rows is not None:
             few = int(ridge.model.landmarks.shape[0])
             why = f"{choice.why}; the landmarks are rows, since {few} centroids miss too much"
             choice = dataclasses.replace(choice, why=why)
             estimator = with_rows
-            ridge = _run_rows(fed, params, method, with_rows, gamma, targets)
+            ridge = _run_rows(fed, params, method, with_rows, gamma, targets, mean)
     k, rank = params.n_components, len(ridge.model.eigenvalues)
     short = (f"{k} components were asked for, the {ridge.source} determine {rank}",)
     return Regression(
@@ -147,7 +163,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         ridge.stop_reason,
         (ridge.worth,),
         (*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
-        None if ridge.coverage is None else Missing.of(ridge.coverage.shortfall),
+        None if ridge.coverage is None else MissingShares.of(ridge.coverage.shortfall),
     )
 
 
@@ -188,7 +204,7 @@ def _rows_instead(
     q = 2 * int(ridge.model.landmarks.shape[0])
     rows = clone(estimator).set_params(landmarks="diskpca", n_landmarks=q)
     try:
-        fed.require(*ridge_needs(method, rows))
+        fed.require_stages(*row_runs(method, rows, 1))
     except PolicyRefusal:
         return None
     return rows
@@ -201,16 +217,13 @@ def _run_rows(
     estimator: Any,
     gamma: float | None,
     targets: str,
+    mean: Doubles,
 ) -> RidgeResult:
     k, alpha = params.n_components, params.alpha
-    agreed = vars(estimator._agreed(gamma))
     if method.span == "embedding":
-        embedded = EmbeddedRidgeSetup(**agreed, targets=targets)
-        return fed.run(embedded_ridge, embedded, k, alpha).value
-    setup = RidgeSetup(**agreed, scores=SCORES, weights=NONE, targets=targets)
-    q = estimator.n_landmarks
-    sizes = (k, q, estimator.landmarks, alpha, estimator._accuracy(q))
-    return fed.run(component_ridge, setup, *sizes).value
+        embedded = EmbeddedRidgeSetup(**vars(estimator._agreed(gamma)), targets=targets)
+        return fed.run(embedded_ridge, embedded, mean, k, alpha).value
+    return landmark_ridge(fed, scoring_run(estimator, gamma, k), targets, mean, alpha)
 
 
 def is_flat(y: Any) -> bool:
@@ -227,21 +240,28 @@ def is_flat(y: Any) -> bool:
 def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components without a centre; then normal equations, by the models that the nodes keep."""
     door = params.door
-    fed.require(GraphTargets, ridge_steps())
+    fed.require_stages(*graph_stages(require_graph(fed), params.n_components, 1))
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         agreed: dict[str, Any] = {"alpha": params.alpha, "targets": targets}
         agreed["seed"] = door.random_state
-        fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed))
+        n_targets = fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed)).value
         door.fit(fed)
-        ridge = fed.run(graph_ridge, GraphRidgeSetup(**mixing(fed), **agreed)).value
+        setup, k = GraphRidgeSetup(**mixing(fed), **agreed), len(door.eigenvalues_)
+        result = fed.run(graph_ridge, setup, k, n_targets).value
     agreement = (
-        f"predictions of the nodes at {PROBES} probe points are at most {ridge.apart:.1e} of their "
-        f"spread apart",
+        f"predictions of the nodes at {PROBES} probe points are at most {result.apart:.1e} of "
+        f"their spread apart",
     )
-    warned = ridge.apart > APART_UNSAID
+    warned = result.apart > APART_UNSAID
     notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
-    return _of_door(door, ridge.fit, is_flat(y), ridge.stop_reason, notes, (*caveats, *close))
+    return _of_door(door, result.fit, is_flat(y), result.stop_reason, notes, (*caveats, *close))
+
+
+def graph_stages(graph: Any, n_components: int, n_targets: int) -> list[Stage]:
+    """What the regression runs besides kernel PCA, with a stand-in for what is found on the way."""
+    setup = GraphRidgeSetup(**mixing_on(graph), alpha=1.0, seed=0, targets="")
+    return [stage(graph_targets, setup), stage(graph_ridge, setup, n_components, n_targets)]
 
 
 # Columns.
@@ -278,5 +298,5 @@ def _of_door(
         f"{door.report_.stop_reason}; {reason}",
         (*door.report_.notes, *notes),
         caveats,
-        Missing.of_estimator(door),
+        MissingShares.of_estimator(door),
     )

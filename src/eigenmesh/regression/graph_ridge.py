@@ -20,16 +20,22 @@ leave on the way are not in the answer: what they had a part in is averaged anew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import FederationError, MissingPartyShare
-from eigenmesh.graphs.consensus import MixingParty, MixingSetup, NodeTotal, average, largest
-from eigenmesh.graphs.graph_forecast import GraphForecast
+from eigenmesh.graphs.consensus import (
+    MixingParty,
+    MixingSetup,
+    NodeTotal,
+    average,
+    largest,
+    largest_rounds,
+    mixing_rounds,
+    node_total,
+)
 from eigenmesh.graphs.node_models import KEPT
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER
@@ -37,12 +43,12 @@ from eigenmesh.numerics.probes import column_extremes, probe_points, values_apar
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.regression.component_ridge import TargetHolder
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.message import Floats, Message, Positive, SameEverywhere, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, loop, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import full, upper
 
@@ -146,37 +152,56 @@ class GraphRidgeResult:
     stop_reason: str = "every node has solved the normal equations"
 
 
-def ridge_steps() -> list[Step]:
-    """The steps that both protocols ask for."""
-    node = GraphTargets
-    steps = [node.tell_width, node.begin_centre, node.offer_mixture, node.take_mixture]
-    return [*steps, node.offer_peak, node.take_peaks, node.begin_equations, node.solve]
+def targets_schedule(scope: Scope, setup: GraphRidgeSetup) -> Node:
+    """One question."""
+    return sequence(enlist(GraphTargets, setup), ask(GraphTargets.tell_width))
 
 
-@protocol("graph-targets", roles=(GraphTargets,))
+@protocol("graph-targets", roles=(GraphTargets,), schedule=targets_schedule)
 def graph_targets(nodes: Federation, setup: GraphRidgeSetup) -> int:
     """Targets a row; a node whose targets do not fit says so before anything leaves."""
-    nodes.enlist(GraphTargets, setup, [GraphTargets.tell_width])
+    nodes.enlist(GraphTargets, setup)
     return int(nodes.ask(GraphTargets.tell_width)[0].n_targets)
 
 
-@protocol("graph-ridge", roles=(GraphTargets,))
-def graph_ridge(nodes: Federation, setup: GraphRidgeSetup) -> GraphRidgeResult:
+def schedule(scope: Scope, setup: GraphRidgeSetup, n_components: int, n_targets: int) -> Node:
+    """The targets' mean, then normal equations; these anew without a node that leaves."""
+    node, k, m = GraphTargets, n_components, n_targets
+    return sequence(
+        enlist(node, setup),
+        ask(node.begin_centre),
+        mixing_rounds(scope, node, m + 1),
+        largest_rounds(scope, node, lambda own: 3 * own.columns),
+        loop(
+            1 + scope.restarts,
+            ask(node.begin_equations),
+            mixing_rounds(scope, node, k * (k + 1) // 2 + k * m + k + 2 * m + 1),
+            ask(node.solve, down=node_total(scope), up={"k": k, "m": m, "p": PROBES}),
+            fewest=1,
+            usual=1,
+        ),
+    )
+
+
+@protocol("graph-ridge", roles=(GraphTargets,), schedule=schedule)
+def graph_ridge(
+    nodes: Federation, setup: GraphRidgeSetup, n_components: int, n_targets: int
+) -> GraphRidgeResult:
     """Ridge with a free intercept on the scores by the models that are in the nodes' stores."""
-    nodes.enlist(GraphTargets, setup, ridge_steps())
+    nodes.enlist(GraphTargets, setup)
     nodes.ask(GraphTargets.begin_centre)
     average(nodes, GraphTargets)
     largest(nodes, GraphTargets)
-    covered, told = None, Replies((), ())
-    while covered != told.parties:
+    covered, replies = None, Replies((), ())
+    while covered != replies.parties:
         covered = nodes.parties
         nodes.ask(GraphTargets.begin_equations)
         average(nodes, GraphTargets)
-        told = nodes.ask(GraphTargets.solve, NodeTotal(n_nodes=len(nodes.parties)))
-    first = RidgeFit(told[0].coefficients, told[0].intercept, told[0].r_squared)
-    apart = values_apart([one.predictions for one in told])
+        replies = nodes.ask(GraphTargets.solve, NodeTotal(n_nodes=len(nodes.parties)))
+    first = RidgeFit(replies[0].coefficients, replies[0].intercept, replies[0].r_squared)
+    apart = values_apart([one.predictions for one in replies])
     _require_one_answer(apart)
-    return GraphRidgeResult(first, apart, told.parties)
+    return GraphRidgeResult(first, apart, replies.parties)
 
 
 def _require_one_answer(apart: float) -> None:
@@ -186,22 +211,3 @@ def _require_one_answer(apart: float) -> None:
             f"{MOST_APART:.0%} is expected: too many messages were lost, or the nodes' components "
             f"do not agree; choose method='gossip', a graph with more edges or fewer components"
         )
-
-
-def forecast_graph_ridge(
-    ledger: Ledger,
-    names: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    graph: nx.Graph,
-    n_components: int,
-    n_targets: int,
-) -> None:
-    """Both protocols, if no message and no node is lost."""
-    known = GraphForecast(names, [n for n, _ in shapes], shapes[0][1], graph, ledger)
-    node, k, m = GraphTargets, n_components, n_targets
-    known.told(node.tell_width, [0] * len(names))
-    known.asked(2)  # begin_centre, begin_equations
-    known.to_neighbours(node.offer_mixture, m + 1, known.mixes)
-    known.to_neighbours(node.offer_mixture, k * (k + 1) // 2 + k * m + k + 2 * m + 1, known.mixes)
-    known.to_neighbours(node.offer_peak, 3 * known.width, known.across)
-    known.told(node.solve, [k * m + 2 * m + PROBES * m] * len(names))

@@ -24,7 +24,7 @@ every host checks them against what it knows, and the rest is built from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -85,19 +85,6 @@ def common_limits(sizes: Mapping[str, Size]) -> Limits:
     """How large anybody's messages may be, as far as all know."""
     known = {name: size.common for name, size in sizes.items()}
     return {name: limit for name, limit in known.items() if limit is not None}
-
-
-def loosest(several: Sequence[Limits]) -> Limits:
-    """What is known of a message's sizes, if it may belong to any of several places."""
-    if len(several) < 2:
-        return several[0] if several else {}
-    names = set.intersection(*(set(one) for one in several))
-    return {name: _looser([one[name] for one in several]) for name in sorted(names)}
-
-
-def _looser(one_size: Sequence[Limit]) -> Limit:
-    exact = all(limit == one_size[0] for limit in one_size) and one_size[0].exact
-    return Limit(max(limit.size for limit in one_size), exact)
 
 
 def _of(amount: Amount, own: Own) -> int:
@@ -208,14 +195,15 @@ class InOrder:
 class Settle:
     """Numbers that the coordinator says once, and what follows from them.
 
-    `planned` gives them to a plan; `accepts` is a host's check, by what it owns; `typical` are such
-    that all steps occur which may.
+    `planned` gives them to a plan, and `fullest` to one of all that may be sent; `accepts` is a
+    host's check, by what it owns; `typical` are such that all steps occur which may.
     """
 
     typical: Mapping[str, int]
     planned: Callable[[Parties], Mapping[str, int]]
     rest: Callable[..., Node]
     accepts: Callable[..., bool]
+    fullest: Callable[[Parties], Mapping[str, int]]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -295,13 +283,14 @@ def settle(
     planned: Callable[[Parties], Mapping[str, int]],
     rest: Callable[..., Node],
     accepts: Callable[..., bool] = lambda own, **numbers: True,
+    fullest: Callable[[Parties], Mapping[str, int]] | None = None,
     **typical: int,
 ) -> Settle:
     """Numbers that are told once: ``accepts(own, **numbers)``, then ``rest(**numbers)`` follows.
 
     `typical` names them, with values for which all steps occur that may.
     """
-    return Settle(typical, planned, rest, accepts)
+    return Settle(typical, planned, rest, accepts, fullest or planned)
 
 
 def _sizes(both: Sizes, one_way: Sizes | None) -> dict[str, Size]:
@@ -333,11 +322,6 @@ class Scope:
     def lossy(self) -> bool:
         """Whether messages between neighbours may be missing."""
         return self.graph is not None and is_lossy(self.graph)
-
-    @property
-    def forgiving(self) -> bool:
-        """Whether a party may miss a round and take part in the next."""
-        return self.on_loss in ("reuse", "skip")
 
     @property
     def restarts(self) -> int:
@@ -401,28 +385,29 @@ class Round(NamedTuple):
     exact: bool
 
 
-def rounds_of(node: Node, parties: Parties) -> Iterator[Round]:
-    """Every round of a schedule, in order."""
+def rounds_of(node: Node, parties: Parties, most: bool = False) -> Iterator[Round]:
+    """Every round of a schedule, in order; with `most`, of loops all turns that there may be."""
     match node:
         case Ask():
             yield Round(node, 1, not node.missable)
         case InOrder():
             for part in node.parts:
-                yield from rounds_of(part, parties)
+                yield from rounds_of(part, parties, most)
         case Loop():
-            sure = node.fewest == node.most
-            for step, count, exact in rounds_of(node.body, parties):
-                yield Round(step, count * node.usual, exact and sure)
+            sure, turns = node.fewest == node.most, node.most if most else node.usual
+            for step, count, exact in rounds_of(node.body, parties, most):
+                yield Round(step, count * turns, exact and sure)
         case CutShort():
-            yield from rounds_of(node.body, parties)
+            yield from rounds_of(node.body, parties, most)
         case Settle():
-            yield from rounds_of(node.rest(**node.planned(parties)), parties)
+            numbers = node.fullest(parties) if most else node.planned(parties)
+            yield from rounds_of(node.rest(**numbers), parties, most)
 
 
-def forecast(node: Node, parties: Parties) -> Ledger:
-    """The ledger of a run that keeps to the plan: floats, kinds and rounds, no bytes."""
+def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:
+    """The ledger of a run that keeps to the plan, or makes the `most` of it; without bytes."""
     ledger = Ledger()
-    for round_ in rounds_of(node, parties):
+    for round_ in rounds_of(node, parties, most):
         ledger.rounds += round_.times
         if round_.times:
             ledger.entries += _entries(round_, parties)
@@ -506,12 +491,14 @@ class Match(NamedTuple):
 class Program:
     """A schedule as a list of instructions, so that a position in it is a few whole numbers.
 
-    `told` are numbers settled so far; the program ends at the first that is not.
+    `told` are numbers settled so far; the program ends at the first that is not. It is followed
+    by parties, or by the coordinator, who misses no round.
     """
 
     tree: Node
     scope: Scope
     told: tuple[tuple[str, int], ...] = ()
+    is_coordinators: bool = False
     instructions: list[Any] = field(default_factory=list)
     cuts: list[_Cut] = field(default_factory=list)
 
@@ -551,20 +538,13 @@ class Program:
         return known
 
     def _wrap(self, node: Ask, most: int) -> None:
-        begin = len(self.instructions)
-        self.instructions.extend([_Begin(most, 0, begin + 2), node, _End(begin)])
+        begin, fewest = len(self.instructions), int(self.is_coordinators)
+        self.instructions.extend([_Begin(most, fewest, begin + 2), node, _End(begin)])
 
-    @cached_property
-    def around(self) -> list[tuple[int, ...]]:
-        """The beginnings of the loops around each instruction."""
-        loops, around = list[int](), []
-        for pc, instruction in enumerate(self.instructions):
-            if isinstance(instruction, _End):
-                loops.pop()
-            around.append(tuple(loops))
-            if isinstance(instruction, _Begin):
-                loops.append(pc)
-        return around
+    @property
+    def forgiving(self) -> bool:
+        """Whether a party may miss a round and take part in the next."""
+        return not self.is_coordinators and self.scope.on_loss in ("reuse", "skip")
 
     def awaits(self, positions: Positions) -> Settle | None:
         """The numbers that are to be told before anything else, if there are any."""
@@ -574,12 +554,34 @@ class Program:
         return None
 
     def matches(self, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
-        """Where a request fits, in time; nowhere if it is out of order or comes too often."""
+        """Where a request fits; nowhere if it is out of order or comes too often."""
         return _matches(self, positions, key)
+
+    def narrowed(self, positions: Positions) -> Positions:
+        """Without positions that another leads to by itself: whatever follows them follows that.
+
+        Where rounds may be missed a request fits many places, and they would multiply.
+        """
+        left = sorted(positions)
+        if len(left) == 1 or not self.forgiving:
+            return positions
+        kept = []
+        while left:
+            first, *left = left
+            kept.append(first)
+            beyond = {position for _, position in _reachable(self, frozenset({first}))}
+            left = [p for p in left if p not in beyond and not _fewer_turns(first, p)]
+        return frozenset(kept)
 
     def is_over(self, positions: Positions) -> bool:
         """Whether nothing need come any more."""
         return any(node is None for node, _ in _reachable(self, positions))
+
+
+def _fewer_turns(one: Position, other: Position) -> bool:
+    """Whether one is where another is with no loop turned more often."""
+    here = one[0] == other[0]
+    return here and all(turn <= later for turn, later in zip(one[1], other[1], strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -588,14 +590,7 @@ def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> tu
     for node, (pc, turns) in _reachable(program, positions):
         if isinstance(node, Ask | Enlist) and node.key == key:
             fits.append(Match(node, (pc + 1, turns)))
-    return tuple(sorted(fits, key=lambda match: _in_time(program, match)))
-
-
-def _in_time(program: Program, match: Match) -> tuple[int, ...]:
-    """Less for what comes earlier: turns of outer loops count for more than places in them."""
-    pc, turns = match.after
-    loops = zip(program.around[pc - 1], turns, strict=True)
-    return (*(number for loop_ in loops for number in loop_), pc)
+    return tuple(fits)
 
 
 @lru_cache(maxsize=4096)
@@ -618,7 +613,7 @@ def _reachable(program: Program, positions: Positions) -> tuple[tuple[Any, Posit
                 waiting.append(((pc + 1, turns[:-1]), entered))
             case _End():
                 waiting += _onwards(program, node.begin, turns, entered)
-            case Ask() if node.missable or program.scope.forgiving:
+            case Ask() if node.missable or program.forgiving:
                 waiting.append(((pc + 1, turns), entered))
         for cut in program.cuts:
             if cut.begin < pc < cut.end:
@@ -643,7 +638,7 @@ def _onwards(
     moves = []
     if done < loop_.most:
         moves.append(((begin + 1, (*turns[:-1], done)), entered | {begin}))
-    if done >= loop_.fewest or program.scope.forgiving:
+    if done >= loop_.fewest or program.forgiving:
         moves.append(((loop_.end + 1, turns[:-1]), entered))
     return moves
 

@@ -51,11 +51,11 @@ class Stage(NamedTuple):
         """What the parties of a run are asked to agree to."""
         return Study.of(self.protocol, scope, self.args, self.kwargs)
 
-    def forecast(self, scope: Scope, parties: Parties) -> Ledger:
-        """What it will send."""
+    def forecast(self, scope: Scope, parties: Parties, most: bool = False) -> Ledger:
+        """What it will send, or at `most`."""
         tree = self.study(scope).tree
         assert tree is not None, f"{self.protocol.name} has no schedule"
-        return forecast(tree, parties)
+        return forecast(tree, parties, most)
 
 
 def stage(protocol: Protocol[Any], *args: Any, **kwargs: Any) -> Stage:
@@ -63,14 +63,29 @@ def stage(protocol: Protocol[Any], *args: Any, **kwargs: Any) -> Stage:
     return Stage(protocol, args, kwargs)
 
 
-def forecast_stages(stages: Iterable[Stage], parties: Parties, split: str) -> Ledger:
-    """What several runs, one after the other, will send."""
+def forecast_stages(
+    stages: Iterable[Stage], parties: Parties, split: str, most: bool = False
+) -> Ledger:
+    """What several runs, one after the other, will send, or at `most`."""
     ledger, scope = Ledger(), parties.scope(split)
     for each in stages:
-        own = each.forecast(scope, parties)
+        own = each.forecast(scope, parties, most)
         ledger.entries += own.entries
         ledger.rounds += own.rounds
     return ledger
+
+
+def floats_besides(
+    stages: Iterable[Stage], parties: Parties, split: str, fullest: Iterable[Stage] | None = None
+) -> int:
+    """What these runs may send beyond their forecast, if the data will have it.
+
+    `fullest` are the runs then, where some hang on what those before them came to.
+    """
+    runs = list(stages)
+    usual = forecast_stages(runs, parties, split)
+    most = forecast_stages(runs if fullest is None else fullest, parties, split, most=True)
+    return most.floats_up + most.floats_down - usual.floats_up - usual.floats_down
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,17 +141,17 @@ class Study:
         """The name of the study."""
         return hashlib.sha256(self.document).hexdigest()
 
-    def program(self, told: Mapping[str, int]) -> Program | None:
+    def program(self, told: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
         """The schedule as far as it is known when these numbers are."""
         if self.tree is None:
             return None
-        return _program(self, tuple(sorted(told.items())))
+        return _program(self, tuple(sorted(told.items())), is_coordinators)
 
 
 @lru_cache(maxsize=64)
-def _program(study: Study, told: tuple[tuple[str, int], ...]) -> Program:
+def _program(study: Study, told: tuple[tuple[str, int], ...], is_coordinators: bool) -> Program:
     assert study.tree is not None
-    return Program(study.tree, study.scope, told)
+    return Program(study.tree, study.scope, told, is_coordinators)
 
 
 @lru_cache(maxsize=64)  # the hosts of one process share what follows from a study
@@ -202,10 +217,11 @@ def _read(tree: Any) -> Any:
 
 
 class Guard:
-    """Where one party is in a study. `told` are the numbers that were settled."""
+    """Where a party, or the coordinator, is in a study; `told` are the numbers settled so far."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, is_coordinators: bool = False) -> None:
         self.study = study
+        self.is_coordinators = is_coordinators
         self.told: dict[str, int] = {}
         self.positions: Positions = START
         self._settles: dict[str, int] = {}  # what will be settled by the request under way
@@ -220,7 +236,7 @@ class Guard:
         if self.study.tree is None:
             return ()
         told = self._settled(told, own)
-        program = self.study.program(told)
+        program = self.study.program(told, self.is_coordinators)
         assert program is not None
         matches = program.matches(self.positions, key)
         if not matches:
@@ -238,7 +254,7 @@ class Guard:
         settled = dict(self.told)
         fresh = {name: number for name, number in told.items() if name not in settled}
         while fresh:
-            program = self.study.program(settled)
+            program = self.study.program(settled, self.is_coordinators)
             awaited = None if program is None else program.awaits(self.positions)
             if awaited is None or not set(awaited.names) <= fresh.keys():
                 raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
@@ -250,14 +266,13 @@ class Guard:
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
-        """On to what comes after the request that was admitted last.
-
-        Where rounds may be missed, the earliest place is enough: from there all others are reached.
-        """
-        if matches:
-            self.told = self._settles
-            places = matches[:1] if self.study.scope.forgiving else matches
-            self.positions = frozenset(match.after for match in places)
+        """On to what comes after the request that was admitted last."""
+        if not matches:
+            return
+        self.told = self._settles
+        program = self.study.program(self.told)
+        assert program is not None, "without a schedule nothing matches"
+        self.positions = program.narrowed(frozenset(match.after for match in matches))
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""

@@ -18,15 +18,24 @@ noise where noise is asked for (`row_noise`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import networkx as nx
 import numpy as np
 
-from eigenmesh.graphs.consensus import MixingSetup, Mixture, NodeTotal, average, mixing
-from eigenmesh.graphs.graph_forecast import GraphForecast
-from eigenmesh.graphs.shared_centroids import CentroidNode, SharedCentroids, spread
+from eigenmesh.graphs.consensus import (
+    MixingSetup,
+    Mixture,
+    NodeTotal,
+    average,
+    enlist_left,
+    graph_in,
+    mixing_on,
+    mixing_rounds,
+    node_total,
+    require_graph,
+)
+from eigenmesh.graphs.shared_centroids import CentroidNode, SharedCentroids, spread, spreading
 from eigenmesh.numerics.arrays import Doubles, raw_rows
 from eigenmesh.numerics.gamma_rules import (
     entry_moments,
@@ -39,13 +48,19 @@ from eigenmesh.numerics.gamma_rules import (
 )
 from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.message import Message, NonNegative, Positive
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Amount, Node, Parties, Scope, ask, at_most, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape
-from eigenmesh.stages.gamma import MAX_PAIRS, DrawRows, rows_drawn, shared_rng
+from eigenmesh.stages.gamma import (
+    MAX_PAIRS,
+    MAX_SKETCHED_ROWS,
+    DrawRows,
+    rows_drawn,
+    shared_rng,
+)
 from eigenmesh.stages.prepare import prepared_columns
 from eigenmesh.stages.row_noise import noisy_rows
 
@@ -142,14 +157,14 @@ class BandwidthNode(CentroidNode):
     # Sketches.
 
     @step(reusable=False)
-    def begin_sketches(self, asked: DrawRows) -> None:
+    def begin_sketches(self, draw: DrawRows) -> None:
         """Half the dimensions of rows that the node draws itself."""
         n, d = self.data.shape
         rng = self.site.generator(self.setup.seed, graph_bandwidth.number)
-        rows = np.sort(rng.choice(n, min(asked.n_rows, n), replace=False))
+        rows = np.sort(rng.choice(n, min(draw.n_rows, n), replace=False))
         if len(rows):
-            drawn = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)
-            self.known = {str(self.site.index): drawn}
+            sketches = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)
+            self.known = {str(self.site.index): sketches}
 
     @step(cumulative=True)
     def offer_sketches(self) -> dict[int, SharedSketches]:
@@ -203,23 +218,74 @@ def role_for(rule: str, split: str) -> type[BandwidthNode]:
     return PairNode if (rule, split) == ("median", "columns") else BandwidthNode
 
 
-def steps_for(rule: str, split: str, lossy: bool) -> list[Step]:
-    """The steps that a rule asks for; for `fed.require`."""
-    node: Any = role_for(rule, split)
-    steps = [node.count_rows if split == "rows" else node.count_columns]
-    steps += [node.offer_mixture, node.take_mixture, node.tell_gamma]
-    if (rule, split) == ("median", "columns"):
-        return [*steps, node.begin_pairs]
-    steps += [node.begin_deviation]
-    if (rule, split) != ("mean-distance", "columns"):
-        steps += [node.begin_middle]
-    if rule == "median":
-        steps += [node.begin_sketches, node.offer_sketches, node.take_sketches]
-        steps += [node.tell_centroids] if lossy else []
-    return steps
+def schedule(
+    scope: Scope,
+    rule: str,
+    seed: int,
+    row_noise: float,
+    standardize: bool,
+    fill_missing: float | None,
+) -> Node:
+    """Sizes, of rows for "median" their sketches, and one average or two."""
+    node: Any = role_for(rule, scope.split)
+    by_rows = scope.split == "rows"
+    agreed = _agreed(graph_in(scope), scope.split, rule, seed, row_noise, standardize, fill_missing)
+    return sequence(
+        enlist_left(scope, node, agreed),
+        ask(node.count_rows if by_rows else node.count_columns),
+        _sketches(scope, node) if rule == "median" and by_rows else None,
+        *_averages(scope, node, rule),
+        ask(node.tell_gamma, down=node_total(scope), missable=True),  # of the first node alone
+    )
 
 
-@protocol("graph-bandwidth", roles=(BandwidthNode, PairNode))
+def _sketches(scope: Scope, node: Any) -> Node:
+    most, width = MAX_SKETCHED_ROWS, lambda own: sketch_width(own.columns)
+    steps = (node.offer_sketches, node.take_sketches)
+    return sequence(
+        ask(node.begin_sketches, n_rows=at_most(lambda own: min(own.rows, most))),
+        spreading(scope, node, _drawn, most, width, *steps),
+    )
+
+
+def _drawn(parties: Parties) -> list[int]:
+    return rows_drawn([n_rows for n_rows, _ in parties.shapes])
+
+
+def _averages(scope: Scope, node: Any, rule: str) -> list[Node]:
+    def averaged(begin: Any, size: Amount) -> list[Node]:
+        return [ask(begin), mixing_rounds(scope, node, size)]
+
+    deviation = averaged(node.begin_deviation, 1)
+    if rule == "scale":
+        return averaged(node.begin_middle, 3) + deviation
+    if scope.split == "rows":
+        return averaged(node.begin_middle, lambda own: own.columns + 1) + deviation
+    pairs = averaged(node.begin_pairs, lambda own: min(own.rows * (own.rows - 1) // 2, MAX_PAIRS))
+    return pairs if rule == "median" else deviation
+
+
+def _agreed(
+    graph: nx.Graph,
+    split: str,
+    rule: str,
+    seed: int,
+    row_noise: float,
+    standardize: bool,
+    fill_missing: float | None,
+) -> GraphMeasureSetup:
+    return GraphMeasureSetup(
+        **mixing_on(graph),
+        rule=rule,
+        split=split,
+        seed=seed,
+        row_noise=row_noise,
+        standardize=standardize,
+        fill_missing=fill_missing,
+    )
+
+
+@protocol("graph-bandwidth", roles=(BandwidthNode, PairNode), schedule=schedule)
 def graph_bandwidth(
     nodes: Federation,
     rule: str,
@@ -230,17 +296,9 @@ def graph_bandwidth(
     fill_missing: float | None = None,
 ) -> float:
     """The gamma of a rule: "scale", "mean-distance" or "median"."""
-    setup = GraphMeasureSetup(
-        **mixing(nodes),
-        rule=rule,
-        split=nodes.split,
-        seed=seed,
-        row_noise=row_noise,
-        standardize=standardize,
-        fill_missing=fill_missing,
-    )
     node: Any = role_for(rule, nodes.split)
-    nodes.enlist(node, setup, steps_for(rule, nodes.split, setup.lossy))
+    how = (nodes.split, rule, seed, row_noise, standardize, fill_missing)
+    nodes.enlist(node, _agreed(require_graph(nodes), *how))
     by_rows = nodes.split == "rows"
     sizes = nodes.ask(node.count_rows if by_rows else node.count_columns)
     if rule == "median" and by_rows:
@@ -263,35 +321,3 @@ def _average(nodes: Federation, node: Any, rule: str) -> None:
         average(nodes, node)
     nodes.ask(node.begin_deviation)
     average(nodes, node)
-
-
-def forecast_graph_gamma(
-    ledger: Ledger,
-    names: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    graph: nx.Graph,
-    rule: str,
-    split: str,
-) -> None:
-    """What the rule will cost."""
-    node: Any = role_for(rule, split)
-    sizes, (n, d) = [rows for rows, _ in shapes], shapes[0]
-    by_rows, zeros = split == "rows", [0] * len(names)
-    sketched = rule == "median" and by_rows
-    width = sketch_width(d) if sketched else d
-    known = GraphForecast(names, sizes, width, graph, ledger)
-    known.told(node.count_rows if by_rows else node.count_columns, zeros)
-    if sketched:
-        known.asked()
-        known.spread(node.offer_sketches, rows_drawn(sizes))
-    if (rule, split) == ("median", "columns"):
-        known.asked()
-        known.to_neighbours(node.offer_mixture, min(n * (n - 1) // 2, MAX_PAIRS), known.mixes)
-    else:
-        if (rule, split) != ("mean-distance", "columns"):
-            known.asked()
-            size = 3 if rule == "scale" else d + 1
-            known.to_neighbours(node.offer_mixture, size, known.mixes)
-        known.asked()
-        known.to_neighbours(node.offer_mixture, 1, known.mixes)
-    known.told(node.tell_gamma, zeros)

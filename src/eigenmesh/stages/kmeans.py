@@ -120,7 +120,10 @@ def schedule(
     def after_seeding(coordinates: int, centres: int) -> Node:
         far = candidates is None  # single points may leave
         return sequence(
-            *(_lloyd_rounds(n_init, centres, width, max_iter, usual=0) for width in leading),
+            *(
+                _lloyd_rounds(n_init, centres, coordinates, max_iter, usual=0, leading=width)
+                for width in leading
+            ),
             _lloyd_rounds(
                 n_init + len(leading), centres, coordinates, max_iter, far=far, planned=n_init
             ),
@@ -232,8 +235,12 @@ def _lloyd_rounds(
     far: bool = False,
     usual: int = USUAL_ITERATIONS,
     planned: int | None = None,
+    leading: int | None = None,
 ) -> Node:
-    """Sums of all restarts in one round; `far` points are asked for by restart, if they may be."""
+    """Sums of all restarts in one round; `far` points are asked for by restart, if they may be.
+
+    Centres may have the `leading` coordinates alone; the sums have all.
+    """
     far_points = ask(
         PointHolder.farthest_points,
         down={"k": k, "dim": dim, "n_points": at_most(k)},
@@ -241,7 +248,13 @@ def _lloyd_rounds(
     )
     return loop(
         max_iter,
-        ask(PointHolder.sum_clusters, r=at_most(restarts, planned), k=k, dim=dim),
+        ask(
+            PointHolder.sum_clusters,
+            down={"dim": leading or dim},
+            up={"dim": dim},
+            r=at_most(restarts, planned),
+            k=k,
+        ),
         loop(restarts, far_points, usual=0) if far else None,
         fewest=min(usual, 1),
         usual=usual,

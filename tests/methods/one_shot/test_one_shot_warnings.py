@@ -92,3 +92,20 @@ def test_caveats_stand_in_the_report_too():
     with pytest.warns(em.EigenmeshWarning):
         model.fit(em.Partitioned(columns=spread_blocks()))
     assert any("local_rank" in note for note in model.report_.notes)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_one_pair_a_party_misses_is_a_number_and_no_less_than_is_missing(kernel, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 9)) @ np.diag(np.linspace(3, 1, 9))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kpca = em.OneShotKPCA(
+            1, kernel=kernel, gamma=0.05 if kernel == "rbf" else None, local_rank=1
+        )
+        kpca.fit(em.split(X, 3, by="columns"))
+        pooled = em.KernelPCA(1, kernel=kernel, gamma=0.05).fit(X)
+    true = 1 - kpca.eigenvalues_[0] / pooled.eigenvalues_[0]
+    assert np.isfinite(kpca.shortfalls_).all()
+    assert kpca.shortfall_ >= true

@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Self
 
+import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
 from eigenmesh.estimators.graphs import (
-    NO_GRAPH,
     GraphEstimator,
     count_from_zero,
+    graph_among,
     number_from_zero,
     unplaced_model,
 )
-from eigenmesh.estimators.kernel_gamma import (
-    PSD_KERNELS,
-    forecast_gamma,
-    kernel_gamma,
-    psd_kernel,
-)
+from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
-from eigenmesh.graphs.consensus import mixing, root_of
-from eigenmesh.graphs.graph_forecast import GraphForecast
-from eigenmesh.graphs.node_models import ModelHolder
-from eigenmesh.methods.admm.admm_forecast import forecast_admm, forecast_neighbourhood
+from eigenmesh.graphs.consensus import mixing_on, require_graph, root_on
 from eigenmesh.methods.admm.messages import AUTO, PAPER, AdmmResult, AdmmSetup
 from eigenmesh.methods.admm.neighbourhood import (
     NeighbourhoodSetup,
-    RowNeighbour,
     admm_neighbourhood,
     origin_for,
 )
-from eigenmesh.methods.admm.neighbourhood import steps_for as neighbourhood_steps
-from eigenmesh.methods.admm.protocol import CORRECTIONS, AdmmPeer, admm_kpca, steps_for
+from eigenmesh.methods.admm.protocol import CORRECTIONS, admm_kpca
 from eigenmesh.methods.admm.reference import CentralReference, central_reference
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, stage
 
 VARIANTS = ("corrected", "paper")
 _AT_REST = 5e-3  # sine of the angle by which z may move in the last iteration
@@ -165,25 +156,19 @@ class ADMMKPCA(GraphEstimator):
         """Fit to rows at the nodes: a Partitioned, a Federation on a graph, or a plain array."""
         self._check()
         with self._on_graph(X) as fed, fed.recording() as recording:
-            prepare, setup = self._setups(
-                fed, psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
-            )
-            compared, watched = self.reference is not None, self.tolerance is not None
-            fed.require(RowNeighbour, neighbourhood_steps(prepare))
-            fed.require(AdmmPeer, steps_for(setup, compared, watched))
+            fed.require_stages(*self._runs(require_graph(fed), self._kernel(1.0)))
             if not fed.local_sites():
-                fed.require(ModelHolder, [ModelHolder.tell_row_model])
+                self._require_model(fed, "rows")
             seed, noise = seed_of(self.random_state), float(self.row_noise)
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed, row_noise=noise)
-            kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
-            prepare, setup = self._setups(fed, kernel)
+            kernel = self._kernel(gamma)
             central = self._central(kernel)
-            baseline = fed.run(admm_neighbourhood, prepare).value
             message = None if central is None else central.message
-            run = (setup, self.n_iterations, self.tolerance, message)
-            outcome = fed.run(admm_kpca, *run).value
+            prepare, iterate = self._runs(require_graph(fed), kernel, message is not None)
+            baseline = prepare.run(fed).value
+            outcome = fed.run(iterate.protocol, *iterate.args, reference=message).value
             known = unplaced_model(kernel, outcome.outcome)
-            self._take_models(fed, outcome.parties, ModelHolder.tell_row_model, known)
+            self._take_models(fed, outcome.parties, "rows", known)
         self._adopt(outcome, gamma)
         caveats = self._caveats(outcome, central)
         self.report_ = RunReport.of(
@@ -221,34 +206,40 @@ class ADMMKPCA(GraphEstimator):
             f"penalty is {penalty!r}; 'auto', 'paper' or a positive number is expected"
         )
 
-    def _setups(self, fed: Federation, kernel: Kernel) -> tuple[NeighbourhoodSetup, AdmmSetup]:
-        graph = mixing(fed)
-        origin = origin_for(fed.graph, bool(self.center))
-        return self._prepare(graph, kernel, origin), self._iterate(graph, root_of(fed))
+    def _kernel(self, gamma: float | None) -> Kernel:
+        return psd_kernel(self.kernel, gamma, self.degree, self.coef0)
 
-    def _prepare(self, graph: dict[str, Any], kernel: Kernel, origin: str) -> NeighbourhoodSetup:
+    def _runs(self, graph: nx.Graph, kernel: Kernel, compared: bool = True) -> tuple[Stage, Stage]:
+        """Rows to the neighbours, then the iteration, with the reference if there is one."""
+        compares = compared and self.reference is not None
+        n_reference = int(np.shape(self.reference)[0]) if compares else 0
+        how = (int(self.n_iterations), self.tolerance, n_reference)
+        prepare = stage(admm_neighbourhood, self._prepare(graph, kernel))
+        return prepare, stage(admm_kpca, self._iterate(graph), *how)
+
+    def _prepare(self, graph: nx.Graph, kernel: Kernel) -> NeighbourhoodSetup:
         return NeighbourhoodSetup(
-            **graph,
+            **mixing_on(graph),
             kernel=kernel.name,
             gamma=kernel.gamma,
             degree=float(kernel.degree),
             coef0=float(kernel.coef0),
             row_noise=float(self.row_noise),
-            origin=origin,
+            origin=origin_for(graph, bool(self.center)),
             n_centroids=int(self.n_centroids),
             seed=seed_of(self.random_state),
         )
 
-    def _iterate(self, graph: dict[str, Any], root: int) -> AdmmSetup:
+    def _iterate(self, graph: nx.Graph) -> AdmmSetup:
         corrected = self.variant == "corrected"
         return AdmmSetup(
-            **graph,
+            **mixing_on(graph),
             n_components=int(self.n_components),
             penalty=self._penalty_code(),
             corrections=CORRECTIONS if corrected else 0,
             pooled_start=corrected,
             center=bool(self.center),
-            root=root,
+            root=root_on(graph),
         )
 
     def _central(self, kernel: Kernel) -> CentralReference | None:
@@ -256,20 +247,12 @@ class ADMMKPCA(GraphEstimator):
             return None
         return central_reference(kernel, self.reference, int(self.n_components), bool(self.center))
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit to dense rows will have, if it loses and skips nothing."""
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit runs, one after the other."""
         self._check()
-        graph = self._planned_graph(names)
-        kernel = psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
-        origin = origin_for(graph, bool(self.center))
-        known = GraphForecast(names, [n for n, _ in shapes], shapes[0][1], graph)
-        forecast_gamma(known.ledger, self.kernel, self.gamma, names, shapes, graph=graph)
-        forecast_neighbourhood(known, self._prepare(NO_GRAPH, kernel, origin))
-        watched = self.tolerance is not None
-        compared = None if self.reference is None else int(np.shape(self.reference)[0])
-        setup = self._iterate(NO_GRAPH, 0)
-        forecast_admm(known, setup, int(self.n_iterations), watched, compared)
-        return known.ledger
+        seed, noise = seed_of(self.random_state), float(self.row_noise)
+        search = gamma_stages(self.kernel, self.gamma, parties, seed, row_noise=noise)
+        return [*search, *self._runs(graph_among(parties), self._kernel(1.0))]
 
     # What they found.
 
@@ -283,16 +266,16 @@ class ADMMKPCA(GraphEstimator):
         self.penalty_ = None if self.penalty == "paper" else whole.penalty
         self.n_features_in_ = int(self.model_.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
-        found = result.similarities
+        similarities = result.similarities
         self.similarity_: Any = None
         self.consensus_similarity_: Any = None
         self.ceiling_: Any = None
         self.trace_: Any = None
-        if found:
-            self.similarity_ = np.array([s.local for s in found[-1]])
-            self.consensus_similarity_ = np.array([s.consensus for s in found[-1]])
-            self.ceiling_ = np.array([s.ceiling for s in found[-1]])
-            means = [[(s.local, s.consensus) for s in now] for now in found]
+        if similarities:
+            self.similarity_ = np.array([s.local for s in similarities[-1]])
+            self.consensus_similarity_ = np.array([s.consensus for s in similarities[-1]])
+            self.ceiling_ = np.array([s.ceiling for s in similarities[-1]])
+            means = [[(s.local, s.consensus) for s in now] for now in similarities]
             self.trace_ = np.array([np.mean(now, axis=0) for now in means])
 
     def _caveats(self, result: AdmmResult, central: CentralReference | None) -> tuple[str, ...]:

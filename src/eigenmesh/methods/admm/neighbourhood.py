@@ -18,21 +18,37 @@ everybody's neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import networkx as nx
 import numpy as np
 
-from eigenmesh.graphs.consensus import MixingSetup, average
-from eigenmesh.graphs.shared_centroids import CentroidNode, sharing_steps, spread
+from eigenmesh.graphs.consensus import MixingSetup, average, mixing_rounds
+from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
 from eigenmesh.methods.admm.maths import Origin, stack_rows
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Parties,
+    Scope,
+    ask,
+    at_most,
+    columns,
+    enlist,
+    exchange,
+    rows,
+    sequence,
+    settle,
+    times,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowBlock, RowCount, count, pack, unpack
 from eigenmesh.stages.row_noise import noisy_rows
@@ -170,27 +186,74 @@ def by_row_mean(setup: NeighbourhoodSetup, n_rows: list[int]) -> bool:
     return setup.kernel == "linear" or max(n_rows) < MIN_CLUSTER
 
 
-def steps_for(setup: NeighbourhoodSetup) -> list[Step]:
-    """The steps that a setup asks for."""
-    always = [RowNeighbour.count_rows, RowNeighbour.settle_origin]
-    rows = [RowNeighbour.offer_rows, RowNeighbour.take_rows]
-    if setup.lossy:
-        rows += [RowNeighbour.offer_receipts, RowNeighbour.take_receipts]
+def schedule(scope: Scope, setup: NeighbourhoodSetup) -> Node:
+    """Landmarks of the origin, if it needs any; then rows, again where they may be lost."""
+    node = RowNeighbour
+    sent = exchange(node.offer_rows, node.take_rows, n=at_most(rows), n_columns=columns)
+    again = sequence(
+        exchange(node.offer_receipts, node.take_receipts),
+        exchange(node.offer_rows, node.take_rows, n=at_most(rows, planned=0), n_columns=columns),
+    )
+    return sequence(
+        enlist(node, setup),
+        ask(node.count_rows),
+        _by_landmarks(
+            scope,
+            setup,
+            sequence(
+                sent, times(ATTEMPTS - 1, again) if scope.lossy else None, ask(node.settle_origin)
+            ),
+        ),
+    )
+
+
+def _by_landmarks(scope: Scope, setup: NeighbourhoodSetup, rest: Node) -> Node:
     if setup.origin != "landmarks":
-        return [*always, *rows]
-    mixes = [RowNeighbour.offer_mixture, RowNeighbour.take_mixture]
-    mean = [RowNeighbour.begin_row_mean, RowNeighbour.adopt_row_mean]
+        return rest
     if setup.kernel == "linear":
-        return [*always, *rows, *mixes, *mean]
-    shares = sharing_steps(RowNeighbour, setup.lossy)
-    begin = [RowNeighbour.begin_centroids, RowNeighbour.begin_kernel_means]
-    return [*always, *rows, *mixes, *mean, *shares, *begin]
+        return sequence(_row_mean(scope), rest)
+    n, most = len(scope.parties), setup.n_centroids
+
+    def counted(parties: Parties) -> Mapping[str, int]:
+        sizes = [n_rows for n_rows, _ in parties.shapes]
+        return {"most_rows": max(sizes), "q": n_landmarks(setup, sizes)}
+
+    def averaged(most_rows: int, q: int) -> Node:
+        one = by_row_mean(setup, [most_rows])
+        return sequence(
+            _row_mean(scope) if one else _centroids(scope, setup, q),
+            ask(RowNeighbour.begin_kernel_means),
+            mixing_rounds(scope, RowNeighbour, at_most(q + 1)),
+            rest,
+        )
+
+    def accepts(own: Own, most_rows: int, q: int) -> bool:
+        return own.rows <= most_rows and 0 < q <= n * most
+
+    return settle(counted, averaged, accepts, most_rows=10**9, q=n * most)
 
 
-@protocol("admm-neighbourhood", roles=(RowNeighbour,))
+def _row_mean(scope: Scope) -> Node:
+    return sequence(
+        ask(RowNeighbour.begin_row_mean),
+        mixing_rounds(scope, RowNeighbour, lambda own: own.columns + 1),
+        ask(RowNeighbour.adopt_row_mean),
+    )
+
+
+def _centroids(scope: Scope, setup: NeighbourhoodSetup, q: int) -> Node:
+    def given(parties: Parties) -> list[int]:
+        return [min(setup.n_centroids, n_rows // MIN_CLUSTER) for n_rows, _ in parties.shapes]
+
+    return sequence(
+        ask(RowNeighbour.begin_centroids), spreading(scope, RowNeighbour, given, q, columns)
+    )
+
+
+@protocol("admm-neighbourhood", roles=(RowNeighbour,), schedule=schedule)
 def admm_neighbourhood(nodes: Federation, setup: NeighbourhoodSetup) -> int:
     """Fill every node's store; gives the numbers that shipping all rows would take."""
-    nodes.enlist(RowNeighbour, setup, steps_for(setup))
+    nodes.enlist(RowNeighbour, setup)
     sizes = nodes.ask(RowNeighbour.count_rows)
     if setup.origin == "landmarks":
         _find_landmarks(nodes, setup, [size.n_rows for size in sizes])
@@ -202,7 +265,16 @@ def admm_neighbourhood(nodes: Federation, setup: NeighbourhoodSetup) -> int:
     return sum(size.n_values for size in sizes)
 
 
+def n_landmarks(setup: NeighbourhoodSetup, n_rows: list[int]) -> int:
+    """How many points the origin is made of."""
+    if by_row_mean(setup, n_rows):
+        return 1
+    return sum(min(setup.n_centroids, n // MIN_CLUSTER) for n in n_rows)
+
+
 def _find_landmarks(nodes: Federation, setup: NeighbourhoodSetup, n_rows: list[int]) -> None:
+    if setup.kernel != "linear":
+        nodes.settle(most_rows=max(n_rows), q=n_landmarks(setup, n_rows))
     if by_row_mean(setup, n_rows):
         nodes.ask(RowNeighbour.begin_row_mean)
         average(nodes, RowNeighbour)

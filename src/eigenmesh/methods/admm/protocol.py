@@ -26,20 +26,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, StepRefused
 from eigenmesh.graphs.consensus import (
     MixingParty,
     average,
+    graph_in,
     largest,
+    largest_rounds,
     mixes_for,
+    mixing_rounds,
+    node_total,
     require_agreement,
     rounds_across,
+    rounds_in,
+    rounds_over,
 )
-from eigenmesh.graphs.node_models import KEPT, require_few
+from eigenmesh.graphs.node_models import KEPT, MOST_ROWS, require_few
 from eigenmesh.methods.admm.maths import (
     Neighbourhood,
     alignment,
@@ -66,9 +74,23 @@ from eigenmesh.numerics.eigen import fix_signs
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import (
+    Amount,
+    Node,
+    Own,
+    Scope,
+    ask,
+    at_most,
+    columns,
+    enlist,
+    exchange,
+    loop,
+    rows,
+    sequence,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import unpack
 
@@ -332,30 +354,100 @@ def repeats(lossy: bool) -> int:
     return 4 if lossy else 1
 
 
-def steps_for(setup: AdmmSetup, compared: bool, watched: bool) -> list[Step]:
-    """The steps that a run asks for."""
-    peer = AdmmPeer
-    steps = [peer.offer_alignment, peer.take_alignment, peer.offer_coefficients]
-    steps += [peer.form_consensus, peer.offer_projections, peer.update_coefficients]
-    steps += [peer.begin_variances, peer.offer_mixture, peer.take_mixture, peer.finish]
-    if setup.penalty == AUTO or watched:
-        steps += [peer.adopt_penalty, peer.offer_peak, peer.take_peaks]
-    if watched:
-        steps += [peer.measure_change, peer.tell_change]
-    return steps + ([peer.take_reference, peer.tell_similarity] if compared else [])
+def schedule(
+    scope: Scope, setup: AdmmSetup, n_iterations: int, tolerance: float | None, n_reference: int
+) -> Node:
+    """One penalty, one sign, then two exchanges an iteration; in the end one average."""
+    peer, k = AdmmPeer, setup.n_components
+    compares = ask(peer.tell_similarity) if n_reference else None
+    return sequence(
+        enlist(peer, setup),
+        _reference(n_reference, k) if n_reference else None,
+        largest_rounds(scope, peer, 1) if setup.penalty == AUTO else None,
+        ask(peer.adopt_penalty) if setup.penalty == AUTO else None,
+        _alignment(scope, setup),
+        compares,
+        loop(
+            n_iterations,
+            exchange(peer.offer_coefficients, peer.form_consensus, n=rows, k=k),
+            exchange(
+                peer.offer_projections,
+                peer.update_coefficients,
+                n=at_most(MOST_ROWS, planned=_rows_of_receiver),
+                k=k,
+            ),
+            compares,
+            _watching(scope) if tolerance is not None else None,
+            fewest=1 if tolerance is not None else n_iterations,
+        ),
+        ask(peer.begin_variances),
+        mixing_rounds(scope, peer, k * k + k + 4, VARIANCE_ACCURACY),
+        ask(peer.finish, down=node_total(scope), up={"k": k}),
+    )
 
 
-@protocol("admm-kpca", roles=(AdmmPeer,))
+def _reference(n_rows: int, k: int) -> Node:
+    return ask(AdmmPeer.take_reference, n=n_rows, m=n_rows, n_columns=columns, k=k)
+
+
+def _alignment(scope: Scope, setup: AdmmSetup) -> Node:
+    """`rounds_across` exchanges; a plan has in the first what a node says in several."""
+
+    def spoken(own: Own) -> int:
+        assert own.parties is not None, "who speaks how often is for plans"
+        left = rounds_over(graph_in(scope)) - _distances(scope, setup.root)[own.index]
+        return _rows_of_receiver(own) * min(left, repeats(scope.lossy))
+
+    def rounds(usual: int, most: int, planned: Amount) -> Node:
+        return exchange(
+            AdmmPeer.offer_alignment,
+            AdmmPeer.take_alignment,
+            most,
+            0 if scope.lossy else None,
+            usual,
+            n=at_most(MOST_ROWS, planned),
+            k=setup.n_components,
+        )
+
+    usual, most = rounds_in(scope)
+    first = min(usual, 1)
+    return sequence(rounds(first, first, spoken), rounds(usual - first, most - first, 0))
+
+
+@lru_cache(maxsize=8)
+def _distances(scope: Scope, root: int) -> Mapping[int, int]:
+    distances: Mapping[int, int] = nx.single_source_shortest_path_length(graph_in(scope), root)
+    return distances
+
+
+def _rows_of_receiver(own: Own) -> int:
+    assert own.receiver is not None, "projections go to neighbours"
+    return own.receiver.rows
+
+
+def _watching(scope: Scope) -> Node:
+    return sequence(
+        ask(AdmmPeer.measure_change),
+        largest_rounds(scope, AdmmPeer, 1),
+        ask(AdmmPeer.tell_change),
+    )
+
+
+@protocol("admm-kpca", roles=(AdmmPeer,), schedule=schedule)
 def admm_kpca(
     peers: Federation,
     setup: AdmmSetup,
     n_iterations: int,
     tolerance: float | None,
-    reference: Reference | None,
+    n_reference: int = 0,
+    reference: Reference | None = None,
 ) -> AdmmResult:
-    """Algorithm 1: `n_iterations`, or until no z moves by more than `tolerance`."""
-    compared, watched = reference is not None, tolerance is not None
-    peers.enlist(AdmmPeer, setup, steps_for(setup, compared, watched))
+    """Algorithm 1: `n_iterations`, or until no z moves by more than `tolerance`.
+
+    `reference` has the components of `n_reference` pooled rows, to compare with.
+    """
+    compared = reference is not None
+    peers.enlist(AdmmPeer, setup)
     if reference is not None:
         peers.ask(AdmmPeer.take_reference, reference)
     if setup.penalty == AUTO:

@@ -4,68 +4,43 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import (
     caveats_of,
-    checked_accuracy,
+    growth_notes,
     lost_in_rounding,
     residual_claim,
 )
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
-    forecast_gamma,
+    gamma_stages,
     kernel_gamma,
     psd_kernel,
 )
 from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.diskpca.diskpca_forecast import forecast
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy, closer_floats
-from eigenmesh.methods.diskpca.paper import (
-    SketchingRowHolder,
-    SketchSetup,
-    diskpca_sketched,
-    sketched_steps_for,
-)
-from eigenmesh.methods.diskpca.protocol import (
-    LANDMARKS,
-    DisKPCAResult,
-    RowHolder,
-    diskpca,
-    most_landmarks,
-    steps_for,
-)
-from eigenmesh.methods.diskpca.weighted import (
-    WeightedRows,
-    WeightSetup,
-    weighted_kpca,
-    weighted_steps,
-)
+from eigenmesh.methods.diskpca.landmark_draws import LANDMARKS, most_landmarks
+from eigenmesh.methods.diskpca.landmark_growth import Accuracy
+from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
+from eigenmesh.methods.diskpca.protocol import DisKPCAResult, diskpca
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
+from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import is_exact
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.party import Step
-from eigenmesh.runtime.protocol import Protocol
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.row_messages import KernelSetup
 
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
-
-
-class ProtocolForm(NamedTuple):
-    """Who is asked for what, by which protocol."""
-
-    role: type[RowHolder]
-    steps: list[Step]
-    protocol: Protocol[DisKPCAResult]
 
 
 class DisKPCA(RowEstimator):
@@ -186,27 +161,12 @@ class DisKPCA(RowEstimator):
 
         Of a Dask array in chunks of rows, or a Dask DataFrame, every chunk is a party.
         """
-        k, q = self._wanted(), whole_number(self.n_landmarks, "n_landmarks")
-        form = self._form(sample_weight is not None)
-        self._agreed(1.0)  # wrong parameters are told before anybody is asked
-        accuracy = self._accuracy(q)
+        self._check(sample_weight is not None)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            fed.require(form.role, form.steps)
-            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            agreed, center = self._agreed(gamma), bool(self.center)
-            grown = () if accuracy is None else (accuracy,)
-            with at_sites(fed, sample_weight, "sample_weight") as weights:
-                if weights != NONE:
-                    agreed = WeightSetup(**vars(agreed), weights=weights)
-                wanted = (k, q, self.landmarks, center, *grown)
-                outcome = fed.run(form.protocol, agreed, *wanted).value
-        self._adopt(outcome, gamma)
-        self._weighted = sample_weight is not None
+            outcome = self._run(fed, sample_weight)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
-        if accuracy is not None:
-            self._missing_in_words = self._missing(outcome)
-            caveats += self._missing_in_words
+        caveats += self._missing_in_words
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -218,6 +178,31 @@ class DisKPCA(RowEstimator):
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _fit_alone(self, rows: Federation, sample_weight: Any) -> Self:
+        """Of rows in one place: without an account, since nothing is sent."""
+        self._check(sample_weight is not None)
+        self._run(rows, sample_weight)
+        return self
+
+    def _check(self, weighted: bool) -> None:
+        """Wrong parameters are told before anybody is asked."""
+        self._planned_stage(weighted)
+
+    def _planned_stage(self, weighted: bool) -> Stage:
+        """The run of a fit as it is before anything is known of the data."""
+        return self._stage(1.0, "sample_weight" if weighted else NONE)
+
+    def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
+        weighted = sample_weight is not None
+        fed.require_stages(self._planned_stage(weighted))
+        gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+        with at_sites(fed, sample_weight, "sample_weight") as weights:
+            outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
+        self._adopt(outcome, gamma)
+        self._weighted = weighted
+        self._missing_in_words = () if self.accuracy is None else self._missing(outcome)
+        return outcome
 
     @classmethod
     def _for_door(cls, arguments: DoorArguments, options: Mapping[str, Any]) -> Self:
@@ -235,9 +220,7 @@ class DisKPCA(RowEstimator):
         return estimator
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        if weighted:
-            return WeightedRows, weighted_steps(self.landmarks)
-        return RowHolder, steps_for(self.landmarks, bool(self.center))
+        return [self._planned_stage(weighted)]
 
     def _less(self, split: str, on_graph: bool) -> str:
         if self.kernel not in ("linear", "cosine"):
@@ -249,20 +232,30 @@ class DisKPCA(RowEstimator):
             None if self.n_components is None else whole_number(self.n_components, "n_components")
         )
 
-    def _form(self, weighted: bool = False) -> ProtocolForm:
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit without weights runs."""
+        seed = seed_of(self.random_state)
+        return [*gamma_stages(self.kernel, self.gamma, parties, seed), self._stage(1.0)]
+
+    def _stage(self, gamma: float | None, weights: str = NONE) -> Stage:
+        """The run of a fit; `weights` is the key under which sites keep their rows' weights."""
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
-        if weighted:
+        q, agreed = whole_number(self.n_landmarks, "n_landmarks"), self._agreed(gamma)
+        how = (self._wanted(), q, choice, bool(self.center))
+        accuracy = self._accuracy(q)
+        if weights != NONE:
             if not self.exact:
                 raise InputError(
                     "sample_weight is given and exact is False; sketches have no weights: None is "
                     "expected, or exact=True"
                 )
-            return ProtocolForm(WeightedRows, weighted_steps(choice), weighted_kpca)
-        if self.exact:
-            steps = steps_for(choice, bool(self.center), self.accuracy is not None)
-            return ProtocolForm(RowHolder, steps, diskpca)
-        steps = sketched_steps_for(choice, bool(self.center))
-        return ProtocolForm(SketchingRowHolder, steps, diskpca_sketched)
+            weighted = LandmarkSetup(**{**vars(agreed), "weights": weights})
+            return stage(weighted_kpca, weighted, *how, accuracy)
+        return (
+            stage(diskpca, agreed, *how, accuracy)
+            if self.exact
+            else stage(diskpca_sketched, agreed, *how)
+        )
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
         if self.accuracy is None:
@@ -299,56 +292,26 @@ class DisKPCA(RowEstimator):
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
         if self.exact:
-            return KernelSetup(**agreed)
+            return LandmarkSetup(**agreed)
         return SketchSetup(**agreed, sketch_size=whole_number(self.sketch_size, "sketch_size"))
-
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit to dense rows will have."""
-        ledger = self._forecast_landmarks(names, shapes, self.n_landmarks)
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
-        return ledger
-
-    def _forecast_landmarks(
-        self, names: Sequence[str], shapes: Sequence[tuple[int, int]], n_landmarks: int
-    ) -> Ledger:
-        return forecast(
-            names,
-            shapes,
-            self._agreed(1.0),
-            self._wanted(),
-            whole_number(n_landmarks, "n_landmarks"),
-            one_of(self.landmarks, "landmarks", LANDMARKS),
-            center=bool(self.center),
-            measured=self.accuracy is not None,
-        )
 
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
     ) -> tuple[str, ...]:
         """What it would cost if landmarks doubled as often as they may."""
-        q, n = self.n_landmarks, sum(most_landmarks(self.landmarks, rows) for rows, _ in shapes)
-        most = min(self.max_landmarks or q, n)
         if self.accuracy is None:
             return ()
-        floats = closer = self._closer_floats(shapes, q)
-        if most <= q:
-            doubt = f"a second look, if the first leaves doubt, takes {closer:,} floats more"
-            return (doubt,) if closer else ()
-        while q < most:
-            q = min(2 * q, most)
-            ledger = self._forecast_landmarks(names, shapes, q)
-            floats += ledger.floats_up + ledger.floats_down + self._closer_floats(shapes, q)
-        return (
-            f"as if {self.n_landmarks} landmarks were enough: they double while they miss more "
-            f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
+        parties = Parties(tuple(names), tuple(shapes))
+        return self._growth_notes(
+            names, shapes, floats_besides([self._stage(1.0)], parties, "rows")
         )
 
-    def _closer_floats(self, shapes: Sequence[tuple[int, int]], n_landmarks: int) -> int:
-        """What a second look at what landmarks miss takes; nothing is sent where one is alone."""
-        n, d = sum(rows for rows, _ in shapes), shapes[0][1]
-        k, center = self._wanted() or n_landmarks, bool(self.center)
-        own = closer_floats(self.kernel, k, n_landmarks, (n, d), center)
-        return own * len(shapes) if len(shapes) > 1 else 0
+    def _growth_notes(
+        self, names: Sequence[str], shapes: Sequence[tuple[int, int]], more: int
+    ) -> tuple[str, ...]:
+        assert self.accuracy is not None
+        q, n = self.n_landmarks, sum(most_landmarks(self.landmarks, rows) for rows, _ in shapes)
+        return growth_notes(q, min(self.max_landmarks or q, n), self.accuracy, more, len(names))
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model

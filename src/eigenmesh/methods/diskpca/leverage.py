@@ -19,20 +19,21 @@ and at this size costs no more. `diskpca_sketched` has the sketch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, blocks
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.eigen import pseudo_inverse_root, require_rank, top_eigenpairs
-from eigenmesh.numerics.embeddings import embedding, is_exact
+from eigenmesh.numerics.embeddings import embedded_width, embedding, is_exact
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
-from eigenmesh.runtime.party import Party, Step, step
+from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Own, Parties, Scope, ask, enlist, sequence, settle
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import (
     KernelSetup,
@@ -99,10 +100,35 @@ class ScoredRows(Party):
         return LeverageMass(mass=float(scores.sum()), largest=largest, rank=k)
 
     def embedded(self) -> Iterator[Doubles]:
-        """Blocks of E, by the shared seed: every party embeds alike."""
-        A, agreed = self.site.data, self.setup
-        embed = embedding(self.kernel, A.shape[1], agreed.embedding_dim, agreed.seed)
-        return (embed(A[rows]) for rows in blocks(A.shape[0]))
+        """Blocks of E."""
+        return embedded_blocks(self.setup, self.site.data)
+
+
+def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:
+    """Rows A embedded by the shared seed, block by block: every party embeds alike."""
+    embed = embedding(kernel_of(setup), A.shape[1], setup.embedding_dim, setup.seed)
+    return (embed(A[rows]) for rows in blocks(A.shape[0]))
+
+
+def leverage_by_gram(role: Any) -> Callable[[Federation], dict[str, LeverageMass]]:
+    """Algorithm 2, disLS, with the exact Gram matrix in place of a sketched QR."""
+
+    def leverage(rows: Federation) -> dict[str, LeverageMass]:
+        gram = full(rows.total(role.embedded_gram).sum.upper)
+        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
+        return by_party(rows.ask(role.leverage_mass, whitening))
+
+    return leverage
+
+
+def gram_rounds(role: Any) -> Callable[[int], Node]:
+    """The rounds of `leverage_by_gram` in t dimensions."""
+    return lambda t: sequence(ask(role.embedded_gram, t=t), ask(role.leverage_mass, t=t, r=t))
+
+
+def square(B: Doubles) -> Doubles:
+    """Columns of zeros make up for a rank below t, so that the traffic is known beforehand."""
+    return np.hstack([B, np.zeros((len(B), len(B) - B.shape[1]))])
 
 
 class ScoreKeeper(ScoredRows):
@@ -139,23 +165,35 @@ class LeverageResult:
     stop_reason: str = "every party knows the scores of its rows"
 
 
-def needed_steps(n_parties: int) -> list[Step]:
-    """The steps that scores on their own ask for."""
-    alone = [ScoreKeeper.exact_mass] if n_parties == 1 else []
-    return [
-        ScoreKeeper.count_rows,
-        ScoreKeeper.embedded_gram,
-        ScoreKeeper.leverage_mass,
-        *alone,
-    ]
+def schedule(scope: Scope, setup: KernelSetup) -> Node:
+    """Sizes, then Gram matrices and scores; of few rows in one place, the scores themselves."""
+    k = setup.leverage_rank
+
+    def scores(n: int, d: int, n_parties: int) -> Node:
+        if n_parties == 1 and n <= EXACT_ROWS:
+            return ask(ScoreKeeper.exact_mass)
+        t = embedded_width(setup.kernel, d, setup.embedding_dim)
+        return sequence(
+            ask(ScoreKeeper.embedded_gram, t=t), ask(ScoreKeeper.leverage_mass, t=t, r=k)
+        )
+
+    def planned(parties: Parties) -> dict[str, int]:
+        return {"n": parties.n_rows, "d": parties.shapes[0][1], "n_parties": len(parties.names)}
+
+    def fits(own: Own, n: int, d: int, n_parties: int) -> bool:
+        return n >= own.rows and d == own.columns and 0 < n_parties <= len(scope.parties)
+
+    sizes = settle(planned, scores, fits, n=10**9, d=100, n_parties=len(scope.parties))
+    return sequence(enlist(ScoreKeeper, setup), ask(ScoreKeeper.count_rows), sizes)
 
 
-@protocol("leverage-scores", roles=(ScoreKeeper,))
+@protocol("leverage-scores", roles=(ScoreKeeper,), schedule=schedule)
 def leverage_scores(rows: Federation, setup: KernelSetup) -> LeverageResult:
     """Algorithm 2 for its own sake: scores with respect to rank k, kept where the rows are."""
-    rows.enlist(ScoreKeeper, setup, needed_steps(len(rows.parties)))
+    rows.enlist(ScoreKeeper, setup)
     sizes = by_party(rows.ask(ScoreKeeper.count_rows))
     n, d = sum(size.n_rows for size in sizes.values()), next(iter(sizes.values())).n_columns
+    rows.settle(n=n, d=d, n_parties=len(sizes))
     exact = len(sizes) == 1 and n <= EXACT_ROWS
     if exact:
         masses = by_party(rows.ask(ScoreKeeper.exact_mass))

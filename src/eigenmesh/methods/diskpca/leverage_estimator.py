@@ -10,10 +10,11 @@ from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.kernel_gamma import agreed_fields, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.diskpca.leverage import STORE, ScoreKeeper, needed_steps
+from eigenmesh.methods.diskpca.leverage import STORE
 from eigenmesh.methods.diskpca.leverage import leverage_scores as leverage_protocol
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.study import stage
 from eigenmesh.stages.row_messages import KernelSetup
 
 _EXACT_WIDTH = 1000  # up to so many columns a linear or cosine kernel is taken as it is
@@ -79,15 +80,15 @@ def leverage_scores(
     width = _width(kernel, k) if embedding_dim is None else embedding_dim
 
     def agreed(number: float | None) -> KernelSetup:
-        found = psd_kernel(kernel, number, degree, coef0)
-        return KernelSetup(**agreed_fields(found, k, width, random_state))
+        kernel_used = psd_kernel(kernel, number, degree, coef0)
+        return KernelSetup(**agreed_fields(kernel_used, k, width, random_state))
 
-    agreed(1.0)  # wrong parameters are told before anybody is asked
+    planned = stage(leverage_protocol, agreed(1.0))  # wrong parameters are told at once
     rows = _Rows()
     opened = rows._source(source)
     with rows._opened(opened) as fed, fed.recording() as recording:
         rows._require_rows(fed)
-        fed.require(ScoreKeeper, needed_steps(len(fed.parties)))
+        fed.require_stages(planned)
         number = kernel_gamma(fed, kernel, gamma, seed_of(random_state))
         outcome = fed.run(leverage_protocol, agreed(number)).value
         scores = _kept(fed)

@@ -29,16 +29,16 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.landmark_draws import Chosen, NewLandmarks
-from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening
-from eigenmesh.methods.diskpca.protocol import (
-    DisKPCAResult,
-    RowHolder,
+from eigenmesh.methods.diskpca.landmark_draws import (
+    LandmarkSet,
+    NewLandmarks,
+    Numbers,
     choose_landmarks,
-    drawing_steps,
-    outside_of,
-    square,
+    choosing,
+    unseen,
 )
+from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening, square
+from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder, outside_of
 from eigenmesh.methods.diskpca.right_sketch import right_sketch
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.eigen import (
@@ -53,10 +53,12 @@ from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected
+from eigenmesh.numerics.outside_features import outside_sizes
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
 from eigenmesh.stages.row_messages import (
     CentredSums,
     GramSums,
@@ -147,11 +149,11 @@ class SketchingRowHolder(RowHolder):
         return CentredSums(*self._score_sums(Y, components), **outside)
 
     def _score_sums(
-        self, Y: Rows, found: ComponentCoefficients
+        self, Y: Rows, components: ComponentCoefficients
     ) -> tuple[Doubles, Doubles, int, float]:
-        k = found.coefficients.shape[1]
+        k = components.coefficients.shape[1]
         gram, sums = np.zeros((k, k)), np.zeros(k)
-        for Z in self._scores(Y, found.coefficients):
+        for Z in self._scores(Y, components.coefficients):
             gram += Z.T @ Z
             sums += Z.sum(axis=0)
         return upper(gram), sums, int(self.site.data.shape[0]), 0.0
@@ -166,16 +168,37 @@ class SketchingRowHolder(RowHolder):
         return right_sketch(parts, self.site.data.shape[0], width, rng)
 
 
-def sketched_steps_for(landmarks: str, center: bool) -> list[Step]:
-    """The steps that a choice of landmarks asks for."""
-    role = SketchingRowHolder
-    asked = [s for s in drawing_steps(landmarks, role) if s.name != "embedded_gram"]
-    sketch = [role.sketched_embedding] if landmarks in ("diskpca", "leverage") else []
-    centred = [role.captured_centred] if center else []
-    return [*asked, *sketch, role.sketched_coordinates, role.captured, *centred]
+def schedule(
+    scope: Scope,
+    setup: SketchSetup,
+    n_components: int | None,
+    n_landmarks: int,
+    landmarks: str,
+    center: bool,
+) -> Node:
+    """Landmarks, sketches of coordinates in their span, and what the components capture."""
+    role, width = SketchingRowHolder, setup.sketch_size
+
+    def leverage(t: int) -> Node:
+        sketch = ask(role.sketched_embedding, p=width * t, t=t)
+        return sequence(sketch, ask(role.leverage_mass, t=t, r=t))
+
+    def subspace(numbers: Numbers) -> Node:
+        q, d = numbers.q, numbers.d
+        k = at_most(q) if n_components is None else n_components
+        coordinates = {"w": width * q, "q": q}
+        sketch = ask(role.sketched_coordinates, **unseen(numbers.last, d), up=coordinates)
+        down, up = {"q": q, "k": k}, {"q": k}
+        if not center or numbers.is_every_row:
+            return sequence(sketch, ask(role.captured, down=down, up=up))
+        t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
+        return sequence(sketch, ask(role.captured_centred, down=down, up={**up, "t": t, "f": f}))
+
+    landmark_rounds = choosing(role, setup, n_landmarks, landmarks, leverage, subspace)
+    return sequence(enlist(role, setup), landmark_rounds)
 
 
-@protocol("diskpca-sketched", roles=(SketchingRowHolder,), skips=True)
+@protocol("diskpca-sketched", roles=(SketchingRowHolder,), skips=True, schedule=schedule)
 def diskpca_sketched(
     rows: Federation,
     setup: SketchSetup,
@@ -186,9 +209,9 @@ def diskpca_sketched(
 ) -> DisKPCAResult:
     """Algorithm 1 with sketches."""
     role = SketchingRowHolder
-    rows.enlist(role, setup, sketched_steps_for(landmarks, center))
-    chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage_by_sketch)
-    return _subspace(rows, kernel_of(setup), n_components, chosen, center)
+    rows.enlist(role, setup)
+    first = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage_by_sketch)
+    return _subspace(rows, kernel_of(setup), n_components, first, center)
 
 
 def leverage_by_sketch(rows: Federation) -> dict[str, LeverageMass]:
@@ -200,32 +223,38 @@ def leverage_by_sketch(rows: Federation) -> dict[str, LeverageMass]:
 
 
 def _subspace(
-    rows: Federation, kernel: Kernel, n_components: int | None, chosen: Chosen, center: bool
+    rows: Federation,
+    kernel: Kernel,
+    n_components: int | None,
+    landmark_set: LandmarkSet,
+    center: bool,
 ) -> DisKPCAResult:
     """Algorithm 3, disLR; then what the components hold."""
-    parts = by_party(rows.ask(SketchingRowHolder.sketched_coordinates, each=chosen.unseen))
-    found = _stacked(list(parts.values()), center)
+    parts = by_party(rows.ask(SketchingRowHolder.sketched_coordinates, each=landmark_set.unseen))
+    stacked = _stacked(list(parts.values()), center)
     n = sum(part.n_rows for part in parts.values())
-    k = max(numerical_rank(found.spectrum, n), 1) if n_components is None else n_components
-    require_rank(found.spectrum, k, n, f"{len(found.mean)} landmarks")
-    B = square(pseudo_inverse_root(kernel.matrix(chosen.Y)))
-    C = B @ found.directions[:, :k]
+    k = max(numerical_rank(stacked.spectrum, n), 1) if n_components is None else n_components
+    require_rank(stacked.spectrum, k, n, f"{len(stacked.mean)} landmarks")
+    B = square(pseudo_inverse_root(kernel.matrix(landmark_set.Y)))
+    C = B @ stacked.directions[:, :k]
 
-    role, asked = SketchingRowHolder, ComponentCoefficients(coefficients=C)
-    estimated = center and chosen.share > 0
+    role, message = SketchingRowHolder, ComponentCoefficients(coefficients=C)
+    estimated = center and landmark_set.share > 0
     if estimated:
-        asked = SampledCoefficients(coefficients=C, share=chosen.share)
+        message = SampledCoefficients(coefficients=C, share=landmark_set.share)
     step = role.captured_centred if estimated else role.captured
-    held = rows.total(step, each=dict.fromkeys(parts, asked))
+    held = rows.total(step, each=dict.fromkeys(parts, message))
     left = [parts[name] for name in held.parties]  # the claims are of those who are still there
     if len(left) < len(parts):
-        found = _stacked(left, center)
-    model = _model(kernel, chosen.Y, C, held.sum, found, sum(part.trace for part in left), center)
+        stacked = _stacked(left, center)
+    model = _model(
+        kernel, landmark_set.Y, C, held.sum, stacked, sum(part.trace for part in left), center
+    )
     outside = max(sum(part.trace - part.inside for part in left), 0.0)
     error = 0.0
     if estimated:
         model, error = corrected(model, outside_of(held.sum), outside)
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error)
+    return DisKPCAResult(model, landmark_set.skew, outside, landmark_set.n_values, error)
 
 
 class Stacked(NamedTuple):
@@ -245,14 +274,20 @@ def _stacked(parts: Sequence[CoordinateSketch], center: bool) -> Stacked:
 
 
 def _model(
-    kernel: Kernel, Y: Rows, C: Doubles, held: GramSums, found: Stacked, trace: float, center: bool
+    kernel: Kernel,
+    Y: Rows,
+    C: Doubles,
+    held: GramSums,
+    stacked: Stacked,
+    trace: float,
+    center: bool,
 ) -> LandmarkModel:
     """The components, turned so that their scores are uncorrelated."""
     n, k = held.n_rows, C.shape[1]
     mean = held.sums / n * center
     values, W = top_eigenpairs(full(held.upper) - n * np.outer(mean, mean), k)
     W = np.asarray(fix_signs(W))
-    after = min(found.spectrum[k], values[-1]) if len(found.spectrum) > k else 0.0
+    after = min(stacked.spectrum[k], values[-1]) if len(stacked.spectrum) > k else 0.0
     return LandmarkModel(
         kernel=kernel,
         landmarks=Y,
@@ -260,6 +295,6 @@ def _model(
         offset=mean @ W,
         eigenvalues=np.maximum(values, 0.0),
         next_eigenvalue=float(after),
-        total=trace - n * float(found.mean @ found.mean),
+        total=trace - n * float(stacked.mean @ stacked.mean),
         n_rows=n,
     )

@@ -4,7 +4,8 @@ Balcan, Liang, Song, Woodruff and Xie, "Communication Efficient Distributed Kern
 Component Analysis", KDD 2016.
 
 ===================  ============================================================================
-party keeps          its rows A_i (n_i, d), their leverage scores and distances
+party keeps          its rows A_i (n_i, d), their leverage scores and distances; their scores in
+                     the components, if the study says so (`scores.py`)
 party reveals        the Gram matrix of its embedded rows, the mass of its scores and distances,
                      the rows that are drawn from it, sums of kernel values with all landmarks, and
                      if centred the sum of random features of a sample, less their part in the span;
@@ -20,36 +21,38 @@ party is not sent its own. Beyond the paper: the mean outside the span, for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.methods.diskpca.landmark_draws import (
-    Chosen,
+    LandmarkSet,
     LandmarkShare,
     NewLandmarks,
-    draw_from,
-    masses_of,
-    new_to_each,
+    Numbers,
+    choose_landmarks,
+    choosing,
+    more_landmarks,
+    unseen,
 )
 from eigenmesh.methods.diskpca.landmark_growth import (
     Accuracy,
     OutsideProbes,
     ProbeAsk,
+    ProbedComponents,
     SpanFit,
     fit_until_accurate,
+    growing,
     probes_of,
 )
-from eigenmesh.methods.diskpca.leverage import LeverageMass, ScoredRows, Whitening, skew_of
+from eigenmesh.methods.diskpca.leverage import ScoredRows, gram_rounds, leverage_by_gram
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents, keep_points
 from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.draws import draw_distinct
-from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import (
@@ -59,23 +62,22 @@ from eigenmesh.numerics.landmarks import (
     landmark_sums,
     residuals,
 )
-from eigenmesh.numerics.mean_outside import SAMPLE_ROWS, OutsideSums, OutsideView, corrected
+from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected
+from eigenmesh.numerics.outside_features import outside_sizes
 from eigenmesh.numerics.shortfall import probe
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, Size, ask, enlist, maybe, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     CentredSums,
     GramSums,
-    KernelSetup,
     RowBlock,
-    RowCount,
-    by_party,
     full,
     kernel_of,
     pack,
@@ -87,8 +89,6 @@ from eigenmesh.stages.row_messages import (
 for kind in (LandmarkModel, Kernel):
     record(kind)
 
-LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
-RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
 
@@ -116,33 +116,34 @@ class RowHolder(ScoredRows):
     leave the parties with different landmarks, whose sums do not add up.
     """
 
+    Setup: ClassVar[type[Message]] = LandmarkSetup
     state = ("scores", "drawn", "fresh", "landmarks")
 
-    def __init__(self, site: SiteView, setup: KernelSetup) -> None:
+    def __init__(self, site: SiteView, setup: LandmarkSetup) -> None:
         super().__init__(site, setup)
         self.drawn = np.zeros(site.data.shape[0], dtype=bool)
         self.fresh = pack(site.data[:0])  # what was sent last, not yet among the landmarks
         self.landmarks: list[dict[str, Any]] = []
 
     @step(reusable=False)
-    def draw_rows(self, asked: LandmarkShare) -> RowBlock:
+    def draw_rows(self, share: LandmarkShare) -> RowBlock:
         """Distinct rows with probability in proportion to their scores."""
         weights = np.where(self.drawn, 0.0, self.scores)
         rng = self.site.generator(self.setup.seed, diskpca.number, int(self.drawn.sum()))
-        chosen = draw_distinct(weights, asked.n_rows, rng)
+        indices = draw_distinct(weights, share.n_rows, rng)
         self.drawn = self.drawn.copy()
-        self.drawn[chosen] = True
-        self.fresh = pack(self.site.data[chosen])
+        self.drawn[indices] = True
+        self.fresh = pack(self.site.data[indices])
         return RowBlock(**self.fresh)
 
     @step(reusable=False)
-    def local_centroids(self, asked: LandmarkShare) -> Centroids:
+    def local_centroids(self, share: LandmarkShare) -> Centroids:
         """Means of clusters of the own rows, none of fewer than MIN_CLUSTER rows."""
         seed = self.site.generator(self.setup.seed, diskpca.number).integers(2**31)
-        found: Any = centroids(self.site.data, asked.n_rows, MIN_CLUSTER, int(seed))
-        if is_sparse(self.site.data) and 2 * np.count_nonzero(found) < found.size:
-            found = sp.csr_array(found)
-        self.fresh, self.landmarks = pack(found), []  # more of them replace the first
+        means: Any = centroids(self.site.data, share.n_rows, MIN_CLUSTER, int(seed))
+        if is_sparse(self.site.data) and 2 * np.count_nonzero(means) < means.size:
+            means = sp.csr_array(means)
+        self.fresh, self.landmarks = pack(means), []  # more of them replace the first
         return Centroids(**self.fresh)
 
     @step
@@ -191,11 +192,27 @@ class RowHolder(ScoredRows):
         return OutsideView.of(span, seed).sums(A, rng, most)._asdict()
 
     @step(reusable=False)
-    def probe_outside(self, asked: ProbeAsk) -> OutsideProbes:
+    def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
         """What the landmarks miss of some components, `numerics.shortfall`."""
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
         rng = self.site.generator(seed, diskpca.number, _PROBING)
-        return OutsideProbes(*probe(self.kernel, Y, A, probes_of(asked), seed, rng))
+        return OutsideProbes(*probe(self.kernel, Y, A, probes_of(components), seed, rng))
+
+    @step
+    def keep_scores(self, components: ScoredComponents) -> None:
+        """Score the own rows, for whatever comes next at this site; nothing is said of it."""
+        model = LandmarkModel(
+            self.kernel,
+            self.all_landmarks(),
+            coefficients=np.array(components.coefficients, dtype=np.float64),
+            offset=np.array(components.offset, dtype=np.float64),
+            eigenvalues=np.array(components.eigenvalues, dtype=np.float64),
+            next_eigenvalue=0.0,
+            total=0.0,
+            n_rows=int(self.site.data.shape[0]),
+        )
+        points, landmarks = model.transform(self.site.data), pack(model.landmarks)
+        keep_points(self.site, self.setup, points, landmarks=landmarks)
 
     def take_up(self, others: NewLandmarks) -> Rows:
         """All landmarks so far; the own rows are put where they belong among the others'."""
@@ -224,35 +241,54 @@ class DisKPCAResult:
     stop_reason: str = "the landmarks' sums are complete"
 
 
-def steps_for(landmarks: str, center: bool, accuracy: bool = False) -> list[Step]:
-    """The steps that a choice of landmarks asks for; `accuracy` says whether they may grow."""
-    centred = [RowHolder.centred_gram] if center else []
-    growing = growing_steps(landmarks, RowHolder) if accuracy else []
-    return [*drawing_steps(landmarks, RowHolder), RowHolder.projected_gram, *centred, *growing]
+def schedule(
+    scope: Scope,
+    setup: LandmarkSetup,
+    n_components: int | None,
+    n_landmarks: int,
+    landmarks: str,
+    center: bool,
+    accuracy: Accuracy | None,
+) -> Node:
+    """Landmarks, then the sums of a fit in their span; with an accuracy looks, and more of both."""
+
+    def fit(numbers: Numbers, is_sure: bool) -> Node:
+        return fit_rounds(scope, setup, numbers, is_sure, center)
+
+    def in_span(numbers: Numbers) -> Node:
+        if accuracy is None:
+            return fit(numbers, True)
+        is_exact = n_components is not None and accuracy.variance_share is None
+        probes = ProbedComponents(setup.kernel, n_components, is_exact, center)
+        return growing(scope, RowHolder, landmarks, probes, accuracy, numbers, fit)
+
+    leverage = gram_rounds(RowHolder)
+    return sequence(
+        enlist(RowHolder, setup),
+        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, in_span),
+    )
 
 
-def growing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
-    """Those that measure what landmarks miss, and draw more."""
-    far = [role.residual_mass] if landmarks in ("leverage", "diskpca", "rpcholesky") else []
-    return [role.probe_outside, *far]
+def fit_rounds(
+    scope: Scope, setup: LandmarkSetup, numbers: Numbers, is_sure: bool, center: bool
+) -> Node:
+    """The sums of one fit, of so many landmarks or, unless that is sure, at most so many."""
+    d, q = numbers.d, Size(numbers.q, is_sure)
+    new = unseen(numbers.last, d, numbers.last_planned)
+    plain = ask(RowHolder.projected_gram, **new, up={"q": q})
+    if not center or (is_sure and numbers.is_every_row):
+        return plain
+    t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
+    centred = ask(RowHolder.centred_gram, **new, up={"q": q, "t": t, "f": f})
+    if not numbers.is_every_row:
+        return centred
+    return sequence(maybe(centred, planned=False), maybe(plain))  # as many as rows, or fewer
 
 
-def drawing_steps(landmarks: str, role: type[RowHolder]) -> list[Step]:
-    """Those of them that come before disLR."""
-    draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
-    leverage = [role.embedded_gram, role.leverage_mass]
-    further = {
-        "diskpca": [*leverage, role.residual_mass],
-        "leverage": leverage,
-        "rpcholesky": [role.norm_mass, role.residual_mass],
-    }
-    return [role.count_rows, draw, *further.get(landmarks, [])]
-
-
-@protocol("diskpca", roles=(RowHolder,), skips=True)
+@protocol("diskpca", roles=(RowHolder,), skips=True, schedule=schedule)
 def diskpca(
     rows: Federation,
-    setup: KernelSetup,
+    setup: LandmarkSetup,
     n_components: int | None,
     n_landmarks: int,
     landmarks: str,
@@ -263,166 +299,62 @@ def diskpca(
 
     `landmarks` is one of LANDMARKS. With an accuracy there may be more of them.
     """
-    rows.enlist(RowHolder, setup, steps_for(landmarks, center, accuracy is not None))
-    chosen = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage_by_gram)
+    rows.enlist(RowHolder, setup)
+    leverage = leverage_by_gram(RowHolder)
+    first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage)
 
     # 3. disLR: the best subspace inside span φ(Y).
-    def fit(chosen: Chosen) -> SpanFit:
-        return _fit_in_span(rows, kernel_of(setup), n_components, chosen, center)
+    def fit(landmark_set: LandmarkSet) -> SpanFit:
+        return fit_in_span(rows, kernel_of(setup), n_components, landmark_set, center)
 
     if accuracy is None:
-        result, coverage = fit(chosen), None
-    else:
-        more = more_landmarks(rows, RowHolder, setup, landmarks)
-        probing = RowHolder.probe_outside
-        chosen, result, coverage = fit_until_accurate(
-            rows, probing, accuracy, center, chosen, fit, more
-        )
-    model, outside, error = result
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, error, coverage)
+        return result_of(first, fit(first), None)
+    more = more_landmarks(rows, RowHolder, setup, landmarks)
+    probing = RowHolder.probe_outside
+    return result_of(*fit_until_accurate(rows, probing, accuracy, center, first, fit, more))
 
 
-def _fit_in_span(
-    rows: Federation, kernel: Kernel, n_components: int | None, chosen: Chosen, center: bool
+def result_of(
+    landmark_set: LandmarkSet, in_span: SpanFit, coverage: Coverage | None
+) -> DisKPCAResult:
+    """What a fit amounts to."""
+    facts = (landmark_set.skew, in_span.outside, landmark_set.n_values, in_span.error)
+    return DisKPCAResult(in_span.model, *facts, coverage)
+
+
+def fit_in_span(
+    rows: Federation,
+    kernel: Kernel,
+    n_components: int | None,
+    landmark_set: LandmarkSet,
+    center: bool,
+    in_total: bool = True,
 ) -> SpanFit:
-    estimated = center and chosen.share > 0
+    """The best components inside the span; `in_total` says whether the total variance matters.
+
+    If centred, that takes the mean outside the span, too.
+    """
+    estimated = center and in_total and landmark_set.share > 0
     if estimated:
-        total = rows.total(RowHolder.centred_gram, each=sampled(chosen)).sum
+        total = rows.total(RowHolder.centred_gram, each=sampled(landmark_set)).sum
     else:
-        total = rows.total(RowHolder.projected_gram, each=chosen.unseen).sum
+        total = rows.total(RowHolder.projected_gram, each=landmark_set.unseen).sum
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-    span = Span.of(kernel, chosen.Y)
-    model = LandmarkModel.fit(kernel, chosen.Y, sums, n_components, center, span)
-    outside = span_residual(span, sums)
-    if not estimated:
-        return SpanFit(model, outside)
-    model, error = corrected(model, outside_of(total), outside)
-    return SpanFit(model, outside, error)
+    span = Span.of(kernel, landmark_set.Y)
+    model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
+    outside, error = span_residual(span, sums), 0.0
+    if estimated:
+        model, error = corrected(model, outside_of(total), outside)
+    return SpanFit(model, span, outside, error)
 
 
-def sampled(chosen: Chosen) -> dict[str, SampledLandmarks]:
+def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
     """What each party has not seen; still one message for all who have seen nothing."""
-    made = {
-        id(new): SampledLandmarks(**vars(new), share=chosen.share) for new in chosen.unseen.values()
-    }
-    return {name: made[id(new)] for name, new in chosen.unseen.items()}
+    share, news = landmark_set.share, landmark_set.unseen
+    made = {id(new): SampledLandmarks(**vars(new), share=share) for new in news.values()}
+    return {name: made[id(new)] for name, new in news.items()}
 
 
 def outside_of(total: CentredSums) -> OutsideSums:
     """What all rows add up to outside the span."""
     return OutsideSums(*(getattr(total, name) for name in OutsideSums._fields))
-
-
-Leverage = Callable[[Federation], dict[str, LeverageMass]]
-
-
-def choose_landmarks(
-    rows: Federation,
-    role: type[RowHolder],
-    setup: KernelSetup,
-    n_landmarks: int,
-    landmarks: str,
-    leverage: Leverage,
-) -> Chosen:
-    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS."""
-    sizes: dict[str, RowCount] = by_party(rows.ask(role.count_rows))
-    n = sum(size.n_rows for size in sizes.values())
-    most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
-    left, q = most, min(n_landmarks, sum(most.values()))
-    draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
-    rng = np.random.default_rng(setup.seed)
-
-    if not q:
-        raise PartitionError(
-            f"every party has fewer than {MIN_CLUSTER} rows, the fewest that a mean may stand for; "
-            f"join some parties, or pass landmarks='uniform' or 'diskpca' if rows may leave"
-        )
-
-    # 1. Leverage scores of the embedded rows; without them, each row counts the same.
-    masses, skew = {name: float(size.n_rows) for name, size in sizes.items()}, None
-    if q < n and landmarks in ("diskpca", "leverage"):
-        scores = leverage(rows)
-        masses, skew = masses_of(scores, left), skew_of(scores, n)
-    elif q < n and landmarks == "rpcholesky":
-        masses = masses_of(by_party(rows.ask(role.norm_mass)), left)
-
-    # 2. Landmarks, in one or more shares: after the first, by distance to the span so far.
-    Y: list[Rows] = []
-    fresh: dict[str, Rows] = {}
-    for share in shares_of(landmarks, q, n):
-        if fresh:
-            far = rows.ask(role.residual_mass, each=new_to_each(fresh))
-            masses = masses_of(by_party(far), left)
-        fresh = draw_from(rows, draw, masses, left, share, rng)
-        left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
-        Y.extend(fresh.values())
-    n_values = sum(size.n_values for size in sizes.values())
-    n_rows = {name: size.n_rows for name, size in sizes.items()}
-    seen = share_seen(q, n)
-    return Chosen(stack(Y), new_to_each(fresh), skew, n_values, seen, n_rows, most, left)
-
-
-def share_seen(q: int, n: int) -> float:
-    """The share of n rows that is looked at from outside the span of q landmarks."""
-    return min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
-
-
-def more_landmarks(
-    rows: Federation, role: type[RowHolder], setup: KernelSetup, landmarks: str
-) -> Callable[[Chosen, int], Chosen]:
-    """What draws more of the same kind, up to a number in all: centroids anew, else more rows."""
-
-    def draw_more(before: Chosen, count: int) -> Chosen:
-        rng = np.random.default_rng((setup.seed, count))
-        Y, left, masses = [before.Y], before.left, {n: float(s) for n, s in before.sizes.items()}
-        if landmarks == "centroids":
-            Y, left, draw = [], before.most, role.local_centroids
-        else:
-            draw = role.draw_rows
-            if landmarks != "uniform":
-                nothing = NewLandmarks(**pack(before.Y[:0]), before=0)
-                masses = masses_of(by_party(rows.ask(role.residual_mass, nothing)), left)
-        fresh = draw_from(rows, draw, masses, left, count - sum(y.shape[0] for y in Y), rng)
-        drawn = {name: part.shape[0] for name, part in fresh.items()}
-        return before._replace(
-            Y=stack([*Y, *fresh.values()]),
-            unseen=new_to_each(fresh),
-            share=share_seen(count, sum(before.sizes.values())),
-            left={name: left[name] - own for name, own in drawn.items()},
-        )
-
-    return draw_more
-
-
-def leverage_by_gram(rows: Federation) -> dict[str, LeverageMass]:
-    """Algorithm 2, disLS, with the exact Gram matrix in place of a sketched QR."""
-    gram = full(rows.total(RowHolder.embedded_gram).sum.upper)
-    whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
-    return by_party(rows.ask(RowHolder.leverage_mass, whitening))
-
-
-def square(B: Doubles) -> Doubles:
-    """Columns of zeros make up for a rank below t, so that the traffic is known beforehand."""
-    return np.hstack([B, np.zeros((len(B), len(B) - B.shape[1]))])
-
-
-def most_landmarks(landmarks: str, n_rows: int) -> int:
-    """How many landmarks a party can give: every row, or clusters that are large enough."""
-    return n_rows // MIN_CLUSTER if landmarks == "centroids" else n_rows
-
-
-def shares_of(landmarks: str, q: int, n: int) -> list[int]:
-    """How many landmarks are drawn before the distances to their span are measured again."""
-    if q == n:
-        return [q]
-    parts = min(q, {"diskpca": 2, "rpcholesky": RPCHOLESKY_BLOCKS}.get(landmarks, 1))
-    return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
-
-
-def require_fresh_replies(rows: Federation) -> None:
-    """For protocols with steps of their own that an old reply could stand in for."""
-    if rows.on_loss == "reuse":
-        raise InputError(
-            "on_loss is 'reuse'; 'raise' or 'survivors' is expected: an old draw in place of a "
-            "lost one would leave the parties with different landmarks, whose sums do not add up"
-        )

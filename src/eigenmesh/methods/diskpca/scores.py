@@ -1,11 +1,11 @@
 """Components from landmarks, and every row's scores in them, kept where the row is.
 
-Kernel PCA by disKPCA (`diskpca.py`), one more round in which the coordinator sends the components,
+Kernel PCA by disKPCA (`protocol.py`), one more round in which the coordinator sends the components,
 and the scores are in each site's store for whatever comes next: k-means, regression.
 
 ===================  ============================================================================
-party keeps          its rows and their scores
-party reveals        what it reveals in disKPCA
+party keeps          its rows, the landmarks and its rows' scores
+party reveals        what it reveals in disKPCA, without what only the total variance takes
 coordinator learns   the same
 ===================  ============================================================================
 """
@@ -13,181 +13,167 @@ coordinator learns   the same
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, ClassVar, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from eigenmesh.errors import InputError
-from eigenmesh.methods.diskpca.landmark_draws import Chosen
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy, SpanFit, fit_until_accurate
-from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening
+from eigenmesh.methods.diskpca.landmark_draws import (
+    LandmarkSet,
+    Numbers,
+    choose_landmarks,
+    choosing,
+    more_landmarks,
+    require_fresh_replies,
+)
+from eigenmesh.methods.diskpca.landmark_growth import (
+    Accuracy,
+    ProbedComponents,
+    SpanFit,
+    fit_until_accurate,
+    growing,
+    most_after,
+)
+from eigenmesh.methods.diskpca.leverage import gram_rounds, leverage_by_gram
 from eigenmesh.methods.diskpca.protocol import (
     DisKPCAResult,
     RowHolder,
-    choose_landmarks,
-    drawing_steps,
-    growing_steps,
-    more_landmarks,
-    require_fresh_replies,
-    square,
+    fit_in_span,
+    fit_rounds,
+    result_of,
 )
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.float32_sums import Span
-from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
-from eigenmesh.numerics.span_residual import span_residual
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, Shape
-from eigenmesh.runtime.party import Step, step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.site import SiteView
-from eigenmesh.stages.row_messages import (
-    KernelSetup,
-    by_party,
-    full,
-    kernel_of,
-)
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, enlist, sequence, settle
+from eigenmesh.stages.row_messages import kernel_of
+
+# Where nothing is sent: scores in all, and the share of the variance that may be left out.
+AFFORDABLE, NEGLIGIBLE = 2**20, 1e-4
 
 
-class ScoreSetup(KernelSetup, reveals=None):
-    """Keys of a site's own store: where the scores shall be, and the rows' weights are, if any."""
+@record
+@dataclass(frozen=True)
+class LandmarkScores:
+    """The components whose scores the sites keep, and what is known of those left out."""
 
-    scores: str
-    weights: str  # empty if every row counts the same
-
-
-class ScoredComponents(Message, reveals="gram"):
-    """Scores are k(x, Y) `coefficients` − `offset`; the receiver holds Y."""
-
-    coefficients: Annotated[Floats, Shape("q", "k")]
-    offset: Annotated[Floats, Shape("k")]
-    eigenvalues: Annotated[Floats, Shape("k")]
-
-
-class ScoringRows(RowHolder):
-    """Holds rows, and ends with their scores."""
-
-    Setup: ClassVar[type[Message]] = ScoreSetup
-
-    @step
-    def keep_scores(self, found: ScoredComponents) -> None:
-        """Score the own rows; nothing is said of it."""
-        model = LandmarkModel(
-            self.kernel,
-            self.all_landmarks(),
-            coefficients=np.array(found.coefficients, dtype=np.float64),
-            offset=np.array(found.offset, dtype=np.float64),
-            eigenvalues=np.array(found.eigenvalues, dtype=np.float64),
-            next_eigenvalue=0.0,
-            total=0.0,
-            n_rows=self.n_rows,
-        )
-        keep_points(self.site, self.setup, model.transform(self.site.data))
+    result: DisKPCAResult
+    spectrum: Doubles  # eigenvalues of all components that the landmarks determine
+    basis: Doubles  # B (q, r) with BᵀK(Y, Y)B = I, for whoever goes on in the landmarks' span
+    stop_reason: str = "every site keeps the scores of its rows"
 
     @property
-    def n_rows(self) -> int:
-        """The rows of this party."""
-        return int(self.site.data.shape[0])
+    def model(self) -> LandmarkModel:
+        """The components."""
+        return self.result.model
 
 
-def keep_points(site: SiteView, setup: ScoreSetup, points: Floats) -> None:
-    """Put rows as points into the site's store, with their weights where the site has any."""
-    if not setup.weights:
-        site.keep(setup.scores, {"points": points})
-        return
-    weights = (site.kept(setup.weights) or {}).get("weights", ())
-    n, n_weights = len(points), len(weights)
-    if n != n_weights:
-        raise InputError(
-            f"party {site.name!r} has {n} rows and {n_weights} weights; one a row is expected",
-            party=site.name,
-        )
-    site.keep(setup.scores, {"points": points, "weights": weights})
-
-
-def scoring_steps(landmarks: str, role: type[ScoringRows] = ScoringRows) -> list[Step]:
-    """The steps that a choice of landmarks asks for."""
-    drawing = [*drawing_steps(landmarks, role), role.projected_gram, role.keep_scores]
-    return list(dict.fromkeys([*drawing, *growing_steps(landmarks, role)]))
-
-
-@protocol("landmark-scores", roles=(ScoringRows,))
-def landmark_scores(
-    rows: Federation,
-    setup: ScoreSetup,
+def schedule(
+    scope: Scope,
+    setup: LandmarkSetup,
     n_components: int,
     n_landmarks: int,
     landmarks: str,
     center: bool,
-) -> DisKPCAResult:
-    """disKPCA, with the scores kept at the sites; fewer components where there are fewer."""
-    rows.enlist(ScoringRows, setup, scoring_steps(landmarks))
-    wanted = (n_components, n_landmarks, landmarks, center)
-    found = find_components(rows, ScoringRows, setup, *wanted)
-    keep_scores(rows, ScoringRows, found.result.model)
-    return found.result
+    accuracy: Accuracy | None,
+    more: bool,
+) -> Node:
+    """Rounds of disKPCA, without those of the total variance; then the components go to all."""
+
+    def fit(numbers: Numbers, is_sure: bool) -> Node:
+        return fit_rounds(scope, setup, numbers, is_sure, center=False)
+
+    def components(numbers: Numbers) -> Node:
+        if accuracy is None:
+            return sequence(fit(numbers, True), keeping(numbers.q, numbers.q))
+        probes = ProbedComponents(setup.kernel, n_components, False, center)
+        fits = growing(scope, RowHolder, landmarks, probes, accuracy, numbers, fit)
+        return sequence(fits, keeping(numbers.q, max(numbers.q, most_after(accuracy, numbers))))
+
+    def keeping(q: int, most: int) -> Node:
+        def fits(own: Own, q_kept: int, k: int) -> bool:
+            return 0 < q_kept <= most and 0 < k <= (q_kept if more else n_components)
+
+        return settle(
+            lambda parties: {"q_kept": q, "k": n_components},
+            lambda q_kept, k: ask(RowHolder.keep_scores, q=q_kept, k=k),
+            fits,
+            lambda parties: {"q_kept": most, "k": n_components},
+            q_kept=q,
+            k=n_components,
+        )
+
+    leverage = gram_rounds(RowHolder)
+    return sequence(
+        enlist(RowHolder, setup),
+        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, components),
+    )
 
 
-class Found(NamedTuple):
-    """The components, and what is known of those that were left out."""
-
-    result: DisKPCAResult
-    spectrum: Doubles  # eigenvalues of all components that the landmarks determine
-    complete: LandmarkModel  # with all components that the landmarks determine
-
-
-def find_components(
+@protocol("landmark-scores", roles=(RowHolder,), schedule=schedule)
+def landmark_scores(
     rows: Federation,
-    role: type[ScoringRows],
-    setup: ScoreSetup,
+    setup: LandmarkSetup,
     n_components: int,
     n_landmarks: int,
     landmarks: str,
     center: bool,
     accuracy: Accuracy | None = None,
-) -> Found:
-    """The components of disKPCA, with parties that are enlisted already.
+    more: bool = False,
+) -> LandmarkScores:
+    """disKPCA, with the scores kept at the sites; fewer components where there are fewer.
 
-    With an accuracy landmarks may become more, and the result says what they miss.
+    With an accuracy landmarks may become more, and the result says what they miss. With `more` a
+    single party's rows are scored in as many further components as pay.
     """
     require_fresh_replies(rows)
+    rows.enlist(RowHolder, setup)
+    leverage = leverage_by_gram(RowHolder)
+    first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage)
 
-    def leverage(parties: Federation) -> dict[str, LeverageMass]:
-        gram = full(parties.total(role.embedded_gram).sum.upper)
-        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
-        return by_party(parties.ask(role.leverage_mass, whitening))
+    def fit(landmark_set: LandmarkSet) -> SpanFit:
+        return fit_in_span(rows, kernel_of(setup), None, landmark_set, center, in_total=False)
 
-    def fit(chosen: Chosen) -> SpanFit:
-        total = rows.total(role.projected_gram, each=chosen.unseen).sum
-        sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-        span = Span.of(kernel_of(setup), chosen.Y)
-        model = LandmarkModel.fit(span.kernel, chosen.Y, sums, None, center, span)
-        return SpanFit(model, span_residual(span, sums))
-
-    chosen = choose_landmarks(rows, role, setup, n_landmarks, landmarks, leverage)
     if accuracy is None:
-        in_span, coverage = fit(chosen), None
+        landmark_set, in_span, coverage = first, fit(first), None
     else:
-        wanted = dataclasses.replace(accuracy, most_wanted=n_components)
-        more = more_landmarks(rows, role, setup, landmarks)
-        chosen, in_span, coverage = fit_until_accurate(
-            rows, role.probe_outside, wanted, center, chosen, fit, more
+        few = dataclasses.replace(accuracy, most_wanted=n_components)
+        draw_more = more_landmarks(rows, RowHolder, setup, landmarks)
+        landmark_set, in_span, coverage = fit_until_accurate(
+            rows, RowHolder.probe_outside, few, center, first, fit, draw_more
         )
-    complete = in_span.model
-    known = (chosen.skew, in_span.outside, chosen.n_values)
-    result = DisKPCAResult(first(complete, n_components), *known, coverage=coverage)
-    return Found(result, complete.eigenvalues, complete)
+    complete, k = in_span.model, n_components
+    if more and len(rows.parties) == 1:
+        k = worthwhile(complete.eigenvalues, complete.n_rows, n_components)
+    model = first_components(complete, k)
+    _keep_scores(rows, model)
+    result = result_of(landmark_set, in_span._replace(model=model), coverage)
+    return LandmarkScores(result, complete.eigenvalues, in_span.span.basis)
 
 
-def keep_scores(rows: Federation, role: type[ScoringRows], model: LandmarkModel) -> None:
+def _keep_scores(rows: Federation, model: LandmarkModel) -> None:
     """Every party scores its own rows."""
-    found = ScoredComponents(
+    q, k = model.coefficients.shape
+    rows.settle(q_kept=q, k=k)
+    message = ScoredComponents(
         coefficients=model.coefficients, offset=model.offset, eigenvalues=model.eigenvalues
     )
-    rows.ask(role.keep_scores, found)
+    rows.ask(RowHolder.keep_scores, message)
 
 
-def first(model: LandmarkModel, k: int) -> LandmarkModel:
+def worthwhile(spectrum: Doubles, n_rows: int, least: int) -> int:
+    """Components in which a single party's rows are scored: until the rest is negligible.
+
+    The fewest of those that matter and that are affordable, but not fewer than `least`.
+    """
+    left = spectrum.sum() - np.cumsum(spectrum)
+    matter = int(np.count_nonzero(left > NEGLIGIBLE * spectrum.sum())) + 1
+    return max(least, min(matter, AFFORDABLE // max(n_rows, 1)))
+
+
+def first_components(model: LandmarkModel, k: int) -> LandmarkModel:
     """The first k components, or all if there are fewer."""
     if len(model.eigenvalues) <= k:
         return model

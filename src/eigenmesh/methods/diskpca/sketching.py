@@ -15,22 +15,22 @@ down; but t must be large before E Eᵀ is near the kernel matrix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.leverage import ScoredRows
-from eigenmesh.numerics.arrays import blocks
+from eigenmesh.methods.diskpca.leverage import ScoredRows, embedded_blocks
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.embeddings import embedded_width, is_exact
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, settle
 from eigenmesh.stages.row_messages import (
     GramSums,
     KernelSetup,
@@ -50,14 +50,22 @@ class EmbeddedRows(ScoredRows):
     @step
     def embedded_sums(self) -> GramSums:
         """EᵀE, Eᵀ1 and Σ k(x, x)."""
-        A = self.site.data
-        gram: Any = 0.0
-        sums: Any = 0.0
-        trace = 0.0
-        for rows, E in zip(blocks(A.shape[0]), self.embedded(), strict=True):
-            gram, sums = gram + E.T @ E, sums + E.sum(axis=0)
-            trace += float(self.kernel.diagonal(A[rows]).sum(dtype=np.float64))
-        return GramSums(upper=upper(gram), sums=sums, n_rows=int(A.shape[0]), trace=trace)
+        return embedded_sums(self.setup, self.site.data)
+
+
+def embedded_sums(
+    setup: KernelSetup, A: Rows, take: Callable[[slice, Doubles], None] | None = None
+) -> GramSums:
+    """EᵀE, Eᵀ1 and Σ k(x, x) of rows A; `take` is given every block of E, and where it belongs."""
+    kernel, trace = kernel_of(setup), 0.0
+    gram: Any = 0.0
+    sums: Any = 0.0
+    for rows, E in zip(blocks(A.shape[0]), embedded_blocks(setup, A), strict=True):
+        gram, sums = gram + E.T @ E, sums + E.sum(axis=0)
+        trace += float(kernel.diagonal(A[rows]).sum(dtype=np.float64))
+        if take is not None:
+            take(rows, E)
+    return GramSums(upper=upper(gram), sums=sums, n_rows=int(A.shape[0]), trace=trace)
 
 
 @record
@@ -73,19 +81,34 @@ class SketchingPCAResult:
     stop_reason: str = "the embedded rows' sums are complete"
 
 
-def sketching_steps() -> list[Step]:
-    """The steps that are asked for."""
-    return [EmbeddedRows.count_rows, EmbeddedRows.embedded_sums]
+def schedule(scope: Scope, setup: KernelSetup) -> Node:
+    """Sizes, and what the embedded rows add up to."""
+    return sequence(
+        enlist(EmbeddedRows, setup),
+        ask(EmbeddedRows.count_rows),
+        of_width(setup, lambda t: ask(EmbeddedRows.embedded_sums, q=t)),
+    )
 
 
-@protocol("sketching-pca", roles=(EmbeddedRows,))
+def of_width(setup: KernelSetup, rest: Callable[[int], Node]) -> Node:
+    """`rest` for rows embedded in so many dimensions, once the number of columns is told."""
+    return settle(
+        lambda parties: {"d": parties.shapes[0][1]},
+        lambda d: rest(embedded_width(setup.kernel, d, setup.embedding_dim)),
+        lambda own, d: d == own.columns,
+        d=100,
+    )
+
+
+@protocol("sketching-pca", roles=(EmbeddedRows,), schedule=schedule)
 def sketching_pca(
     rows: Federation, setup: KernelSetup, n_components: int | None, center: bool
 ) -> SketchingPCAResult:
     """Two rounds: sizes, and what the embedded rows add up to."""
-    rows.enlist(EmbeddedRows, setup, sketching_steps())
+    rows.enlist(EmbeddedRows, setup)
     sizes = by_party(rows.ask(EmbeddedRows.count_rows))
     d = next(iter(sizes.values())).n_columns
+    rows.settle(d=d)
     total = rows.total(EmbeddedRows.embedded_sums).sum
     gram = full(total.upper)
     how = (kernel_of(setup), d, setup.embedding_dim, setup.seed)
@@ -97,15 +120,3 @@ def sketching_pca(
         is_exact(setup.kernel, d, setup.embedding_dim),
         sum(size.n_values for size in sizes.values()),
     )
-
-
-def forecast(names: Sequence[str], shapes: Sequence[tuple[int, int]], setup: KernelSetup) -> Ledger:
-    """The ledger of a run."""
-    t = embedded_width(setup.kernel, shapes[0][1], setup.embedding_dim)
-    ledger = Ledger(rounds=2)
-    for name in names:
-        ledger.entries.append(forecast_entry(EmbeddedRows.count_rows, name, 0))
-        ledger.entries.append(
-            forecast_entry(EmbeddedRows.embedded_sums, name, t * (t + 1) // 2 + t)
-        )
-    return ledger

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning
@@ -12,22 +11,17 @@ from eigenmesh.estimators.checks import missing_gap, whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
-    forecast_gamma,
+    gamma_stages,
     kernel_gamma,
     psd_kernel,
 )
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.diskpca.sketching import (
-    EmbeddedRows,
-    SketchingPCAResult,
-    forecast,
-    sketching_pca,
-    sketching_steps,
-)
+from eigenmesh.methods.diskpca.sketching import SketchingPCAResult, sketching_pca
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.row_messages import KernelSetup
 
 
@@ -96,12 +90,12 @@ class SketchingPCA(RowEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows split over parties: a Partitioned, a Federation, or a plain array."""
-        k, _ = self._wanted(), self._agreed(1.0)
+        planned = self._stage(1.0)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            fed.require(EmbeddedRows, sketching_steps())
+            fed.require_stages(planned)
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            outcome = fed.run(sketching_pca, self._agreed(gamma), k, bool(self.center)).value
+            outcome = self._stage(gamma).run(fed).value
         self._adopt(outcome, gamma)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         self.report_ = RunReport.of(
@@ -117,7 +111,7 @@ class SketchingPCA(RowEstimator):
         return self
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return EmbeddedRows, sketching_steps()
+        return [self._stage(1.0)]
 
     def _wanted(self) -> int | None:
         return (
@@ -130,11 +124,13 @@ class SketchingPCA(RowEstimator):
         width = 20 * rank if self.embedding_dim is None else self.embedding_dim
         return KernelSetup(**agreed_fields(kernel, rank, width, self.random_state))
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit will have."""
-        ledger = forecast(names, shapes, self._agreed(1.0))
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes)
-        return ledger
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit runs."""
+        seed = seed_of(self.random_state)
+        return [*gamma_stages(self.kernel, self.gamma, parties, seed), self._stage(1.0)]
+
+    def _stage(self, gamma: float | None) -> Stage:
+        return stage(sketching_pca, self._agreed(gamma), self._wanted(), bool(self.center))
 
     def _adopt(self, outcome: SketchingPCAResult, gamma: float | None) -> None:
         model = outcome.model

@@ -22,38 +22,32 @@ from typing import Annotated
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.methods.diskpca.landmark_draws import Chosen, NewLandmarks
-from eigenmesh.methods.diskpca.landmark_growth import ROUNDING, Accuracy
-from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening
-from eigenmesh.methods.diskpca.protocol import (
-    DisKPCAResult,
-    RowHolder,
+from eigenmesh.methods.diskpca.landmark_draws import (
+    LandmarkSet,
+    NewLandmarks,
+    Numbers,
     choose_landmarks,
-    drawing_steps,
-    growing_steps,
+    choosing,
     more_landmarks,
     require_fresh_replies,
-    square,
+    unseen,
 )
+from eigenmesh.methods.diskpca.landmark_growth import ROUNDING, Accuracy, doublings, growing
+from eigenmesh.methods.diskpca.leverage import gram_rounds, leverage_by_gram
+from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, weights_of
 from eigenmesh.methods.diskpca.weighted_sums import weighted_landmark_sums
-from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Node, Scope, Size, ask, enlist, sequence
 from eigenmesh.stages.coverage import Coverage
-from eigenmesh.stages.row_messages import KernelSetup, by_party, full, kernel_of, upper
-
-
-class WeightSetup(KernelSetup, reveals=None):
-    """Under which key of its own store a site keeps its rows' weights."""
-
-    weights: str
+from eigenmesh.stages.row_messages import full, kernel_of, upper
 
 
 class WeightedSums(Message, reveals="gram"):
@@ -69,12 +63,10 @@ class WeightedSums(Message, reveals="gram"):
 class WeightedRows(RowHolder):
     """Holds rows, and how much each counts."""
 
-    Setup = WeightSetup
-
     @step(reusable=False)
     def weighted_gram(self, others: NewLandmarks) -> WeightedSums:
         """What the rows add up to with all landmarks."""
-        Y, w = self.take_up(others), self._weights()
+        Y, w = self.take_up(others), np.asarray(weights_of(self.site, self.setup.weights))
         sums = weighted_landmark_sums(Span.of(self.kernel, Y), self.site.data, w)
         return WeightedSums(
             upper=upper(sums.gram),
@@ -84,30 +76,36 @@ class WeightedRows(RowHolder):
             trace=sums.trace,
         )
 
-    def _weights(self) -> Doubles:
-        kept = self.site.kept(self.setup.weights)
-        weights = np.zeros(0) if kept is None else np.asarray(kept["weights"])
-        n = int(self.site.data.shape[0])
-        if len(weights) != n:
-            raise InputError(
-                f"party {self.site.name!r} has {n} rows and {len(weights)} weights; one a row is "
-                f"expected",
-                party=self.site.name,
-            )
-        return weights
+
+def schedule(
+    scope: Scope,
+    setup: LandmarkSetup,
+    n_landmarks: int,
+    landmarks: str,
+    accuracy: Accuracy | None,
+) -> Node:
+    """Landmarks, and sums with their weights; with an accuracy perhaps more of both."""
+
+    def fit(numbers: Numbers, is_sure: bool) -> Node:
+        new = unseen(numbers.last, numbers.d, numbers.last_planned)
+        return ask(WeightedRows.weighted_gram, **new, up={"q": Size(numbers.q, is_sure)})
+
+    def fits(numbers: Numbers) -> Node:
+        if accuracy is None:
+            return fit(numbers, True)
+        return growing(scope, WeightedRows, landmarks, None, accuracy, numbers, fit)
+
+    leverage = gram_rounds(WeightedRows)
+    return sequence(
+        enlist(WeightedRows, setup),
+        choosing(WeightedRows, setup, n_landmarks, landmarks, leverage, fits),
+    )
 
 
-def weighted_steps(landmarks: str) -> list[Step]:
-    """The steps that a choice of landmarks asks for."""
-    role = WeightedRows
-    far = [step for step in growing_steps(landmarks, role) if step is not role.probe_outside]
-    return list(dict.fromkeys([*drawing_steps(landmarks, role), role.weighted_gram, *far]))
-
-
-@protocol("weighted-kpca", roles=(WeightedRows,))
+@protocol("weighted-kpca", roles=(WeightedRows,), schedule=schedule)
 def weighted_kpca(
     rows: Federation,
-    setup: WeightSetup,
+    setup: LandmarkSetup,
     n_components: int | None,
     n_landmarks: int,
     landmarks: str,
@@ -116,39 +114,39 @@ def weighted_kpca(
 ) -> DisKPCAResult:
     """Landmarks, and the best components inside their span; with an accuracy perhaps more."""
     require_fresh_replies(rows)
-    rows.enlist(WeightedRows, setup, weighted_steps(landmarks))
-    chosen = choose_landmarks(rows, WeightedRows, setup, n_landmarks, landmarks, _leverage)
-    more = more_landmarks(rows, WeightedRows, setup, landmarks)
+    rows.enlist(WeightedRows, setup)
+    leverage = leverage_by_gram(WeightedRows)
+    landmark_set = choose_landmarks(rows, WeightedRows, setup, n_landmarks, landmarks, leverage)
+    draw_more = more_landmarks(rows, WeightedRows, setup, landmarks)
+    most = sum(landmark_set.most.values())
+    largest = 0 if accuracy is None else min(accuracy.most_landmarks, most)
+    left = doublings(landmark_set.Y.shape[0], largest)
     while True:
-        model, outside = _fit(rows, setup, n_components, chosen, center)
-        q, most = chosen.Y.shape[0], sum(chosen.most.values())
-        missing = _missing(model, outside, q >= sum(chosen.sizes.values()), accuracy)
-        largest = 0 if accuracy is None else min(2 * q, accuracy.most_landmarks, most)
-        if accuracy is None or missing.is_within(accuracy.largest_missing) or largest <= q:
+        model, outside = _fit(rows, setup, n_components, landmark_set, center)
+        q = landmark_set.Y.shape[0]
+        missing = _missing(model, outside, q >= sum(landmark_set.sizes.values()), accuracy)
+        if not left or accuracy is None or missing.is_within(accuracy.largest_missing):
             break
-        chosen = more(chosen, largest)
-    coverage = Coverage(missing, {}, chosen.unheard, q >= most)
+        landmark_set = draw_more(landmark_set, min(2 * q, largest))
+        # As with all landmarks, none may be new: then these are the last.
+        left = left - 1 if landmark_set.Y.shape[0] > q else 0
+    coverage = Coverage(missing, {}, landmark_set.unheard, q >= most)
     unknown = outside if center else 0.0  # of the mean, at most so much lies outside the span
-    return DisKPCAResult(model, chosen.skew, outside, chosen.n_values, unknown, coverage)
-
-
-def _leverage(rows: Federation) -> dict[str, LeverageMass]:
-    gram = full(rows.total(WeightedRows.embedded_gram).sum.upper)
-    whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
-    return by_party(rows.ask(WeightedRows.leverage_mass, whitening))
+    facts = (landmark_set.skew, outside, landmark_set.n_values, unknown, coverage)
+    return DisKPCAResult(model, *facts)
 
 
 def _fit(
-    rows: Federation, setup: WeightSetup, k: int | None, chosen: Chosen, center: bool
+    rows: Federation, setup: LandmarkSetup, k: int | None, landmark_set: LandmarkSet, center: bool
 ) -> tuple[LandmarkModel, float]:
-    total = rows.total(WeightedRows.weighted_gram, each=chosen.unseen).sum
+    total = rows.total(WeightedRows.weighted_gram, each=landmark_set.unseen).sum
     if not total.weight > 0:
         raise InputError("sample_weight is 0 everywhere; a positive weight is expected of some row")
     # As if all rows together weighed as much as they are; eigenvalues are then scaled back.
     scale = total.n_rows / total.weight
     scaled = (scale * full(total.upper), scale * total.sums, total.n_rows, scale * total.trace)
-    sums, span = LandmarkSums(*scaled), Span.of(kernel_of(setup), chosen.Y)
-    model = LandmarkModel.fit(span.kernel, chosen.Y, sums, k, center, span)
+    sums, span = LandmarkSums(*scaled), Span.of(kernel_of(setup), landmark_set.Y)
+    model = LandmarkModel.fit(span.kernel, landmark_set.Y, sums, k, center, span)
     weighted = dataclasses.replace(
         model,
         eigenvalues=model.eigenvalues / scale,

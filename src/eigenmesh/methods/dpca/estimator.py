@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
+import networkx as nx
 
 from eigenmesh.data import Partitioned
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.column_checks import concluded, positive, prepared_as
 from eigenmesh.estimators.columns import LinearColumnEstimator
-from eigenmesh.estimators.graphs import graph_topology, plain_topology, with_graph
-from eigenmesh.graphs.consensus import mixing
-from eigenmesh.graphs.graph_forecast import GraphForecast
-from eigenmesh.methods.dpca.protocol import DpcaNode, DpcaSetup, dpca
+from eigenmesh.estimators.graphs import graph_among, graph_topology, plain_topology, with_graph
+from eigenmesh.graphs.consensus import mixing_on, require_graph
+from eigenmesh.methods.dpca.protocol import DpcaSetup, dpca
 from eigenmesh.methods.registry import Method, register
-from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.runtime.topology import build_graph
 
 
@@ -99,22 +98,23 @@ class DPCA(LinearColumnEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to columns at the nodes: a Partitioned, a Federation on a graph, or a plain array."""
-        steps = self._steps()
+        self._steps()
         source = self._source(X)
         alone = isinstance(source, Partitioned) and len(source.names) == 1
         topology = "full" if alone else graph_topology(self.topology, source)
         with self._opened(source, topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            fed.require(DpcaNode)
-            found = fed.run(dpca, self._agreed(fed), *steps).value
-            self._keep_shares(fed, found.model)
-        self._adopt(found.model, None, found.shortfalls)
-        self.relative_residual_ = float(found.convergence[-1])
-        self.node_vectors_ = found.node_vectors
+            run = self._run(require_graph(fed))
+            fed.require_stages(run)
+            result = run.run(fed).value
+            self._keep_shares(fed, result.model)
+        self._adopt(result.model, None, result.shortfalls)
+        self.relative_residual_ = float(result.convergence[-1])
+        self.node_vectors_ = result.node_vectors
         caveats = self._caveats()
-        reason, cheaper = found.stop_reason, self._less(fed.split, True)
-        self.report_ = concluded(found.model, matched, caveats, reason, recording, fed, cheaper)
+        reason, cheaper = result.stop_reason, self._less(fed.split, True)
+        self.report_ = concluded(result.model, matched, caveats, reason, recording, fed, cheaper)
         return self
 
     def _steps(self) -> tuple[int, int]:
@@ -123,15 +123,16 @@ class DPCA(LinearColumnEstimator):
             whole_number(self.n_inner, "n_inner"),
         )
 
-    def _agreed(self, fed: Federation) -> DpcaSetup:
-        return DpcaSetup(
-            **mixing(fed),
+    def _run(self, graph: nx.Graph) -> Stage:
+        setup = DpcaSetup(
+            **mixing_on(graph),
             n_components=whole_number(self.n_components, "n_components"),
             center=bool(self.center),
             penalty=positive(self.penalty, "penalty"),
-            n_nodes=len(fed.parties),
+            n_nodes=len(graph),
             **prepared_as(self),
         )
+        return stage(dpca, setup, *self._steps())
 
     def _caveats(self) -> tuple[str, ...]:
         most = positive(self.tolerance, "tolerance")
@@ -151,21 +152,12 @@ class DPCA(LinearColumnEstimator):
     def _from_tree(cls, tree: dict[str, Any]) -> Self:
         return super()._from_tree(with_graph(tree))
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger of a fit."""
-        (n_iterations, n_inner), k = self._steps(), whole_number(self.n_components, "n_components")
-        graph = build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
-        known = GraphForecast(names, [d for _, d in shapes], 1, graph)
-        size = shapes[0][0] * k
-        known.told(DpcaNode.introduce, np.zeros(len(names), dtype=int).tolist())
-        known.asked(2 * n_iterations)
-        known.to_neighbours(DpcaNode.offer_peak, 1, n_iterations * known.across)
-        known.to_neighbours(DpcaNode.offer_estimates, size, n_iterations * n_inner)
-        known.to_neighbours(DpcaNode.offer_bridge, size, n_iterations * n_inner)
-        known.asked()
-        known.to_neighbours(DpcaNode.offer_mixture, size, known.mixes)
-        known.told(DpcaNode.keep_loadings, [size] * len(names))
-        return known.ledger
+    def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
+        return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit runs."""
+        return [self._run(graph_among(parties))]
 
 
 register(

@@ -24,7 +24,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.errors import RankError
-from eigenmesh.graphs.consensus import MixingParty, MixingSetup, average, largest
+from eigenmesh.graphs.consensus import (
+    MixingParty,
+    MixingSetup,
+    average,
+    largest,
+    largest_rounds,
+    mixing_rounds,
+)
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.column_pieces import share_to_tree
 from eigenmesh.numerics.tracking import principal_rotation, random_directions
@@ -32,6 +39,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, exchange, rows, sequence, times
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.linear_columns import (
     GramMixture,
@@ -183,7 +191,31 @@ class DpcaNode(MixingParty):
         self.mix(received)
 
 
-@protocol("dpca", roles=(DpcaNode,))
+def schedule(scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int) -> Node:
+    """As many steps as were asked for, then one average."""
+    k = setup.n_components
+    steps = times(
+        n_inner,
+        exchange(DpcaNode.offer_estimates, DpcaNode.take_estimates, n=rows, k=k),
+        exchange(DpcaNode.offer_bridge, DpcaNode.take_bridges, n=rows, k=k),
+    )
+    return sequence(
+        enlist(DpcaNode, setup),
+        ask(DpcaNode.introduce),
+        times(
+            n_iterations,
+            ask(DpcaNode.fit_loadings),
+            largest_rounds(scope, DpcaNode, 1),
+            ask(DpcaNode.adopt_penalty),
+            steps,
+        ),
+        ask(DpcaNode.begin_products),
+        mixing_rounds(scope, DpcaNode, lambda own: own.rows * k),
+        ask(DpcaNode.keep_loadings, n=rows, k=k),
+    )
+
+
+@protocol("dpca", roles=(DpcaNode,), schedule=schedule)
 def dpca(nodes: Federation, setup: DpcaSetup, n_iterations: int, n_inner: int) -> VFedResult:
     """`n_iterations` fits of the loadings, after each `n_inner` ADMM steps of two exchanges."""
     nodes.enlist(DpcaNode, setup)

@@ -7,52 +7,39 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import networkx as nx
+
 from eigenmesh.errors import EigenmeshWarning
-from eigenmesh.estimators.accuracy import checked_accuracy
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
 from eigenmesh.estimators.graphs import (
-    NO_GRAPH,
     GraphEstimator,
     count_from_zero,
+    graph_among,
     number_from_zero,
     unplaced_model,
 )
-from eigenmesh.estimators.kernel_gamma import (
-    PSD_KERNELS,
-    forecast_gamma,
-    kernel_gamma,
-    psd_kernel,
-)
+from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
-from eigenmesh.graphs.consensus import mixing
-from eigenmesh.graphs.node_models import ModelHolder
-from eigenmesh.methods.gossip.gossip_forecast import forecast_gossip
+from eigenmesh.graphs.consensus import mixing_on, require_graph
 from eigenmesh.methods.gossip.graph_accuracy import graph_caveats
 from eigenmesh.methods.gossip.protocol import (
     FEATURES,
-    GossipNode,
+    GossipGoal,
     GossipResult,
     GossipSetup,
     Growth,
-    Wanted,
     centroids_given,
     features_for,
     gossip_kpca,
-    steps_for,
 )
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
-
-_TELLS = {
-    "rows": ModelHolder.tell_row_model,
-    "centroids": ModelHolder.tell_centroid_model,
-    "random": ModelHolder.tell_embedded_model,
-}
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 
 
 class GossipKPCA(GraphEstimator):
@@ -163,17 +150,14 @@ class GossipKPCA(GraphEstimator):
         """Fit to rows at the nodes: a Partitioned, a Federation on a graph, or a plain array."""
         self._check()
         with self._on_graph(X) as fed, fed.recording() as recording:
-            n_nodes, wanted = len(fed.parties), self._wanted()
-            setup = self._agreed(mixing(fed), self._kernel(1.0), n_nodes)
-            measured = self.accuracy is not None
-            fed.require(GossipNode, steps_for(setup, self.tolerance is not None, measured))
+            fed.require_stages(self._run(require_graph(fed), self._kernel(1.0)))
             if not fed.local_sites():
-                fed.require(ModelHolder, [_TELLS[setup.features]])
+                self._require_model(fed, self._features(len(fed.parties)))
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            setup = self._agreed(mixing(fed), self._kernel(gamma), n_nodes)
-            result = fed.run(gossip_kpca, setup, wanted).value
+            setup = self._agreed(require_graph(fed), self._kernel(gamma))
+            result = fed.run(gossip_kpca, setup, self._goal()).value
             known = self._unplaced(setup, result, gamma)
-            self._take_models(fed, result.parties, _TELLS[result.features], known)
+            self._take_models(fed, result.parties, result.features, known)
         self._adopt(result, gamma)
         caveats = missing_gap(self.eigenvalues_, result.outcome.next_eigenvalue)
         caveats += graph_caveats(result, setup.features, self.accuracy)
@@ -202,8 +186,7 @@ class GossipKPCA(GraphEstimator):
         return estimator
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        setup = self._agreed(mixing(fed), self._kernel(1.0), len(fed.parties))
-        return GossipNode, steps_for(setup, False, self.accuracy is not None)
+        return [self._run(require_graph(fed), self._kernel(1.0))]
 
     def _common_span(self) -> str:
         return "features" if isinstance(self.model_, FeatureModel) else "landmarks"
@@ -227,22 +210,28 @@ class GossipKPCA(GraphEstimator):
     def _kernel(self, gamma: float | None) -> Kernel:
         return psd_kernel(self.kernel, gamma, self.degree, self.coef0)
 
-    def _agreed(self, graph: dict[str, Any], kernel: Kernel, n_nodes: int) -> GossipSetup:
+    def _features(self, n_nodes: int) -> str:
+        return "rows" if n_nodes == 1 else self.features
+
+    def _run(self, graph: nx.Graph, kernel: Kernel) -> Stage:
+        return stage(gossip_kpca, self._agreed(graph, kernel), self._goal())
+
+    def _agreed(self, graph: nx.Graph, kernel: Kernel) -> GossipSetup:
         return GossipSetup(
-            **graph,
+            **mixing_on(graph),
             kernel=kernel.name,
             gamma=kernel.gamma,
             degree=float(kernel.degree),
             coef0=float(kernel.coef0),
-            features="rows" if n_nodes == 1 else self.features,
+            features=self._features(len(graph)),
             n_components=int(self.n_components),
             center=bool(self.center),
             seed=seed_of(self.random_state),
         )
 
-    def _wanted(self) -> Wanted:
+    def _goal(self) -> GossipGoal:
         most = self.n_features if self.max_features is None else self.max_features
-        return Wanted(
+        return GossipGoal(
             int(self.n_features),
             int(self.n_rounds),
             None if self.n_mixes is None else int(self.n_mixes),
@@ -268,36 +257,35 @@ class GossipKPCA(GraphEstimator):
         facts = (model.eigenvalues, model.next_eigenvalue, model.total, model.n_rows)
         return FeatureModel(*how, model.coefficients, model.offset, *facts)
 
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit to dense rows will have, if it loses and skips nothing."""
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """What a fit runs, one after the other."""
         self._check()
-        ledger = Ledger()
-        graph = self._planned_graph(names)
-        forecast_gamma(ledger, self.kernel, self.gamma, names, shapes, graph=graph)
-        setup = self._agreed(NO_GRAPH, self._kernel(1.0), len(names))
-        forecast_gossip(ledger, names, shapes, graph, setup, self._wanted())
-        return ledger
+        seed = seed_of(self.random_state)
+        search = gamma_stages(self.kernel, self.gamma, parties, seed)
+        return [*search, self._run(graph_among(parties), self._kernel(1.0))]
 
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
     ) -> tuple[str, ...]:
         """What it would cost if features doubled as often as they may."""
-        wanted, graph = self._wanted(), self._planned_graph(names)
-        setup = self._agreed(NO_GRAPH, self._kernel(1.0), len(names))
+        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
+        setup, goal = self._agreed(graph_among(parties), self._kernel(1.0)), self._goal()
         rows = {name: n for name, (n, _) in zip(names, shapes, strict=True)}
-        taken = features_for(setup, wanted, list(rows.values()))
-        growth = Growth.of(dataclasses.replace(setup, features=taken), wanted, rows)
-        floats = 0
-        while wanted.accuracy is not None and not growth.is_done:
-            growth, ledger = growth.doubled(), Ledger()
-            now = wanted._replace(n_features=growth.total)
-            forecast_gossip(ledger, names, shapes, graph, setup, now)
-            floats += ledger.floats_up + ledger.floats_down
-        if not floats:
+        taken = features_for(setup, goal, list(rows.values()))
+        growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
+        runs = []
+        while goal.accuracy is not None and not growth.is_done:
+            growth = growth.doubled()
+            runs.append(
+                stage(gossip_kpca, setup, dataclasses.replace(goal, n_features=growth.total))
+            )
+        if not runs:
             return ()
+        ledger = forecast_stages(runs, parties, "rows")
         return (
             f"as if {self.n_features} features were enough: they double while they miss more "
-            f"than accuracy={self.accuracy:g}, which takes at most {floats:,} floats more",
+            f"than accuracy={self.accuracy:g}, which takes at most "
+            f"{ledger.floats_up + ledger.floats_down:,} floats more",
         )
 
     def _adopt(self, result: GossipResult, gamma: float | None) -> None:

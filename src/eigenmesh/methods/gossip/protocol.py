@@ -26,7 +26,7 @@ With an accuracy the nodes average once more, what their rows add up to outside 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -38,18 +38,22 @@ from eigenmesh.graphs.consensus import (
     MixingSetup,
     NodeTotal,
     average,
+    graph_in,
     largest,
+    largest_rounds,
     mixes_for,
     mixes_on,
+    mixing_rounds,
+    node_total,
     require_agreement,
     require_graph,
 )
 from eigenmesh.graphs.node_models import KEPT, require_few
-from eigenmesh.graphs.shared_centroids import CentroidNode, sharing_steps, spread
+from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
-from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -70,10 +74,26 @@ from eigenmesh.numerics.tracking import (
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
-from eigenmesh.runtime.party import Step, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Amount,
+    Node,
+    Own,
+    Parties,
+    Scope,
+    Size,
+    ask,
+    at_most,
+    columns,
+    enlist,
+    loop,
+    maybe,
+    sequence,
+    settle,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, by_party, count
 
@@ -81,6 +101,7 @@ for kind in (LandmarkModel, FeatureModel, Kernel):
     record(kind)
 
 FEATURES = ("centroids", "random")
+NARROW = ("linear", "cosine")  # kernels of no higher rank than there are columns
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
@@ -322,16 +343,16 @@ class GossipNode(CentroidNode):
     # 4. What the features miss.
 
     @step(reusable=False)
-    def begin_probes(self, asked: ProbeBudget) -> None:
+    def begin_probes(self, budget: ProbeBudget) -> None:
         """Average what the rows add up to outside the centroids' span."""
         kept: Any = self.site.kept(KEPT)
         model: LandmarkModel = kept["consensus"]
-        which, width = probed(len(model.eigenvalues), 0, asked.floats)
+        which, width = probed(len(model.eigenvalues), 0, budget.floats)
         roots = np.sqrt(np.maximum(model.eigenvalues[which], np.finfo(float).tiny))
         mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
-        wanted = (model.coefficients[:, which] / roots, model.offset[which] / roots)
+        directions = (model.coefficients[:, which] / roots, model.offset[which] / roots)
         rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
-        probes, points = Probes(*wanted, mean, share, width), (self.landmarks, self.site.data)
+        probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
@@ -406,7 +427,9 @@ class GossipResult:
     exhausted: bool  # no node can give more
 
 
-class Wanted(NamedTuple):
+@record
+@dataclass(frozen=True)
+class GossipGoal:
     """How the nodes are to go about it.
 
     `n_mixes` of None are as many as the graph needs. With an `accuracy` there may be more than
@@ -422,35 +445,175 @@ class Wanted(NamedTuple):
     or_random: bool = False  # random features where no node has rows enough for a centroid
 
 
-def steps_for(setup: GossipSetup, watched: bool, measured: bool = False) -> list[Step]:
-    """The steps that a run asks for."""
-    node = GossipNode
-    steps = [node.count_rows, node.begin_features, node.offer_mixture, node.take_mixture]
-    steps += [node.begin_mean, node.begin_tracking, node.turn]
-    steps += [node.begin_agreement, node.begin_variances, node.finish]
-    if setup.features == "centroids":
-        steps += sharing_steps(node, setup.lossy)
-        steps += [node.begin_probes, node.begin_level, node.tell_missing] if measured else []
-    return steps + ([node.offer_peak, node.take_peaks, node.tell_moved] if watched else [])
+def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal) -> Node:
+    """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids."""
+    if setup.features != "centroids":
+        return sequence(_counting(setup), _one_fit(scope, setup, goal))
+    return sequence(
+        _counting(setup),
+        settle(
+            lambda parties: _first_numbers(setup, goal, parties),
+            lambda most_rows, n_columns, q, more: _centroid_fits(
+                scope, setup, goal, FirstFeatures(most_rows, n_columns, q, more)
+            ),
+            lambda own, most_rows, n_columns, q, more: (
+                own.rows <= most_rows
+                and own.columns == n_columns
+                and 0 <= q < goal.n_features + len(scope.parties)
+                and 0 <= more <= goal.most_features
+            ),
+            most_rows=10**9,
+            n_columns=10**9,
+            q=goal.n_features,
+            more=1,
+        ),
+    )
 
 
-@protocol("gossip-kpca", roles=(GossipNode,))
-def gossip_kpca(nodes: Federation, setup: GossipSetup, wanted: Wanted) -> GossipResult:
+class FirstFeatures(NamedTuple):
+    """What is known after the count: how many centroids there will be, and what hangs on it."""
+
+    most_rows: int  # of any node
+    n_columns: int
+    q: int  # features at first
+    more: int  # fits with more of them, at most
+
+    @classmethod
+    def of(cls, setup: GossipSetup, goal: GossipGoal, rows: Mapping[str, int], d: int) -> Self:
+        """From the sizes of the nodes."""
+        taken = features_for(setup, goal, list(rows.values()))
+        growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
+        q, more = growth.total, 0
+        while goal.accuracy is not None and not growth.is_done:
+            growth, more = growth.doubled(), more + 1
+        return cls(max(rows.values()), d, q, more)
+
+
+def _first_numbers(setup: GossipSetup, goal: GossipGoal, parties: Parties) -> Mapping[str, int]:
+    sizes = [n_rows for n_rows, _ in parties.shapes]
+    rows = dict(zip(parties.names, sizes, strict=True))
+    return FirstFeatures.of(setup, goal, rows, parties.shapes[0][1])._asdict()
+
+
+def _counting(setup: GossipSetup) -> Node:
+    return sequence(enlist(GossipNode, setup), ask(GossipNode.count_rows))
+
+
+def _centroid_fits(
+    scope: Scope, setup: GossipSetup, goal: GossipGoal, first: FirstFeatures
+) -> Node:
+    taken = features_for(setup, goal, [first.most_rows])
+    if taken != setup.features:
+        setup = dataclasses.replace(setup, features=taken)
+        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal))
+    n, d = len(scope.parties), first.n_columns
+
+    def fit(q: int, each: Size | Amount) -> Node:
+        width = min(q, d) if setup.kernel in NARROW else q
+        probes = _probes(scope, setup, goal, width) if goal.accuracy is not None else None
+        # Centroids may be fewer than as many as there are columns, or dependent on each other.
+        if probes is not None and fills_all(setup, width, d):
+            probes = maybe(probes, planned=False)
+        return sequence(_one_fit(scope, setup, goal, (q, width), each), probes)
+
+    asked = -(-goal.n_features // n)
+    more = fit(goal.most_features + n, at_most(goal.most_features))
+    return sequence(
+        fit(first.q, at_most(goal.n_features, planned=asked) if scope.lossy else asked),
+        loop(first.more, more, usual=0) if first.more else None,
+    )
+
+
+def _one_fit(
+    scope: Scope,
+    setup: GossipSetup,
+    goal: GossipGoal,
+    centroids: tuple[int, int] | None = None,
+    each: Size | Amount | None = None,
+) -> Node:
+    """`_fit`; of `centroids`, of which each node gives some, how many, and dimensions at most."""
+    node, k = GossipNode, setup.n_components
+    exact = setup.features == "random"
+
+    def width(own: Own) -> int:
+        if centroids is not None:
+            return centroids[1]
+        if exact:
+            return embedded_width(setup.kernel, own.columns, goal.n_features)
+        return min(own.rows, own.columns) if setup.kernel in NARROW else own.rows
+
+    def sized(numbers: Callable[[int, int], int]) -> Size:
+        return Size(lambda own: numbers(width(own), min(k + 1, width(own))), exact)
+
+    def averaged(begin: Any, numbers: Callable[[int, int], int]) -> list[Node]:
+        return [ask(begin), mixing_rounds(scope, node, sized(numbers))]
+
+    watched = goal.tolerance is not None
+    turns = loop(
+        goal.n_rounds,
+        mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes),
+        ask(node.turn),
+        largest_rounds(scope, node, 1) if watched else None,
+        ask(node.tell_moved) if watched else None,
+        fewest=1 if watched else goal.n_rounds,
+    )
+    return sequence(
+        ask(node.begin_features, count=goal.n_features if each is None else each),
+        _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
+        *averaged(node.begin_mean, lambda D, s: D + 1),
+        ask(node.begin_tracking),
+        turns,
+        *averaged(node.begin_agreement, lambda D, s: D * s),
+        *averaged(node.begin_variances, lambda D, s: s * s + 3),
+        ask(node.finish, down=node_total(scope), up={"k": k}),
+    )
+
+
+def _shared_centroids(scope: Scope, goal: GossipGoal, q: int) -> Node:
+    def given(parties: Parties) -> list[int]:
+        asked = -(-goal.n_features // len(parties.names))
+        return [centroids_given(n_rows, asked) for n_rows, _ in parties.shapes]
+
+    return spreading(scope, GossipNode, given, q, columns)
+
+
+def _probes(scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int) -> Node:
+    """`_missing`, where it is measured."""
+    node, k, total = GossipNode, setup.n_components, node_total(scope)
+    budget = probe_budget(graph_in(scope), goal, width, k)
+    (which, t), (_, most_t) = probed(k, 0, budget), probed(k, 0, None)
+    p = len(which)
+    most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
+    sums = at_most((most_p + 1) * most_t + most_p + 2, planned=(p + 1) * t + p + 2)
+    return sequence(
+        ask(node.begin_probes, down={} if scope.lossy else {"floats": at_most(budget)}),
+        mixing_rounds(scope, node, sums, PROBED),
+        ask(node.begin_level, down=total),
+        mixing_rounds(scope, node, at_most(most_t, planned=t), PROBED),
+        ask(node.tell_missing, down=total, up={"k": k}),
+    )
+
+
+@protocol("gossip-kpca", roles=(GossipNode,), schedule=schedule)
+def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> GossipResult:
     """Subspace iteration; once more with twice the features while they miss too much."""
-    measured, watched = wanted.accuracy is not None, wanted.tolerance is not None
-    nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
+    nodes.enlist(GossipNode, setup)
     sizes = by_party(nodes.ask(GossipNode.count_rows))
     rows = {name: size.n_rows for name, size in sizes.items()}
-    features = features_for(setup, wanted, list(rows.values()))
+    n_columns = next(iter(sizes.values())).n_columns
+    if setup.features == "centroids":
+        nodes.settle(**FirstFeatures.of(setup, goal, rows, n_columns)._asdict())
+    features = features_for(setup, goal, list(rows.values()))
     if features != setup.features:
         setup = dataclasses.replace(setup, features=features)
-        nodes.enlist(GossipNode, setup, steps_for(setup, watched, measured))
-    growth, n_columns = Growth.of(setup, wanted, rows), next(iter(sizes.values())).n_columns
+        nodes.enlist(GossipNode, setup)
+    growth = Growth.of(setup, goal, rows)
     while True:
-        outcomes, reason = _fit(nodes, setup, wanted, growth.asked)
+        outcomes, reason = _fit(nodes, setup, goal, growth.asked)
         known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
-        missing = _missing(nodes, setup, wanted, outcomes[0], known) if measured else None
-        if missing is None or _is_enough(missing, wanted) or growth.is_done:
+        measured = goal.accuracy is not None
+        missing = _missing(nodes, setup, goal, outcomes[0], known) if measured else None
+        if missing is None or _is_enough(missing, goal) or growth.is_done:
             break
         growth = growth.doubled()
     totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
@@ -469,10 +632,10 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, wanted: Wanted) -> Gossip
     )
 
 
-def features_for(setup: GossipSetup, wanted: Wanted, n_rows: Sequence[int]) -> str:
+def features_for(setup: GossipSetup, goal: GossipGoal, n_rows: Sequence[int]) -> str:
     """The features that are taken: none say less than random ones."""
     nobody = setup.features == "centroids" and max(n_rows) < MIN_CLUSTER
-    return "random" if nobody and wanted.or_random else setup.features
+    return "random" if nobody and goal.or_random else setup.features
 
 
 @dataclass(frozen=True)
@@ -487,14 +650,14 @@ class Growth:
     given: Mapping[str, int]
 
     @classmethod
-    def of(cls, setup: GossipSetup, wanted: Wanted, rows: Mapping[str, int]) -> Self:
+    def of(cls, setup: GossipSetup, goal: GossipGoal, rows: Mapping[str, int]) -> Self:
         """The first features."""
-        q = wanted.n_features
+        q = goal.n_features
         if setup.features != "centroids":
-            return cls(setup, wanted.most_features, rows, q, q, {})
+            return cls(setup, goal.most_features, rows, q, q, {})
         asked = -(-q // len(rows))
         given = {name: centroids_given(n, asked) for name, n in rows.items()}
-        return cls(setup, wanted.most_features, rows, asked, sum(given.values()), given)
+        return cls(setup, goal.most_features, rows, asked, sum(given.values()), given)
 
     def doubled(self) -> Self:
         """As many again, or as many as there may be."""
@@ -523,7 +686,9 @@ class Growth:
         return few if self.setup.features == "centroids" else ()
 
 
-def _fit(nodes: Federation, setup: GossipSetup, wanted: Wanted, asked: int) -> tuple[Replies, str]:
+def _fit(
+    nodes: Federation, setup: GossipSetup, goal: GossipGoal, asked: int
+) -> tuple[Replies, str]:
     """The components inside the features' span."""
     nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
     if setup.features == "centroids":
@@ -531,8 +696,8 @@ def _fit(nodes: Federation, setup: GossipSetup, wanted: Wanted, asked: int) -> t
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_tracking)
-    n_mixes = wanted.n_mixes or mixes_for(nodes, MIXED)
-    reason = _iterate(nodes, wanted.n_rounds, n_mixes, wanted.tolerance)
+    n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
+    reason = _iterate(nodes, goal.n_rounds, n_mixes, goal.tolerance)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
@@ -542,35 +707,35 @@ def _fit(nodes: Federation, setup: GossipSetup, wanted: Wanted, asked: int) -> t
 
 
 def _missing(
-    nodes: Federation, setup: GossipSetup, wanted: Wanted, outcome: GossipOutcome, complete: bool
+    nodes: Federation, setup: GossipSetup, goal: GossipGoal, outcome: GossipOutcome, complete: bool
 ) -> Missing:
     """What the features miss of each eigenvalue; nothing if they are `complete`."""
     if setup.features != "centroids" or complete:
         return unprobed(outcome, complete)
     graph = require_graph(nodes)
-    budget = probe_budget(graph, wanted, outcome.n_dimensions, setup.n_components)
+    budget = probe_budget(graph, goal, outcome.n_dimensions, setup.n_components)
     nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     whole = NodeTotal(n_nodes=len(nodes.parties))
     nodes.ask(GossipNode.begin_level, whole)
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     # A direction that one node alone knows of is missing for all.
-    told = nodes.ask(GossipNode.tell_missing, whole)
-    worst = int(np.argmax([float(node.values.max(initial=0.0)) for node in told]))
-    most: Missing = told[worst]
+    replies = nodes.ask(GossipNode.tell_missing, whole)
+    worst = int(np.argmax([float(node.values.max(initial=0.0)) for node in replies]))
+    most: Missing = replies[worst]
     return most
 
 
-def probe_budget(graph: nx.Graph, wanted: Wanted, width: int, n_components: int) -> int:
+def probe_budget(graph: nx.Graph, goal: GossipGoal, width: int, n_components: int) -> int:
     """Floats that a node has sent to a neighbour in the fit, per mix of the probes."""
     s, mixes = min(n_components + 1, width), mixes_on(graph)
-    tracked = wanted.n_rounds * (wanted.n_mixes or mixes_on(graph, MIXED)) + mixes
+    tracked = goal.n_rounds * (goal.n_mixes or mixes_on(graph, MIXED)) + mixes
     return (width * s * tracked + (width + s * s) * mixes) // mixes_on(graph, PROBED)
 
 
 def fills_all(setup: GossipSetup, width: int, n_columns: int) -> bool:
     """Whether the features' span holds every row, whatever the rows are."""
-    narrow = setup.kernel in ("linear", "cosine") and width >= n_columns
+    narrow = setup.kernel in NARROW and width >= n_columns
     return setup.features == "rows" or narrow
 
 
@@ -592,10 +757,10 @@ def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
     return Missing(values=values, errors=values / 2)
 
 
-def _is_enough(missing: Missing, wanted: Wanted) -> bool:
-    assert wanted.accuracy is not None
+def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
+    assert goal.accuracy is not None
     worst = int(np.argmax(missing.values))
-    return bool(missing.values[worst] + missing.errors[worst] <= wanted.accuracy)
+    return bool(missing.values[worst] + missing.errors[worst] <= goal.accuracy)
 
 
 def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:

@@ -14,20 +14,20 @@ from eigenmesh.estimators.checks import (
     find_gamma,
     finite_number,
     missing_gap,
+    preparation_fields,
+    share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
 from eigenmesh.estimators.kernel_gamma import gamma_stages
-from eigenmesh.estimators.preparation_checks import preparation_fields, share_of_missing
 from eigenmesh.estimators.report import RunReport
-from eigenmesh.methods.one_shot.protocol import ColumnHolder, OneShotSetup, one_shot_kpca
+from eigenmesh.methods.one_shot.protocol import OneShotSetup, one_shot_kpca
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.column_fusion import Wanted, eigengap, sin_theta_bound
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.column_scores import (
@@ -37,10 +37,8 @@ from eigenmesh.stages.column_scores import (
     most_samples,
 )
 from eigenmesh.stages.summed_kernel import (
-    ArgumentHolder,
     ArgumentSetup,
     argument_fusion,
-    needed_step,
 )
 
 # Eigenpairs of each party where the number of components is not known beforehand.
@@ -61,13 +59,6 @@ class Settings(NamedTuple):
     standardize: bool
     fill_missing: float | None
     seed: int
-
-    @property
-    def asked(self) -> tuple[type[Party], Sequence[Step]]:
-        """Who is asked for what."""
-        if self.fusion == "arguments":
-            return ArgumentHolder, [needed_step(self.agreed(""))]
-        return ColumnHolder, [ColumnHolder.local_spectrum]
 
     def agreed(self, model: str) -> ArgumentSetup:
         """What the parties agree on to add up arguments."""
@@ -217,7 +208,8 @@ class OneShotKPCA(ColumnEstimator):
         return not (cut or isinstance(fusion, ArgumentFusion))
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return self._settings().asked
+        settings = self._settings()
+        return [_method(settings, settings.any_gamma)]
 
     def _settings(self) -> Settings:
         k = self._wanted()

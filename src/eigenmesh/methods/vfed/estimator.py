@@ -13,16 +13,14 @@ from eigenmesh.estimators.column_checks import concluded, positive, prepared_as
 from eigenmesh.estimators.columns import LinearColumnEstimator
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
-from eigenmesh.methods.vfed.graph import PeerHolder, vfed_peers
+from eigenmesh.methods.vfed.graph import vfed_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
-from eigenmesh.methods.vfed.protocol import VectorHolder, VFedSetup, vfed_pca
-from eigenmesh.methods.vfed.vfed_forecast import peers_forecast
+from eigenmesh.methods.vfed.protocol import VFedSetup, vfed_pca
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.linear_columns import VFedResult
 
@@ -170,11 +168,10 @@ class VFedPCA(LinearColumnEstimator):
         on_graph, k = fed.graph is not None, self._wanted()
         if isinstance(k, int):
             run = self._exact_run(k, on_graph)
-            self._require_run(fed, run)
+            fed.require_stages(run)
             fit: VFedResult = run.run(fed).value
             return fit
-        self._require_run(fed, self._exact_run(1, on_graph))
-        fed.require_stages(stage(survey))
+        fed.require_stages(self._exact_run(1, on_graph), stage(survey))
         shapes = [(shape.n_rows, shape.n_columns) for shape in fed.run(survey).value]
         for number in self._numbers(shapes):
             fit = self._exact_run(number, on_graph).run(fed).value
@@ -187,12 +184,6 @@ class VFedPCA(LinearColumnEstimator):
         agreed = self._agreed(k, at_most=not isinstance(self._wanted(), int))
         method = vfed_peers if on_graph else vfed_pca
         return stage(method, agreed, self._rounds(), positive(self.tolerance, "tolerance"))
-
-    def _require_run(self, fed: Federation, run: Stage) -> None:
-        if run.protocol.schedule is None:
-            fed.require(PeerHolder)
-        else:
-            fed.require_stages(run)
 
     def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
         """How many components are sought, one after the other; the last are all that there can be.
@@ -256,25 +247,10 @@ class VFedPCA(LinearColumnEstimator):
         return f"{self._behind} has no more rounds: fit em.VFedPCA, with n_rounds above 50"
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return VectorHolder if fed.graph is None else PeerHolder, None
+        return [self._exact_run(1, fed.graph is not None)]
 
     def _knows_scores(self) -> bool:
         return bool(getattr(self, "_settled", False))
-
-    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        """The ledger of a fit that uses all its rounds: one that converges sends less."""
-        graph, k = self._planned_graph(names), self._wanted()
-        if graph is None or self.variant == "paper" or vfed_peers.schedule is not None:
-            return super()._forecast(names, shapes)
-        ledger, numbers = Ledger(), [k] if isinstance(k, int) else self._numbers(shapes)
-        if not isinstance(k, int):
-            parties = Parties(tuple(names), tuple(shapes), graph)
-            ledger = forecast_stages([stage(survey)], parties, "columns")
-        for number in numbers:
-            known = peers_forecast(names, shapes, graph, number, self._rounds())
-            ledger.entries += known.entries
-            ledger.rounds += known.rounds
-        return ledger
 
     def _stages(self, parties: Parties) -> list[Stage]:
         on_graph, k = parties.graph is not None, self._wanted()

@@ -18,13 +18,27 @@ first node's directions are passed on, whole, before each product; all nodes mul
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import RankError
-from eigenmesh.graphs.consensus import largest, mixing, root_of
-from eigenmesh.graphs.spread_from_first import PassingParty, PassingSetup, settled_average
+from eigenmesh.graphs.consensus import (
+    enlist_left,
+    graph_in,
+    largest,
+    largest_rounds,
+    mixing_on,
+    require_graph,
+    root_on,
+)
+from eigenmesh.graphs.spread_from_first import (
+    PassingParty,
+    PassingSetup,
+    settled_average,
+    settling,
+)
 from eigenmesh.methods.vfed.maths import JointOperator, JointPairs, LockedPairs
 from eigenmesh.methods.vfed.protocol import VFedSetup, n_components_of
 from eigenmesh.numerics.arrays import Doubles
@@ -43,6 +57,7 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, loop, restarted, rows
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.linear_columns import (
     GramMixture,
@@ -209,35 +224,72 @@ class PeerHolder(PassingParty):
         self.block = block[:, : int(np.count_nonzero(np.abs(block).max(axis=0, initial=0.0)))]
 
 
-@protocol("vfed-peers", roles=(PeerHolder,))
+def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) -> Node:
+    """Directions from the first node and an average of products, a round; in the end the scores."""
+
+    def width(own: Own) -> int:
+        return min(setup.n_components, own.rows)
+
+    def block(own: Own) -> int:
+        return own.rows * width(own)
+
+    def block_and_one(own: Own) -> int:
+        return block(own) + 1
+
+    search = loop(
+        n_rounds,
+        ask(PeerHolder.propose),
+        largest_rounds(scope, PeerHolder, block_and_one),
+        ask(PeerHolder.multiply),
+        settling(scope, PeerHolder, block_and_one),
+        ask(PeerHolder.look),
+        fewest=1,
+    )
+    return restarted(
+        scope,
+        enlist_left(scope, PeerHolder, _agreed(graph_in(scope), setup, tolerance)),
+        ask(PeerHolder.introduce),
+        search,
+        ask(PeerHolder.propose_scores),
+        largest_rounds(scope, PeerHolder, block),
+        ask(PeerHolder.keep_loadings, n=rows, k=at_most(width) if setup.at_most else width),
+    )
+
+
+@protocol("vfed-peers", roles=(PeerHolder,), schedule=schedule)
 def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
     """Every node's side, in at most `n_rounds` products; anew without a node that leaves."""
     while True:
         covered = nodes.parties
-        nodes.enlist(PeerHolder, _agreed(nodes, setup, tolerance))
+        nodes.enlist(PeerHolder, _agreed(require_graph(nodes), setup, tolerance))
         starts = nodes.ask(PeerHolder.introduce)
-        found = _search(nodes, covered, 0 if setup.at_most else setup.n_components, n_rounds)
-        if found is None:
+        end = _search(nodes, covered, 0 if setup.at_most else setup.n_components, n_rounds)
+        if end is None:
             continue
         nodes.ask(PeerHolder.propose_scores)
         largest(nodes, PeerHolder)
         if nodes.parties != covered:  # the first node may have left with what it was passing on
             continue
-        ends = nodes.ask(PeerHolder.keep_loadings)
+        scores = nodes.ask(PeerHolder.keep_loadings)
         if nodes.parties == covered:
-            return _result(starts, ends, setup, *found)
+            return _result(starts, scores, setup, end)
 
 
-def _search(
-    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int
-) -> tuple[list[float], bool, str] | None:
-    """The bounds of the residuals, whether all are small, and why; None if a node has left."""
+class SearchEnd(NamedTuple):
+    """The bounds of the residuals after each product, whether all are small, and why it ended."""
+
+    trace: list[float]
+    settled: bool
+    reason: str
+
+
+def _search(nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int) -> SearchEnd | None:
+    """Products until the residuals are small; None if a node has left."""
     trace, why = list[float](), "as many were asked for"
     for _ in range(n_rounds):
-        found = _product(nodes, covered)
-        if found is None:
+        replies = _product(nodes, covered)
+        if replies is None:
             return None
-        replies = found
         trace.append(max(reply.residual for reply in replies))
         if all(reply.settled for reply in replies):
             why = "that is small enough"
@@ -245,10 +297,11 @@ def _search(
         if not all(reply.width for reply in replies):
             why = "no direction is left"
             break
+    assert replies is not None, "there is at least one product"
     _require_rank(replies, k)
     size = f"residuals are at most {trace[-1]:.1e} of their eigenvalues"
     settled = all(reply.settled for reply in replies)
-    return trace, settled, f"{size}, after {len(trace)} products: {why}"
+    return SearchEnd(trace, settled, f"{size}, after {len(trace)} products: {why}")
 
 
 def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
@@ -274,23 +327,16 @@ def _require_rank(replies: Replies, k: int) -> None:
         )
 
 
-def _agreed(nodes: Federation, setup: VFedSetup, tolerance: float) -> PeerSetup:
-    agreed = {**mixing(nodes), **vars(setup), "tolerance": tolerance}
-    return PeerSetup(**agreed, first=root_of(nodes), n_nodes=len(nodes.parties))
+def _agreed(graph: nx.Graph, setup: VFedSetup, tolerance: float) -> PeerSetup:
+    agreed = {**mixing_on(graph), **vars(setup), "tolerance": tolerance}
+    return PeerSetup(**agreed, first=root_on(graph), n_nodes=len(graph))
 
 
-def _result(
-    starts: Replies,
-    ends: Replies,
-    setup: VFedSetup,
-    trace: list[float],
-    settled: bool,
-    reason: str,
-) -> VFedResult:
-    first: Any = ends[0]
+def _result(starts: Replies, scores: Replies, setup: VFedSetup, end: SearchEnd) -> VFedResult:
+    first: Any = scores[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
     k, U = len(values), first.scores / np.sqrt(values)
     model = model_of(starts, np.append(values, first.next_value), U, k, setup.model)
-    vectors = np.array([end.scores / np.linalg.norm(end.scores, axis=0) for end in ends])
+    vectors = np.array([own.scores / np.linalg.norm(own.scores, axis=0) for own in scores])
     bounds = (first.residuals, first.shortfalls)
-    return VFedResult(model, tuple(trace), *bounds, settled, reason, vectors)
+    return VFedResult(model, tuple(end.trace), *bounds, end.settled, end.reason, vectors)

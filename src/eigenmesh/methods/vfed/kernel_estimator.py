@@ -10,7 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import Needs, Shapes, seed_of
-from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
+from eigenmesh.estimators.checks import (
+    checked_gamma,
+    is_number,
+    one_of,
+    preparation_fields,
+    whole_number,
+)
 from eigenmesh.estimators.column_checks import (
     concluded,
     prepared_as,
@@ -18,22 +24,17 @@ from eigenmesh.estimators.column_checks import (
     unit_caveats,
 )
 from eigenmesh.estimators.columns import ColumnEstimator
-from eigenmesh.estimators.kernel_gamma import forecast_gamma, gamma_stages, kernel_gamma
-from eigenmesh.estimators.preparation_checks import is_number, preparation_fields
+from eigenmesh.estimators.kernel_gamma import gamma_stages, kernel_gamma
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
-from eigenmesh.methods.vfed.kernel_graph import argument_peers, peer_role
-from eigenmesh.methods.vfed.kernel_graph import forecast as peers_forecast
+from eigenmesh.methods.vfed.kernel_graph import argument_peers
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
 from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
-from eigenmesh.methods.vfed.paper_party import PowerHolder
 from eigenmesh.numerics.column_pieces import KernelShare
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
     N_LANDMARKS,
@@ -42,10 +43,8 @@ from eigenmesh.stages.column_scores import (
 )
 from eigenmesh.stages.summed_kernel import (
     KERNELS,
-    ArgumentHolder,
     ArgumentSetup,
     argument_fusion,
-    needed_step,
 )
 
 
@@ -170,7 +169,7 @@ class VFedAKPCA(ColumnEstimator):
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
             matched = self._align(fed)
-            self._require(fed)
+            fed.require_stages(*self._needs(fed))
             kernel = self._kernel(name, self._find_gamma(fed))
             result = self._method(kernel, fed.graph is not None).run(fed).value
             model = result if isinstance(result, ColumnModel) else result.model
@@ -221,22 +220,8 @@ class VFedAKPCA(ColumnEstimator):
             return gamma
         return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
-    def _require(self, fed: Federation) -> None:
-        run = self._method(self._any_kernel(), fed.graph is not None)
-        if run.protocol.schedule is None:
-            fed.require(*self._asked(on_graph=True))
-        else:
-            fed.require_stages(run)
-
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return self._asked(fed.graph is not None)
-
-    def _asked(self, on_graph: bool = False) -> tuple[type[Party], Sequence[Step] | None]:
-        if self.variant == "paper":
-            return PowerHolder, None
-        if on_graph:
-            return peer_role(self._kernel_name()), None
-        return ArgumentHolder, [needed_step(self._agreed())]
+        return [self._method(self._any_kernel(), fed.graph is not None)]
 
     def _agreed(self) -> ArgumentSetup:
         q = N_LANDMARKS if self.n_landmarks is None else self.n_landmarks
@@ -271,23 +256,6 @@ class VFedAKPCA(ColumnEstimator):
         if not all(isinstance(share, KernelShare) for share in shares):
             raise InputError("Z = VᵀX is there with variant='paper'; this model is exact")
         return np.hstack([np.asarray(share.vectors.T @ share.columns) for share in shares])
-
-    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        """The ledger of a fit: at most this, where columns have a rank below their number."""
-        graph = self._planned_graph(names)
-        if graph is None or argument_peers.schedule is not None:
-            return super()._forecast(names, shapes)
-        ledger, agreed = Ledger(), self._agreed()
-        if not isinstance(rule := self._checked_gamma(), float):
-            forecast_gamma(ledger, self._kernel_name(), rule, names, shapes, "columns", graph)
-        if one_of(self.variant, "variant", VARIANTS) == "paper":
-            parties = Parties(tuple(names), tuple(shapes), graph)
-            further = forecast_stages([self._paper_run(self._any_kernel())], parties, "columns")
-            ledger.entries += further.entries
-            ledger.rounds += further.rounds
-        else:
-            peers_forecast(ledger, names, shapes, graph, agreed, self._wanted(), bool(self.center))
-        return ledger
 
     def _stages(self, parties: Parties) -> list[Stage]:
         rule, search = self._checked_gamma(), list[Stage]()

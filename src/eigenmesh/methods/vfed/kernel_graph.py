@@ -18,7 +18,6 @@ shipping the columns, for those who may not. Beyond `most_samples`, samples with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -26,9 +25,22 @@ import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.graphs.consensus import Mixture, largest, mixing, root_of
-from eigenmesh.graphs.graph_forecast import GraphForecast, a_step
-from eigenmesh.graphs.spread_from_first import PassingParty, PassingSetup, settled_average
+from eigenmesh.graphs.consensus import (
+    Mixture,
+    enlist_left,
+    graph_in,
+    largest,
+    largest_rounds,
+    mixing_on,
+    require_graph,
+    root_on,
+)
+from eigenmesh.graphs.spread_from_first import (
+    PassingParty,
+    PassingSetup,
+    settled_average,
+    settling,
+)
 from eigenmesh.numerics.arrays import Doubles, squared_norms
 from eigenmesh.numerics.column_fusion import Wanted
 from eigenmesh.numerics.column_pieces import ArgumentShare, share_to_tree
@@ -43,7 +55,6 @@ from eigenmesh.numerics.kernel_of_sums import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.message import (
     Floats,
     Message,
@@ -58,6 +69,7 @@ from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, restarted
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import ColumnModel, require_samples
 from eigenmesh.stages.linear_columns import GramMixture
@@ -168,9 +180,9 @@ class DistancePeer(PassingParty):
         if self.kernel.of == "cosine":
             norms = np.diagonal(own) if self.landmarks is None else norms
             own = np.column_stack([own, norms])
-        found, sizes = fusion.components, np.abs(fusion.components.eigenvalues)
+        common, sizes = fusion.components, np.abs(fusion.components.eigenvalues)
         # K u − λ u of every component, from scores K u / √λ.
-        residuals = np.abs(fusion.scores([own]) - found.scores) * np.sqrt(sizes)
+        residuals = np.abs(fusion.scores([own]) - common.scores) * np.sqrt(sizes)
         off = float(residuals.max()) / max(fusion.total, float(sizes[0]))
         most = _ANGLES_AGREE if self.kernel.of == "cosine" else _AGREES
         if off > most:
@@ -233,12 +245,12 @@ def peer_role(kernel: str) -> type[DistancePeer]:
 def unpacked(flat: Doubles, setup: Any, n: int, p: int) -> ArgumentFusion | LandmarkFusion:
     """The model that was passed on, for p parties that send arguments of new samples."""
     kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
-    chosen = landmarks_of(setup, n)
-    kept, q = (0,) * p, None if chosen is None else len(chosen)
+    places = landmarks_of(setup, n)
+    kept, q = (0,) * p, None if places is None else len(places)
     k = room(setup.n_components, n, q)
-    if chosen is None:
+    if places is None:
         return ArgumentFusion.unpacked(flat, kernel, n, k, kept, setup.center)
-    return LandmarkFusion.unpacked(flat, kernel, n, k, kept, len(chosen))
+    return LandmarkFusion.unpacked(flat, kernel, n, k, kept, len(places))
 
 
 def room(n_components: int, n: int, n_landmarks: int | None) -> int:
@@ -255,7 +267,41 @@ class PeerFusion:
     node_vectors: Doubles
 
 
-@protocol("argument-peers", roles=(DistancePeer, ProductPeer))
+def schedule(
+    scope: Scope, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
+) -> Node:
+    """One average of all arguments, and the first node's answer to everybody."""
+    role = peer_role(kernel.name)
+    agreed = _agreed(graph_in(scope), setup, kernel, n_components, center)
+
+    def n_landmarks(own: Own) -> int | None:
+        places = landmarks_of(setup, own.rows)
+        return None if places is None else len(places)
+
+    def arguments(own: Own) -> int:
+        q = n_landmarks(own)
+        if q is None:
+            return n_pairs(kernel, own.rows)
+        return own.rows * (q + (kernel.summed.of == "inner"))
+
+    def answer(own: Own) -> int:
+        q = n_landmarks(own)
+        k = room(agreed.n_components, own.rows, q)
+        return packed_size(kernel, own.rows, k, q, center)
+
+    return restarted(
+        scope,
+        enlist_left(scope, role, agreed),
+        ask(role.introduce),
+        ask(role.begin),
+        settling(scope, role, arguments),
+        ask(role.propose),
+        largest_rounds(scope, role, answer),
+        ask(role.take_answer, n=answer),
+    )
+
+
+@protocol("argument-peers", roles=(DistancePeer, ProductPeer), schedule=schedule)
 def argument_peers(
     nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> PeerFusion:
@@ -263,7 +309,7 @@ def argument_peers(
     role = peer_role(kernel.name)
     while True:
         covered = nodes.parties
-        agreed = _agreed(nodes, setup, kernel, n_components, center)
+        agreed = _agreed(require_graph(nodes), setup, kernel, n_components, center)
         nodes.enlist(role, agreed)
         starts = nodes.ask(role.introduce)
         nodes.ask(role.begin)
@@ -280,10 +326,10 @@ def argument_peers(
 
 
 def _agreed(
-    nodes: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
+    graph: nx.Graph, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ArgumentPeerSetup:
     return ArgumentPeerSetup(
-        **mixing(nodes),
+        **mixing_on(graph),
         **vars(setup),
         gamma=kernel.gamma,
         degree=float(kernel.degree),
@@ -291,49 +337,24 @@ def _agreed(
         center=center,
         n_components=n_components if isinstance(n_components, int) else 0,
         share=n_components if isinstance(n_components, float) else None,
-        first=root_of(nodes),
-        n_nodes=len(nodes.parties),
+        first=root_on(graph),
+        n_nodes=len(graph),
     )
 
 
 def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFusion:
     n, p = starts[0].n_samples, len(ends)
     fusions = [unpacked(end.value, agreed, n, p) for end in ends]
-    chosen = landmarks_of(agreed, n)
+    places = landmarks_of(agreed, n)
     model = ColumnModel(
         fusions[0],
         name=agreed.model,
         parties=ends.parties,
         widths=tuple(start.n_columns for start in starts),
-        sent=((n if chosen is None else len(chosen)) + (fusions[0].norms is not None),) * p,
+        sent=((n if places is None else len(places)) + (fusions[0].norms is not None),) * p,
         n_samples=n,
         notes=fusion_notes(fusions[0]),
         sampled=sampling_words(fusions[0], n),
         stop_reason="the nodes' averages are equal to rounding",
     )
     return PeerFusion(model, np.array([own.components.eigenvectors for own in fusions]))
-
-
-def forecast(
-    ledger: Ledger,
-    names: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    graph: nx.Graph,
-    setup: ArgumentSetup,
-    n_components: Wanted,
-    center: bool,
-) -> None:
-    """What a fit will send, to the float."""
-    n, role = shapes[0][0], peer_role(setup.kernel)
-    kernel = Kernel(setup.kernel, 1.0, degree=1)
-    chosen = landmarks_of(setup, n)
-    q = None if chosen is None else len(chosen)
-    mixed = n_pairs(kernel, n) if q is None else n * (q + (kernel.summed.of == "inner"))
-    k = room(n_components if isinstance(n_components, int) else 0, n, q)
-    answer = packed_size(kernel, n, k, q, center)
-    known = GraphForecast(names, [n for n, _ in shapes], 0, graph, ledger)
-    known.told(a_step(role.introduce), [0] * len(names))
-    known.asked(2)  # begin, propose
-    known.settled(role, mixed)
-    known.to_neighbours(a_step(role.offer_peak), answer, known.across)
-    known.told(a_step(role.take_answer), [answer] * len(names))
