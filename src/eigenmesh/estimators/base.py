@@ -127,6 +127,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """The runs of a fit to these parties, one after the other."""
         raise NotImplementedError
 
+    def _score_stages(self, parties: Parties) -> list[Stage]:
+        """The runs by which `fit_transform` scores the fitted samples, where a fit does not."""
+        return []
+
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         """The ledger that a fit will have."""
         parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))

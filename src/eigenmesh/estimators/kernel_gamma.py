@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-
-import networkx as nx
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
@@ -13,9 +10,8 @@ from eigenmesh.estimators.checks import checked_gamma, find_gamma, gamma_stage, 
 from eigenmesh.numerics.gamma_rules import gamma_for_manhattan
 from eigenmesh.numerics.kernels import KERNELS, Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.count import survey
 
 PSD_KERNELS = tuple(name for name in KERNELS if name != "sigmoid")
@@ -48,22 +44,6 @@ def gamma_stages(
     among_neighbours = parties.graph is not None and len(parties.names) > 1
     search = gamma_stage(rule, among_neighbours, seed, **preparation)
     return [search, stage(survey)] if _converted(kernel, gamma) else [search]
-
-
-def forecast_gamma(
-    ledger: Ledger,
-    kernel: str,
-    gamma: Any,
-    names: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    split: str = "rows",
-    graph: nx.Graph | None = None,
-) -> None:
-    """Add what finding gamma will cost."""
-    parties = Parties(tuple(names), tuple(shapes), graph)
-    known = forecast_stages(gamma_stages(kernel, gamma, parties), parties, split)
-    ledger.entries += known.entries
-    ledger.rounds += known.rounds
 
 
 def _converted(kernel: str, gamma: Any) -> bool:

@@ -14,13 +14,11 @@ from eigenmesh.kernel_kmeans.fit_components import (
     most_components,
 )
 from eigenmesh.methods.gossip.estimator import GossipKPCA
-from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.numerics.embeddings import embedded_width
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import forecast_stages
-from eigenmesh.stages.column_scores import ShareHolder
-from eigenmesh.stages.count import SurveyedSite
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.stages.count import survey
 
 Shapes = Sequence[tuple[int, int]]
 
@@ -49,21 +47,20 @@ class PlannedComponents:
         return self.build(most_components(self.params, self.split, [d for _, d in shapes]))
 
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        params, ledger = self.params, Ledger()
-        if params.kernel in RANK_OF_COLUMNS:
-            by_columns = self.split == "columns"
-            asked: Any = SurveyedSite.count_columns if by_columns else SurveyedSite.count_rows
-            ledger.rounds += 1
-            ledger.entries += [forecast_entry(asked, name, 0) for name in names]
         estimator = self._components(shapes)
-        components = estimator._forecast(names, shapes)
-        ledger.entries += components.entries
-        ledger.rounds += components.rounds
-        if self.split == "rows":
-            _graph_clusters(ledger, params, estimator, names, shapes)
-        elif isinstance(estimator, OneShotKPCA) and params.kernel == "poly":
-            _scores_of_columns(ledger, estimator, names, shapes)
+        ledger: Ledger = estimator._forecast(names, shapes)
+        parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
+        further = forecast_stages(self._besides(estimator, parties), parties, self.split)
+        ledger.entries += further.entries
+        ledger.rounds += further.rounds
         return ledger
+
+    def _besides(self, estimator: Any, parties: Parties) -> list[Stage]:
+        """The runs before and after those that find components."""
+        count = [stage(survey)] if self.params.kernel in RANK_OF_COLUMNS else []
+        if self.split == "rows":
+            return [*count, _graph_clusters(self.params, estimator, parties)]
+        return [*count, *estimator._score_stages(parties)]
 
 
 def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
@@ -74,36 +71,15 @@ def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
     return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"
 
 
-def _graph_clusters(
-    ledger: Ledger,
-    params: ClusteringParameters,
-    estimator: Any,
-    names: Sequence[str],
-    shapes: Shapes,
-) -> None:
-    dim, sizes = int(estimator.n_components), [n for n, _ in shapes]
+def _graph_clusters(params: ClusteringParameters, estimator: Any, parties: Parties) -> Stage:
+    dim, sizes = int(estimator.n_components), [n for n, _ in parties.shapes]
     span = Span("scores", dim)
     if isinstance(estimator, GossipKPCA):
-        features = estimator._features(len(names))
+        features = estimator._features(len(parties.names))
         width = {
             "rows": sizes[0],
             "centroids": estimator._n_centroids(sizes),
-            "random": embedded_width(params.kernel, shapes[0][1], estimator.n_features),
+            "random": embedded_width(params.kernel, parties.shapes[0][1], estimator.n_features),
         }[features]
         span = Span("features" if features == "random" else "landmarks", width)
-    parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
-    clusters = forecast_stages([graph_clustering(params, dim, span)], parties, "rows")
-    ledger.entries += clusters.entries
-    ledger.rounds += clusters.rounds
-
-
-def _scores_of_columns(
-    ledger: Ledger, estimator: OneShotKPCA, names: Sequence[str], shapes: Shapes
-) -> None:
-    """Coordinates were cut short, so that the fitted samples are scored like new ones."""
-    rank = estimator._settings().local_rank
-    ledger.rounds += 1
-    for name, (n, d) in zip(names, shapes, strict=True):
-        most = min(n, d)
-        sent = rank - 1 if rank < most else most  # without what is left out
-        ledger.entries.append(forecast_entry(ShareHolder.project_samples, name, n * sent))
+    return graph_clustering(params, dim, span)

@@ -14,8 +14,8 @@ from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import is_plain
 from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
-from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.registry import Method
+from eigenmesh.regression.column_ridge import column_targets
 from eigenmesh.regression.fit import (
     RegressionParameters,
     graph_stages,
@@ -25,12 +25,10 @@ from eigenmesh.regression.fit import (
     scoring_run,
 )
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
+from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import floats_besides, forecast_stages
+from eigenmesh.runtime.study import floats_besides, forecast_stages, stage
 from eigenmesh.runtime.topology import build_graph
-from eigenmesh.stages.column_scores import ShareHolder
-from eigenmesh.stages.count import SurveyedSite
 
 Names = Sequence[str]
 Shapes = Sequence[tuple[int, int]]
@@ -133,13 +131,9 @@ def forecast_graph(inner: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
 def forecast_columns(inner: Any, strict: bool, names: Names, shapes: Shapes) -> Ledger:
     """Components by `inner`; the number of samples before, and their scores if it has none."""
     ledger: Ledger = inner._forecast(names, shapes)
-    if strict:
-        ledger.rounds += 1
-        ledger.entries += [forecast_entry(SurveyedSite.count_columns, name, 0) for name in names]
-    if isinstance(inner, OneShotKPCA) and inner._settings().fusion == "arguments":
-        ledger.rounds += 1
-        for name, (n, m) in zip(names, shapes, strict=True):
-            r = min(inner._settings().local_rank, n, m)
-            cut = r < min(n, m)  # of an inner product the residual is no coordinate
-            ledger.entries.append(forecast_entry(ShareHolder.project_samples, name, n * (r - cut)))
+    parties = Parties(tuple(names), tuple(shapes), inner._planned_graph(names))
+    runs = [stage(column_targets, None, strict), *inner._score_stages(parties)]
+    known = forecast_stages(runs, parties, "columns")
+    ledger.entries += known.entries
+    ledger.rounds += known.rounds
     return ledger

@@ -33,13 +33,6 @@ def forecast_entry(step: Step, sender: str, floats: int) -> Entry:
     return Entry(0, step_label(step), sender, COORDINATOR, kinds, floats, 0)
 
 
-def forecast_message(step: Step, receiver: str, floats: int) -> Entry:
-    """The entry that a message of the coordinator to `step` will make."""
-    takes = step.signature.takes
-    kinds = {takes.reveals: floats} if takes and takes.reveals else {}
-    return Entry(0, step_label(step), COORDINATOR, receiver, kinds, floats, 0)
-
-
 @record
 @dataclass
 class Ledger:

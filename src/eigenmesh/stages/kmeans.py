@@ -50,7 +50,6 @@ from eigenmesh.runtime.schedule import (
     maybe,
     sequence,
     settle,
-    steps_in,
     times,
 )
 from eigenmesh.stages.kmeans_party import (
@@ -319,9 +318,7 @@ def distributed_kmeans(
     """
     if method not in METHODS:
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
-    shape = None if candidates is None else (1, 1)
-    tree = schedule(fed.scope, setup, n_clusters, method, refine=refine, candidates=shape)
-    fed.enlist(PointHolder, setup, steps_in(tree))  # protocols without a schedule run this one too
+    fed.enlist(PointHolder, setup)
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
     if method == "coreset":
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size

@@ -34,6 +34,8 @@ from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
     N_LANDMARKS,
     ColumnModel,
+    ModelName,
+    column_scores,
     most_samples,
 )
 from eigenmesh.stages.summed_kernel import (
@@ -283,6 +285,18 @@ class OneShotKPCA(ColumnEstimator):
         kernel, rule, own = settings.kernel, settings.gamma, preparation_fields(self)
         search = gamma_stages(kernel, rule, parties, settings.seed, **own)
         return [*search, _method(settings, settings.any_gamma)]
+
+    def _score_stages(self, parties: Parties) -> list[Stage]:
+        """Of coordinates that were cut short: fitted samples are scored like new ones."""
+        settings = self._settings()
+        if settings.fusion != "arguments":
+            return []
+        widths = []
+        for n, m in parties.shapes:
+            rank = min(settings.local_rank, n, m)
+            # What is left out is a coordinate of a distance, but not of an inner product.
+            widths.append(rank - (settings.kernel == "poly" and rank < min(n, m)))
+        return [stage(column_scores, ModelName(model=""), parties.names, tuple(widths), None)]
 
 
 def _method(settings: Settings, gamma: float | None) -> Stage:
