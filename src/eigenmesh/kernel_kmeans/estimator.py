@@ -40,9 +40,9 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
-from eigenmesh.kernel_kmeans.kmeans_forecast import PlannedComponents, method_of_rows
+from eigenmesh.kernel_kmeans.planned_components import PlannedComponents
 from eigenmesh.kernel_kmeans.protocol import LABELS
-from eigenmesh.kernel_kmeans.row_stages import row_notes, row_stages
+from eigenmesh.kernel_kmeans.row_stages import method_of_rows, row_notes, row_stages
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import as_rows, dense

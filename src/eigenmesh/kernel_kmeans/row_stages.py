@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eigenmesh.estimators.accuracy import growth_notes
+from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_kmeans.choose_clustering import (
@@ -135,3 +136,11 @@ def row_notes(
     largest = min(most, _given(choice, parties))
     notes = growth_notes(choice.n_landmarks, largest, params.accuracy, more, len(names))
     return (_HANGS_ON_DATA, *notes)
+
+
+def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
+    """What a fit to rows at a coordinator runs, in words."""
+    if params.method in ("exact", "fed"):
+        return params.method
+    choice = candidates_for(params, shapes)[0]
+    return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"

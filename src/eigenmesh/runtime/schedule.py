@@ -695,6 +695,11 @@ class TableRow(NamedTuple):
     gets: str  # what a party is sent, kinds and sizes by the letters of the messages
     sends: str  # what leaves it
 
+    def __str__(self) -> str:
+        passes = [f"gets {self.gets}"] if self.gets else []
+        passes += [f"sends {self.sends}"] if self.sends else ["sends nothing"]
+        return f"{self.step}: {self.times}; {'; '.join(passes)}"
+
     @property
     def times(self) -> str:
         """How often, in words."""

@@ -31,6 +31,7 @@ from eigenmesh.runtime.schedule import (
     Program,
     Scope,
     forecast,
+    table,
 )
 
 _FLOAT = "float"  # marks a number that is written by its bits
@@ -146,6 +147,27 @@ class Study:
         if self.tree is None:
             return None
         return _program(self, tuple(sorted(told.items())), is_coordinators)
+
+
+@dataclass(frozen=True, eq=False)
+class FitStudy:
+    """The studies of all runs of a fit, one after the other."""
+
+    runs: tuple[Study, ...]
+
+    @property
+    def digest(self) -> str:
+        """The name of the whole."""
+        return hashlib.sha256(b"\n".join(run.document for run in self.runs)).hexdigest()
+
+    def __str__(self) -> str:
+        names = self.runs[0].scope.parties if self.runs else ()
+        shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+        lines = [f"study {self.digest[:16]} of {len(names)} parties: {shown}"]
+        for run in self.runs:
+            lines.append(run.protocol.name)
+            lines += [f"  {row}" for row in (table(run.tree) if run.tree is not None else ())]
+        return "\n".join(lines)
 
 
 @lru_cache(maxsize=64)
