@@ -1,4 +1,4 @@
-"""What a fit asks parties to agree to is known before it runs, under one name, and is what it asks."""
+"""What a fit asks parties to agree to is known before it runs, and is all that it asks."""
 
 import pytest
 from tests.contracts.fits import FITS
@@ -23,8 +23,8 @@ def test_a_fit_asks_for_nothing_that_is_not_in_its_study(fit):
     study = em.study(fit.build(), fit.parts())
     steps = {(step.role.__name__, step.name) for run in study.runs for step in steps_in(run.tree)}
     roles = {role.__name__ for run in study.runs for role in run.protocol.roles}
-    calls = {}
-    with fit.open() as fed, recorded(calls):
+    calls, stores = {}, {}
+    with fit.open() as fed, recorded(calls, stores):
         fit.run(fed)
     keys = {key_of(received.tree) for received in calls["south"]} - {None}
     assert {key[1] for key in keys} <= roles
