@@ -5,7 +5,7 @@ from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators.base import load
-from eigenmesh.estimators.plan import plan
+from eigenmesh.estimators.plan import plan, study
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.admm.estimator import ADMMKPCA
@@ -46,4 +46,5 @@ __all__ = [
     "load",
     "plan",
     "split",
+    "study",
 ]

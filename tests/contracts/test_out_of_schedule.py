@@ -21,7 +21,7 @@ def test_every_run_follows_a_study(number):
 def test_a_legal_run_is_answered_again_and_nothing_else_is(number):
     attempts = 0
     runs = runs_at(number, "south")
-    for seed in range(40):
+    for seed in range(200):
         if attempts >= ATTEMPTS:
             break
         rng = np.random.default_rng((number, seed))

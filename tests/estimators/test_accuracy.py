@@ -255,3 +255,24 @@ def test_a_closer_look_is_said_beforehand_to_the_float():
         more = both.floats_up + both.floats_down - first.floats_up - first.floats_down
         assert more == int(floats.replace(",", ""))
         assert both.rounds == first.rounds + 1
+
+
+@pytest.mark.parametrize("landmarks", ["centroids", "uniform", "diskpca", "rpcholesky"])
+@pytest.mark.parametrize("kind", ["components", "clusters", "regression"])
+def test_doubling_takes_no_more_than_is_said_beforehand(kind, landmarks):
+    X = np.random.default_rng(0).normal(size=(900, 5))
+    parts = em.split(X, 3, random_state=0)
+    options = {"kernel": "rbf", "gamma": 0.3, "landmarks": landmarks, "random_state": 0}
+    if kind == "clusters":
+        model, y = em.KernelKMeans(3, accuracy=1e-3, **options), ()
+    else:
+        door = em.KernelPCA if kind == "components" else em.KernelPCRegressor
+        model = door(3, accuracy=1e-3, **options)
+        y = () if kind == "components" else ([own[:, 0] for own in parts.parts],)
+    plan = em.plan(model, parts)
+    (most,) = re.findall(r"at most ([\d,]+) floats more", str(plan))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EigenmeshWarning)
+        report = model.fit(parts, *y).report_
+    more = report.floats_up + report.floats_down - plan.floats_up - plan.floats_down
+    assert 0 < more <= int(most.replace(",", ""))

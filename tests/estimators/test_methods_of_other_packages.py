@@ -1,118 +1,18 @@
-"""A method of another package joins by its entry point, and is used as if it were here."""
+"""CONTRIBUTING's method, as another package's, is used as if it were of this one."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import eigenmesh as em
 from eigenmesh.methods.registry import Method, methods, register
 
-METHOD = '''
-"""Linear PCA from the parties' moments: one message each."""
-
-from typing import Annotated, Any
-
-import numpy as np
-
-from eigenmesh.estimators.report import RunReport
-from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.registry import Method, register
-from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.runtime.ledger import Ledger, forecast_entry
-from eigenmesh.runtime.message import Floats, Message, Positive, Reveals, Shape
-from eigenmesh.runtime.party import Party, step
-from eigenmesh.runtime.protocol import protocol
-
-
-class NoSetup(Message, reveals=None):
-    """Nothing has to be agreed on."""
-
-
-class ColumnMoments(Message, reveals="moments"):
-    """Sums of the rows and of their products."""
-
-    n_rows: Annotated[int, Reveals("counts"), Positive]
-    sums: Annotated[Floats, Shape("d")]
-    products: Annotated[Floats, Shape("d", "d")]
-
-
-class MomentHolder(Party):
-    """Holds some rows."""
-
-    Setup = NoSetup
-
-    @step
-    def column_moments(self) -> ColumnMoments:
-        """What the rows add up to."""
-        A = np.asarray(self.site.data)
-        return ColumnMoments(n_rows=len(A), sums=A.sum(axis=0), products=A.T @ A)
-
-
-@protocol("tiny-moments", roles=(MomentHolder,))
-def tiny_moments(rows):
-    """One sum."""
-    rows.enlist(MomentHolder, NoSetup())
-    return rows.total(MomentHolder.column_moments).sum
-
-
-class MomentPCA(RowEstimator):
-    """Linear PCA from moments.
-
-    >>> MomentPCA(2).n_components
-    2
-    """
-
-    _fitted = ("eigenvalues_", "explained_variance_ratio_", "total_variance_", "residual_",
-               "gamma_", "model_")
-
-    def __init__(self, n_components: int = 2, *, random_state: Any = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
-
-    def fit(self, X, y=None):
-        with self._opened(self._source(X)) as fed, fed.recording() as recording:
-            self._require_rows(fed)
-            fed.require(MomentHolder)
-            total = fed.run(tiny_moments).value
-        n, mean = total.n_rows, total.sums / total.n_rows
-        values, vectors = np.linalg.eigh(total.products - n * np.outer(mean, mean))
-        k = self.n_components
-        V = vectors[:, ::-1][:, :k]
-        self.model_ = LandmarkModel(
-            Kernel("linear"), np.eye(len(mean)), V, mean @ V, values[::-1][:k],
-            float(values[::-1][k]), float(values.sum()), n,
-        )
-        self.gamma_ = None
-        self.eigenvalues_ = self.model_.eigenvalues
-        self.total_variance_ = self.model_.total
-        self.residual_ = self.model_.residual
-        self.explained_variance_ratio_ = self.eigenvalues_ / self.total_variance_
-        self.n_features_in_ = len(mean)
-        self._last_transform = []
-        self.report_ = RunReport.of(
-            recording, fed, stop_reason="the sums are complete", baseline_floats=n * len(mean)
-        )
-        return self
-
-    def _needs(self, fed, *, weighted=False):
-        return MomentHolder, None
-
-    def _forecast(self, names, shapes):
-        d = shapes[0][1]
-        return Ledger.of(
-            [forecast_entry(MomentHolder.column_moments, name, d + d * d) for name in names], 1
-        )
-
-    @property
-    def _n_features_out(self):
-        return len(self.eigenvalues_)
-
-
-register(Method("tiny-moments", "rows", ("linear",), MomentPCA, "moments add up"))
-'''
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+METHOD = re.search(r"^```python\n(.*?)^```$", PAGE.read_text(), re.S | re.M)[1]  # as it is told
 
 USE = """
 import sys
@@ -131,6 +31,65 @@ np.testing.assert_allclose(kpca.eigenvalues_, exact.eigenvalues_)
 np.testing.assert_allclose(np.abs(kpca.transform(X)), np.abs(exact.transform(X)), atol=1e-9)
 kpca.save(sys.argv[1])
 assert em.KernelPCA(2).fit(parts).method_.startswith("diskpca")  # those of the house come first
+"""
+
+ON_DASK = """
+import numpy as np
+from dask.distributed import Client, LocalCluster
+import eigenmesh as em
+
+if __name__ == "__main__":
+    X = np.random.default_rng(0).normal(size=(60, 5)) * [5, 4, 3, 2, 1]
+    parts = em.split(X, n_parties=3, random_state=0)
+    here = em.KernelPCA(2, method="tiny-moments").fit(parts)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client, em.federation(parts, engine="dask", client=client) as fed:
+            there = em.KernelPCA(2, method="tiny-moments").fit(fed)
+    np.testing.assert_allclose(here.eigenvalues_, there.eigenvalues_, rtol=1e-12)
+    assert here.report_.bytes == there.report_.bytes
+    print("same")
+"""
+
+ON_MPI = """
+import numpy as np
+from mpi4py import MPI
+import eigenmesh as em
+
+X = np.random.default_rng(0).normal(size=(60, 5)) * [5, 4, 3, 2, 1]
+parts = em.split(X, n_parties=3, random_state=0)
+here = em.KernelPCA(2, method="tiny-moments").fit(parts)
+with em.federation(parts, engine="mpi") as fed:
+    there = em.KernelPCA(2, method="tiny-moments").fit(fed)
+np.testing.assert_allclose(here.eigenvalues_, there.eigenvalues_, rtol=1e-12)
+if MPI.COMM_WORLD.Get_rank() == 0:
+    print("same")
+"""
+
+IN_CONTRACTS = """
+import sys, warnings
+import numpy as np
+import pytest
+sys.path.insert(0, sys.argv[1])
+from tests.contracts import fits, intrusions
+from eigenmesh.methods.registry import method_called
+
+method = method_called("tiny-moments")
+fits.FITS.append(fits.Fit("tiny-moments", fits.rows, lambda: method.estimator(2)))
+number, warnings_off = len(fits.FITS) - 1, warnings.simplefilter("ignore")
+runs, made, seed = intrusions.runs_at(number, "south"), 0, 0
+while made < 200:
+    made += intrusions.sequence_with_intrusions(number, runs, np.random.default_rng(seed))
+    seed += 1
+from tests.contracts import test_lost_parties, test_plans_and_policies as plans
+for check in (
+    plans.test_the_plan_is_what_a_fit_sends_or_a_bound_that_says_so,
+    plans.test_a_policy_refuses_the_method_before_anything_left_and_names_party_and_kind,
+    plans.test_a_policy_that_allows_what_the_plan_says_lets_the_fit_through,
+    test_lost_parties.test_a_lost_party_ends_the_fit_with_its_name,
+    test_lost_parties.test_survivors_go_on_and_say_so_or_say_why_not,
+):
+    check(fits.FITS[number])
+print("held")
 """
 
 LOAD = """
@@ -169,6 +128,28 @@ def test_it_is_fitted_planned_saved_and_loaded(installed, tmp_path):
     fitted, planned = run(USE, installed, "-c", model)
     assert fitted == planned == "tiny-moments: 3 parties hold rows; moments add up"
     assert run(LOAD, installed, "-c", model) == ["(1, 2)"]
+
+
+def test_it_runs_on_dask(installed, tmp_path):
+    script = tmp_path / "on_dask.py"
+    script.write_text(ON_DASK)
+    assert run(str(script), installed) == ["same"]
+
+
+def test_it_runs_on_mpi(installed, tmp_path):
+    script = tmp_path / "on_mpi.py"
+    script.write_text(ON_MPI)
+    mpirun = Path(sys.executable).with_name("mpirun")
+    if not mpirun.exists():
+        pytest.skip("no mpirun beside this Python; pip install 'eigenmesh[mpi]'")
+    options = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -n 3".split()
+    command = [str(mpirun), *options, sys.executable, "-m", "mpi4py", str(script)]
+    done = subprocess.run(command, env=installed, capture_output=True, text=True, timeout=110)
+    assert done.stdout.split() == ["same"], done.stderr
+
+
+def test_contracts_hold_for_it(installed):
+    assert run(IN_CONTRACTS, installed, "-c", str(PAGE.parent)) == ["held"]
 
 
 def test_the_command_line_has_it(installed, tmp_path):

@@ -206,7 +206,7 @@ def test_floats_equal_the_formula():
     assert report.floats_up == q * d + parties * (gram + missing + moments + refined + k) + coreset
     down = probes * (q + 1) + q * s + 2 * s + restarts * k * s + k * s
     assert report.floats_down == (parties - 1) * q * d + parties * down
-    assert report.rounds == 11
+    assert report.rounds == 10
 
 
 def test_landmarks_are_doubled_until_they_are_enough_and_a_plan_is_of_the_first():

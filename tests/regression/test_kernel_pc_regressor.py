@@ -156,6 +156,16 @@ def test_targets_that_do_not_fit_are_named(y, words):
         em.KernelPCRegressor(3, gamma=0.05).fit(parts, y)
 
 
+@pytest.mark.parametrize("method", ["diskpca", "sketching-pca"])
+def test_nothing_leaves_before_targets_are_known_to_fit(method):
+    parts, _ = split(2)
+    model = em.KernelPCRegressor(3, gamma="median", method=method)
+    with em.federation(parts) as fed, fed.recording() as recording:
+        with pytest.raises(em.EigenmeshError, match=r"party-1.*221 rows and 220 targets"):
+            model.fit(fed, [np.ones(221), np.ones(220)])
+    assert set(recording.ledger.by_step()) == {"TargetHolder.sum_targets"}
+
+
 @pytest.mark.parametrize("wrong", [{"alpha": -1.0}, {"n_components": 0}, {"landmarks": "best"}])
 def test_wrong_parameters_say_what_is_expected(wrong):
     with pytest.raises(em.EigenmeshError, match="expected"):

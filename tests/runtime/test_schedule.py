@@ -330,8 +330,7 @@ def test_a_program_accepts_the_words_of_its_schedule_and_no_others(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_position_that_another_leads_to_may_be_forgotten(seed):
-    """Where rounds may be missed, what is accepted is the same with fewer positions."""
+def test_where_rounds_may_be_missed_the_earliest_place_is_enough(seed):
     rng = np.random.default_rng(seed)
     program = Program(node_of(3, rng)[0], Scope(("x", "y"), "rows", "reuse"))
     keys = {letter: ("step", "ToyHolder", step.name) for letter, step in STEPS.items()}
@@ -341,9 +340,19 @@ def test_a_position_that_another_leads_to_may_be_forgotten(seed):
         for letter, key in keys.items():
             matches = program.matches(few, key)
             assert bool(matches) == bool(program.matches(many, key)), (word, letter)
-            after = program.narrowed(frozenset(match.after for match in matches))
             if matches and len(word) < 5:
-                every.append((word + letter, after))
+                every.append((word + letter, frozenset({matches[0].after})))
+
+
+@pytest.mark.parametrize("on_loss", ["reuse", "skip"])
+def test_a_coordinator_misses_no_round_of_its_own_study(on_loss):
+    scope = Scope(("x", "y"), "rows", on_loss)
+    node = sequence(ask(STEPS["a"]), times(2, ask(STEPS["b"])), ask(STEPS["c"]))
+    keys = {letter: ("step", "ToyHolder", step.name) for letter, step in STEPS.items()}
+    for word, whole in {"abbc": True, "bbc": False, "abc": False, "ac": False}.items():
+        own = walk(Program(node, scope, is_coordinators=True), [keys[letter] for letter in word])
+        assert (own is not None) == whole, word
+        assert walk(Program(node, scope), [keys[letter] for letter in word]) is not None
 
 
 def test_long_loops_cost_no_more_than_short_ones():

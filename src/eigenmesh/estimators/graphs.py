@@ -62,6 +62,10 @@ class GraphEstimator(RowEstimator):
             self._require_rows(fed)
             yield fed
 
+    def _planned_span(self, parties: Parties) -> tuple[str, int]:
+        """What `_common_span` will be of a fit to these parties, and how wide."""
+        return "scores", int(self.n_components)
+
     def _common_span(self) -> str:
         """What of the rows all nodes describe alike: "scores", "landmarks" or "features"."""
         return "scores"

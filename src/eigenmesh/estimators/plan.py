@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import forecast_stages, stage
+from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.count import survey
 
@@ -112,19 +113,12 @@ def plan(estimator: Any, source: Any) -> Plan:
     >>> em.plan(em.OneShotKPCA(n_components=2, local_rank=5), parts).floats_up
     1010
     """
-    if not hasattr(estimator, "_forecast"):
-        raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
-    if isinstance(source, Federation):
-        estimator._require_topology(source, getattr(estimator, "topology", None))
-    door = estimator
-    if hasattr(estimator, "_planned"):  # a front door: the estimator that it would open to
-        estimator = estimator._planned(source)
+    door, estimator = estimator, _estimator_for(estimator, source)
     names, shapes, policies = _parties_of(source)
     aligned = getattr(source, "align", "strict") == "inner"
     notes: tuple[str, ...] = ()
     if aligned and isinstance(source, Federation):
         shapes, notes = _as_if_all_matched(shapes)
-    estimator = _on_graph_of(source, estimator)
     ledger = estimator._forecast(names, shapes)
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes)
@@ -138,6 +132,62 @@ def plan(estimator: Any, source: Any) -> Plan:
     if floats > baseline and len(names) > 1:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
     return Plan.of(ledger, names, baseline, policies, notes, method)
+
+
+def study(estimator: Any, source: Any) -> FitStudy:
+    """What a fit of `estimator` to `source` asks parties to agree to, before anything runs.
+
+    Its `digest` is the same whoever builds it; `print` shows every step that a party may be asked
+    for, how often, and what it sends. Numbers that are found on the way, such as gamma by a rule,
+    are stand-ins here.
+
+    >>> import eigenmesh as em, numpy as np
+    >>> parts = em.Partitioned(rows=[np.ones((100, 3)), np.ones((80, 3))], names=["a", "b"])
+    >>> asked = em.study(em.DisKPCA(2, landmarks="uniform", random_state=0), parts)
+    >>> [run.protocol.name for run in asked.runs]
+    ['diskpca']
+    >>> print(asked)
+    study ... of 2 parties: 'a', 'b'
+    diskpca
+      RowHolder.count_rows: once; sends counts
+      RowHolder.draw_rows: once; sends counts, rows: n × n_columns
+      RowHolder.centred_gram: once; gets counts, rows: n × n_columns; sends counts, gram: ...
+    """
+    estimator = _estimator_for(estimator, source)
+    names, shapes, _ = _parties_of(source)
+    if isinstance(source, Federation):
+        scope, graph = source.scope, source.graph
+    else:
+        graph = estimator._planned_graph(names)
+        scope = Parties(tuple(names), tuple(shapes), graph).scope(_split_of(estimator, source))
+    parties = Parties(tuple(names), tuple(shapes), graph)
+    align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
+    runs = [run.study(scope) for run in [*align, *estimator._stages(parties)]]
+    return FitStudy(tuple(_nameless(run) for run in runs))
+
+
+def _nameless(run: Study) -> Study:
+    """Without the name under which parties keep their shares, which every fit draws anew."""
+    terms = {
+        name: dataclasses.replace(term, model="") if hasattr(term, "model") else term
+        for name, term in run.terms.items()
+    }
+    return dataclasses.replace(run, terms=terms)
+
+
+def _split_of(estimator: Any, source: Any) -> str:
+    return str(getattr(source, "split", None) or getattr(estimator, "_split", "rows"))
+
+
+def _estimator_for(estimator: Any, source: Any) -> Any:
+    """Whose fit it will be: of a front door, the estimator that it opens to."""
+    if not hasattr(estimator, "_forecast"):
+        raise InputError(f"{type(estimator).__name__} cannot be planned; pass an em estimator")
+    if isinstance(source, Federation):
+        estimator._require_topology(source, getattr(estimator, "topology", None))
+    if hasattr(estimator, "_planned"):
+        estimator = estimator._planned(source)
+    return _on_graph_of(source, estimator)
 
 
 def _less(door: Any, estimator: Any, source: Any) -> str:

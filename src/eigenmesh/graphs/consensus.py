@@ -93,12 +93,12 @@ class MixingParty(Party):
     """Base of parties that average an array over the graph. State: (*MixingParty.state, ...)."""
 
     Setup: ClassVar[type[Message]] = MixingSetup
-    state: ClassVar[tuple[str, ...]] = ("mixing", "told", "heard", "peak")
+    state: ClassVar[tuple[str, ...]] = ("mixing", "sums_sent", "heard", "peak")
 
     def __init__(self, site: SiteView, setup: Any) -> None:
         super().__init__(site, setup)
         self.mixing: dict[str, Any] = {"series": 0}
-        self.told: dict[str, Any] = {}
+        self.sums_sent: dict[str, Any] = {}
         self.heard: dict[str, dict[str, Any]] = {}
         self.peak = np.zeros(0)
         self.start_mixing(np.zeros(0))
@@ -111,7 +111,7 @@ class MixingParty(Party):
         series = self.mixing["series"] + 1
         self.mixing = {"series": series, "shape": list(value.shape), "value": value.ravel()}
         self.mixing |= {"before": value.ravel(), "weight": 1.0, "omega": 0.0}
-        self.told = {"value": np.zeros(value.size), "weight": 0.0}
+        self.sums_sent = {"value": np.zeros(value.size), "weight": 0.0}
         self.heard = {}
 
     def add_to_mixture(self, change: Any) -> None:
@@ -141,11 +141,11 @@ class MixingParty(Party):
         """The fields of what is offered, for messages of another kind."""
         now = self.mixing
         if self.setup.lossy:
-            told = {key: self.told[key] + now[key] for key in ("value", "weight")}
-            self.told = told
+            values = {key: self.sums_sent[key] + now[key] for key in ("value", "weight")}
+            self.sums_sent = values
         else:
-            told = {key: now[key] for key in ("value", "weight")}
-        return {**told, "degree": len(self.site.neighbours), "series": now["series"]}
+            values = {key: now[key] for key in ("value", "weight")}
+        return {**values, "degree": len(self.site.neighbours), "series": now["series"]}
 
     def mix(self, received: Mapping[int, Any]) -> None:
         """Take what the neighbours offered; messages of an earlier average say nothing now."""

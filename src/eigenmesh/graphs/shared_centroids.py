@@ -72,15 +72,17 @@ class CentroidNode(MixingParty):
 
     Shared: ClassVar[type[SharedCentroids]] = SharedCentroids
 
-    state = (*MixingParty.state, "known", "offered", "asked", "tries", "wanted", "shared")
+    state = (*MixingParty.state, "known", "holders", "questions", "tries", "requests", "shared")
 
     def __init__(self, site: SiteView, setup: Any) -> None:
         super().__init__(site, setup)
         self.known: dict[str, Doubles] = {}  # by owner
-        self.offered: dict[str, list[int]] = {}  # by owner, the neighbours that have them
-        self.asked: dict[str, int] = {}  # by owner, exchanges in which the answer may still come
+        self.holders: dict[str, list[int]] = {}  # by owner, the neighbours that have them
+        self.questions: dict[
+            str, int
+        ] = {}  # by owner, exchanges in which the answer may still come
         self.tries: dict[str, int] = {}  # by owner, questions so far
-        self.wanted: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
+        self.requests: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
         self.shared = np.zeros((0, site.data.shape[1]))
 
     def start_sharing(self, rows: Rows, count: int, seed: int) -> None:
@@ -97,7 +99,7 @@ class CentroidNode(MixingParty):
         self.shared = np.vstack([self.shared, *(self.known[owner] for owner in owners)])
         compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
-        self.known, self.offered, self.asked, self.tries, self.wanted = {}, {}, {}, {}, {}
+        self.known, self.holders, self.questions, self.tries, self.requests = {}, {}, {}, {}, {}
 
     @step(cumulative=True)
     def offer_centroids(self) -> dict[int, SharedCentroids]:
@@ -107,10 +109,10 @@ class CentroidNode(MixingParty):
     def offers(self) -> dict[int, Any]:
         """The messages, of the type `Shared`."""
         questions = self._questions()
-        answers = {n: self.wanted.get(str(n), []) for n in self.site.neighbours}
-        self.wanted = {}
-        self.asked = {
-            **self.asked,
+        answers = {n: self.requests.get(str(n), []) for n in self.site.neighbours}
+        self.requests = {}
+        self.questions = {
+            **self.questions,
             **{str(o): _PATIENCE for own in questions.values() for o in own},
         }
         return {n: self._message(questions[n], answers[n]) for n in self.site.neighbours}
@@ -118,9 +120,9 @@ class CentroidNode(MixingParty):
     def _questions(self) -> dict[int, list[int]]:
         """Of each neighbour, what it has and this node lacks; nothing is asked of two."""
         questions: dict[int, list[int]] = {n: [] for n in self.site.neighbours}
-        for owner, holders in self.offered.items():
+        for owner, holders in self.holders.items():
             there = [n for n in holders if n in questions]
-            if there and owner not in self.known and owner not in self.asked:
+            if there and owner not in self.known and owner not in self.questions:
                 # Another each time: a link may be dead.
                 tried = self.tries.get(owner, 0)
                 questions[there[tried % len(there)]].append(int(owner))
@@ -144,17 +146,17 @@ class CentroidNode(MixingParty):
 
     def take(self, received: Mapping[int, Any]) -> None:
         """The same of messages of the type `Shared`."""
-        known, offered = dict(self.known), dict(self.offered)
+        known, offered = dict(self.known), dict(self.holders)
         for sender, message in sorted(received.items()):
             for owner in np.unique(message.owners).tolist():
                 known.setdefault(str(owner), message.points[message.owners == owner])
             for owner in message.has.tolist():
                 offered[str(owner)] = sorted({*offered.get(str(owner), []), sender})
-            wanted = [o for o in message.wants.tolist() if str(o) in self.known]
-            self.wanted = {**self.wanted, str(sender): wanted}
-        waiting = {owner: left - 1 for owner, left in self.asked.items() if left > 1}
-        self.asked = {owner: left for owner, left in waiting.items() if owner not in known}
-        self.known, self.offered = known, offered
+            requests = [o for o in message.wants.tolist() if str(o) in self.known]
+            self.requests = {**self.requests, str(sender): requests}
+        waiting = {owner: left - 1 for owner, left in self.questions.items() if left > 1}
+        self.questions = {owner: left for owner, left in waiting.items() if owner not in known}
+        self.known, self.holders = known, offered
 
     @step(reusable=False)
     def tell_centroids(self) -> CentroidsHere:

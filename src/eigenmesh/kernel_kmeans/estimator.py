@@ -40,9 +40,9 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
-from eigenmesh.kernel_kmeans.kmeans_forecast import PlannedComponents, method_of_rows
+from eigenmesh.kernel_kmeans.planned_components import PlannedComponents
 from eigenmesh.kernel_kmeans.protocol import LABELS
-from eigenmesh.kernel_kmeans.row_stages import row_notes, row_stages
+from eigenmesh.kernel_kmeans.row_stages import method_of_rows, row_notes, row_stages
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import as_rows, dense
@@ -277,20 +277,22 @@ class KernelKMeans(FrontDoor, PartyLabels):
         psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
         checked_gamma(self.gamma)
         return ClusteringParameters(
-            one_of(self.method, "method", ("auto", *row_methods(), *component_methods())),
-            self.kernel,
-            k,
-            whole_number(s, "n_eigenvectors"),
-            one_of(self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks)),
-            None if q is None else whole_number(q, "n_landmarks"),
-            one_of(self.kmeans, "kmeans", ("auto", *KMEANS)),
-            whole_number(self.n_features, "n_features"),
-            restarts(self.n_init, RESTARTS),
-            whole_number(self.max_iter, "max_iter"),
-            float(self.tol),
-            seed_of(self.random_state),
-            checked_accuracy(self.accuracy),
-            self.n_eigenvectors is None,
+            method=one_of(self.method, "method", ("auto", *row_methods(), *component_methods())),
+            kernel=self.kernel,
+            n_clusters=k,
+            n_eigenvectors=whole_number(s, "n_eigenvectors"),
+            landmarks=one_of(
+                self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks)
+            ),
+            n_landmarks=None if q is None else whole_number(q, "n_landmarks"),
+            kmeans=one_of(self.kmeans, "kmeans", ("auto", *KMEANS)),
+            n_features=whole_number(self.n_features, "n_features"),
+            n_init=restarts(self.n_init, RESTARTS),
+            max_iter=whole_number(self.max_iter, "max_iter"),
+            tol=float(self.tol),
+            seed=seed_of(self.random_state),
+            accuracy=checked_accuracy(self.accuracy),
+            more_eigenvectors=self.n_eigenvectors is None,
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:
@@ -337,18 +339,18 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self._keep_names_of(fed)
         self._adopt(
             ClusterFit(
-                fed.model_,
-                fed.cluster_centers_,
-                len(fed.eigenvalues_),
-                fed.eigenvalues_,
-                fed.inertia_,
-                None,
-                fed.n_iter_,
-                fed.gamma_,
-                f"{method.name}: {method.why}",
-                fed.n_features_in_,
-                fed.report_.stop_reason,
-                fed.report_.baseline_floats,
+                model=fed.model_,
+                centres=fed.cluster_centers_,
+                n_eigenvectors=len(fed.eigenvalues_),
+                spectrum=fed.eigenvalues_,
+                inertia=fed.inertia_,
+                slack=None,
+                n_iter=fed.n_iter_,
+                gamma=fed.gamma_,
+                method=f"{method.name}: {method.why}",
+                n_columns=fed.n_features_in_,
+                stop_reason=fed.report_.stop_reason,
+                baseline_floats=fed.report_.baseline_floats,
             )
         )
         self._labels, self.report_ = fed.labels_, fed.report_
@@ -465,10 +467,12 @@ class KernelKMeans(FrontDoor, PartyLabels):
         )
 
     def _plan_method(self, shapes: Shapes) -> str:
-        return method_of_rows(self._checked_parameters(), shapes)
+        params = self._checked_parameters()
+        return self.method if self._is_registered(params) else method_of_rows(params, shapes)
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        return row_notes(self._checked_parameters(), names, shapes)
+        params = self._checked_parameters()
+        return () if self._is_registered(params) else row_notes(params, names, shapes)
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit in process to dense rows will have."""

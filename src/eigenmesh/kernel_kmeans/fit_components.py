@@ -227,7 +227,8 @@ def span_of(estimator: Any) -> Span:
     name, model = estimator._common_span(), estimator.model_
     if name == "scores":
         return Span(name, len(model.eigenvalues))
-    return Span(name, len(model.components if name == "features" else model.landmarks))
+    points = model.components if name == "features" else model.landmarks
+    return Span(name, int(points.shape[0]))
 
 
 def _graph_inertia(clusters: GraphClusters, span: str) -> InertiaClaim:

@@ -23,6 +23,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
+    row_sizes,
 )
 from eigenmesh.kernel_kmeans.row_stages import how_to_cluster, scoring_run, setup_of
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
@@ -36,7 +37,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
-from eigenmesh.stages.count import survey
+from eigenmesh.runtime.results import Replies
 
 EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
 _MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to see them fall
@@ -71,25 +72,29 @@ def fit_at_parties(
     fed: Federation, params: ClusteringParameters, find_kernel: FindKernel, weights: str
 ) -> ClusterFit:
     """Landmarks or random features, then distributed k-means."""
-    sizes = fed.run(survey).value
+    sizes = fed.run(row_sizes).value
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
     choice = first_allowed(fed, candidates_for(params, shapes))
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
-    result = _run(fed, params, choice, setup)
+    result = _run(fed, params, choice, setup, sizes)
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
-        choice, result = rows, _run(fed, params, rows, setup)
+        choice, result = rows, _run(fed, params, rows, setup, sizes)
     return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
 
 
 def _run(
-    fed: Federation, params: ClusteringParameters, choice: ClusteringChoice, setup: LandmarkSetup
+    fed: Federation,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    setup: LandmarkSetup,
+    sizes: Replies,
 ) -> KernelKMeansResult:
     how = how_to_cluster(params, choice)
     if choice.landmarks == "none":
-        return feature_kmeans(fed, setup, params.n_clusters, **how)
-    scoring = scoring_run(params, choice, setup)
+        return feature_kmeans(fed, setup, sizes, params.n_clusters, **how)
+    scoring = scoring_run(params, choice, setup, sizes)
     return kernel_kmeans(fed, scoring, params.n_clusters, seeding=choice.seeding, **how)
 
 
@@ -133,20 +138,20 @@ def _concluded(
         # ‖μ − Pμ‖² of a cluster's mean is at most the mean of its rows' ‖φ(x) − Pφ(x)‖².
         slack = max(min(result.outside, result.inertia), 0.0)
     return ClusterFit(
-        model,
-        result.kmeans.centres,
-        result.kmeans.centres.shape[1],
-        result.spectrum,
-        result.inertia,
-        slack,
-        max(result.kmeans.n_iter, 1),
-        kernel.gamma,
-        str(choice),
-        n_columns,
-        result.stop_reason,
-        result.baseline_floats,
-        (*result.kmeans.notes, *_missing(result, params, choice)),
-        _facts(result, params, slack),
+        model=model,
+        centres=result.kmeans.centres,
+        n_eigenvectors=result.kmeans.centres.shape[1],
+        spectrum=result.spectrum,
+        inertia=result.inertia,
+        slack=slack,
+        n_iter=max(result.kmeans.n_iter, 1),
+        gamma=kernel.gamma,
+        method=str(choice),
+        n_columns=n_columns,
+        stop_reason=result.stop_reason,
+        baseline_floats=result.baseline_floats,
+        caveats=(*result.kmeans.notes, *_missing(result, params, choice)),
+        facts=_facts(result, params, slack),
         means=result.means,
         missing=None if result.coverage is None else MissingShares.of(result.coverage.shortfall),
     )
@@ -203,19 +208,19 @@ def fit_exact(
     site.store[LABELS] = {"labels": clusters.labels}
     few = f"{params.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
     return ClusterFit(
-        model,
-        centres,
-        params.n_eigenvectors,
-        _spectrum(K, params.n_eigenvectors),
-        clusters.inertia,
-        0.0,
-        clusters.n_iter,
-        kernel.gamma,
-        "exact: Lloyd's iteration on the whole kernel matrix, as asked for",
-        X.shape[1],
-        "the best of the restarts is taken",
-        int(X.nnz if is_sparse(X) else X.size),
-        (few,) if len(centres) < params.n_clusters else (),
+        model=model,
+        centres=centres,
+        n_eigenvectors=params.n_eigenvectors,
+        spectrum=_spectrum(K, params.n_eigenvectors),
+        inertia=clusters.inertia,
+        slack=0.0,
+        n_iter=clusters.n_iter,
+        gamma=kernel.gamma,
+        method="exact: Lloyd's iteration on the whole kernel matrix, as asked for",
+        n_columns=X.shape[1],
+        stop_reason="the best of the restarts is taken",
+        baseline_floats=int(X.nnz if is_sparse(X) else X.size),
+        caveats=(few,) if len(centres) < params.n_clusters else (),
         missing=MissingShares.of(nothing_missing(params.n_eigenvectors)),
     )
 

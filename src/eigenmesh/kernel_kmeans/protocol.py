@@ -12,8 +12,9 @@ party reveals        what it reveals in disKPCA and in distributed k-means, and 
 coordinator learns   these
 ===================  ============================================================================
 
-Three runs, each on what the one before left in the sites' stores: "landmark-scores" (or, with
-random features, "feature-points"), "distributed-kmeans", "cluster-moments".
+Runs in sequence, each on what those before left in the sites' stores: "row-sizes", by which
+landmarks are chosen; "landmark-scores" or, with random features, "feature-points"; then
+"distributed-kmeans" and "cluster-moments".
 
 The inertia Σ w ‖φ(x) − μ‖², μ the mean of x's cluster, is Σ w k(x, x) − Σ_c W_c ‖μ_c‖². Of a mean
 only the part inside the landmarks' span is known, so what is said is an upper bound; it is exact
@@ -40,6 +41,7 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Sha
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
@@ -55,6 +57,36 @@ SCORES, LABELS = "kernel-kmeans scores", "kernel-kmeans labels"
 LEADING = (1, 2, 4)
 
 
+# How many rows there are: before anything is chosen, and only once.
+
+
+class CountSetup(Message, reveals=None):
+    """Nothing to agree on."""
+
+
+class CountedRows(Party):
+    """Holds rows."""
+
+    Setup = CountSetup
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+
+def count_schedule(scope: Scope) -> Node:
+    """One question."""
+    return sequence(enlist(CountedRows, CountSetup()), ask(CountedRows.count_rows))
+
+
+@protocol("row-sizes", roles=(CountedRows,), schedule=count_schedule)
+def row_sizes(rows: Federation) -> Replies:
+    """A `RowCount` from every party."""
+    rows.enlist(CountedRows, CountSetup())
+    return rows.ask(CountedRows.count_rows)
+
+
 # Rows as random features.
 
 
@@ -64,11 +96,6 @@ class FeatureRows(Party):
     Setup = LandmarkSetup
 
     @step
-    def count_rows(self) -> RowCount:
-        """Rows and columns."""
-        return count(self.site.data)
-
-    @step
     def keep_features(self) -> None:
         """The embedding that the shared seed gives; nothing is said of it."""
         blocks = list(embedded_blocks(self.setup, self.site.data))
@@ -76,30 +103,15 @@ class FeatureRows(Party):
 
 
 def feature_schedule(scope: Scope, setup: LandmarkSetup) -> Node:
-    """Sizes; then every site embeds its rows."""
-    return sequence(
-        enlist(FeatureRows, setup), ask(FeatureRows.count_rows), ask(FeatureRows.keep_features)
-    )
-
-
-@record
-@dataclass(frozen=True)
-class FeaturePoints:
-    """What the sites keep."""
-
-    dim: int  # coordinates of a point
-    baseline_floats: int
-    stop_reason: str = "every site keeps the features of its rows"
+    """Every site embeds its rows."""
+    return sequence(enlist(FeatureRows, setup), ask(FeatureRows.keep_features))
 
 
 @protocol("feature-points", roles=(FeatureRows,), schedule=feature_schedule)
-def feature_points(rows: Federation, setup: LandmarkSetup) -> FeaturePoints:
+def feature_points(rows: Federation, setup: LandmarkSetup) -> None:
     """Random features, kept at the sites."""
     rows.enlist(FeatureRows, setup)
-    sizes = rows.ask(FeatureRows.count_rows)
     rows.ask(FeatureRows.keep_features)
-    dim = embedded_width(setup.kernel, sizes[0].n_columns, setup.embedding_dim)
-    return FeaturePoints(dim, sum(size.n_values for size in sizes))
 
 
 # What the rows of each cluster add up to.
@@ -133,24 +145,22 @@ class LabelledRows(Party):
     @step
     def cluster_moments(self, clusters: ClusterAsk) -> KernelSums:
         """What the rows of each cluster add up to in the landmarks' span."""
-        X, kept, labelled = (
-            self.site.data,
-            self.site.kept(self.setup.scores),
-            self.site.kept(self.setup.labels),
-        )
-        assert kept is not None, "scores are kept before they are clustered"
-        assert labelled is not None, "clusters are assigned before their moments are asked for"
-        weights = np.asarray(kept["weights"]) if "weights" in kept else np.ones(X.shape[0])
-        of_each = (labelled["labels"], weights, clusters.n_clusters)
-        moments = cluster_moments(kernel_of(self.setup), X, kept_landmarks(kept), of_each)
+        X, of_scores = self.site.data, self.site.kept(self.setup.scores)
+        of_clusters = self.site.kept(self.setup.labels)
+        assert of_scores is not None, "scores are kept before they are clustered"
+        assert of_clusters is not None, "labels are kept before moments are asked for"
+        weights = np.asarray(of_scores.get("weights", np.ones(X.shape[0])))
+        rows_of_each = (of_clusters["labels"], weights, clusters.n_clusters)
+        Y = kept_landmarks(of_scores)
+        moments = cluster_moments(kernel_of(self.setup), X, Y, rows_of_each)
         return KernelSums(sums=moments.sums, weights=moments.weights, trace=moments.trace)
 
 
 def moment_schedule(scope: Scope, setup: LabelSetup, n_clusters: int, n_landmarks: int) -> Node:
     """One question."""
     sizes = {"c": n_clusters, "q": n_landmarks}
-    asked = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
-    return sequence(enlist(LabelledRows, setup), asked)
+    question = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
+    return sequence(enlist(LabelledRows, setup), question)
 
 
 @protocol("cluster-moments", roles=(LabelledRows,), schedule=moment_schedule)
@@ -206,7 +216,7 @@ def kernel_kmeans(
     points = points_of(setup)
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     sizes = (len(clusters.centres), int(model.landmarks.shape[0]))
-    sums: KernelSums = fed.run(kernel_sums, labelled(setup), *sizes).value
+    sums: KernelSums = fed.run(kernel_sums, label_setup(setup), *sizes).value
     means = cluster_means(scores, sums, clusters.centres)
     inertia = inertia_of(sums.trace, sums.sums @ scores.basis, sums.weights)
     facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
@@ -216,14 +226,15 @@ def kernel_kmeans(
 
 
 def feature_kmeans(
-    fed: Federation, setup: LandmarkSetup, n_clusters: int, **how: Any
+    fed: Federation, setup: LandmarkSetup, sizes: Replies, n_clusters: int, **how: Any
 ) -> KernelKMeansResult:
     """One-shot random features, then k-means of them; the inertia is that of the features."""
-    kept: FeaturePoints = fed.run(feature_points, setup).value
-    points = points_of(setup)
-    run = fed.run(distributed_kmeans, points, n_clusters, dim=kept.dim, **how)
+    fed.run(feature_points, setup)
+    dim = embedded_width(setup.kernel, sizes[0].n_columns, setup.embedding_dim)
+    run = fed.run(distributed_kmeans, points_of(setup), n_clusters, dim=dim, **how)
     clusters: KMeansResult = run.value
-    facts = (clusters.inertia, 0.0, None, kept.baseline_floats, clusters.stop_reason)
+    baseline = sum(size.n_values for size in sizes)
+    facts = (clusters.inertia, 0.0, None, baseline, clusters.stop_reason)
     return KernelKMeansResult(None, np.zeros(0), clusters, *facts)
 
 
@@ -232,7 +243,7 @@ def points_of(setup: LandmarkSetup) -> KMeansSetup:
     return KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
 
 
-def labelled(setup: LandmarkSetup) -> LabelSetup:
+def label_setup(setup: LandmarkSetup) -> LabelSetup:
     """Where the labels are that k-means has left."""
     return LabelSetup(**vars(setup), labels=LABELS)
 

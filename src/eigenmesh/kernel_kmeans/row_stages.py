@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eigenmesh.estimators.accuracy import growth_notes
+from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_kmeans.choose_clustering import (
@@ -18,8 +19,9 @@ from eigenmesh.kernel_kmeans.protocol import (
     SCORES,
     feature_points,
     kernel_sums,
-    labelled,
+    label_setup,
     points_of,
+    row_sizes,
 )
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.landmark_draws import most_landmarks
@@ -28,9 +30,9 @@ from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, stage
-from eigenmesh.stages.count import survey
 from eigenmesh.stages.kmeans import distributed_kmeans
 
 _HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, hangs on the data"
@@ -53,13 +55,16 @@ def setup_of(params: ClusteringParameters, kernel: Kernel, weights: str) -> Land
 
 
 def scoring_run(
-    params: ClusteringParameters, choice: ClusteringChoice, setup: LandmarkSetup
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    setup: LandmarkSetup,
+    sizes: Replies | None = None,
 ) -> Stage:
-    """Landmarks and components, whose scores the sites keep."""
+    """Landmarks and components, whose scores the sites keep; a plan has no `sizes` by then."""
     accuracy = Accuracy(params.accuracy, _most_landmarks(params, choice))
     more = params.more_eigenvectors and choice.kmeans == "lloyd"
     how_many = (params.n_eigenvectors, choice.n_landmarks, choice.landmarks, False)
-    return stage(landmark_scores, setup, *how_many, accuracy, more)
+    return stage(landmark_scores, setup, *how_many, accuracy, more, is_counted=True, sizes=sizes)
 
 
 def _most_landmarks(params: ClusteringParameters, choice: ClusteringChoice) -> int:
@@ -90,7 +95,7 @@ def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> li
     else:
         scoring, dim = scoring_run(params, choice, setup), params.n_eigenvectors
     points = stage(distributed_kmeans, points_of(setup), params.n_clusters, dim=dim, **how)
-    runs = [stage(survey), *search, scoring, points]
+    runs = [stage(row_sizes), *search, scoring, points]
     if choice.landmarks == "none":
         return runs
     return [*runs, _moments(params, choice, setup, parties, choice.n_landmarks)]
@@ -104,7 +109,7 @@ def _moments(
     n_landmarks: int,
 ) -> Stage:
     q = min(n_landmarks, _given(choice, parties))
-    return stage(kernel_sums, labelled(setup), params.n_clusters, q)
+    return stage(kernel_sums, label_setup(setup), params.n_clusters, q)
 
 
 def _given(choice: ClusteringChoice, parties: Parties) -> int:
@@ -131,3 +136,11 @@ def row_notes(
     largest = min(most, _given(choice, parties))
     notes = growth_notes(choice.n_landmarks, largest, params.accuracy, more, len(names))
     return (_HANGS_ON_DATA, *notes)
+
+
+def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
+    """What a fit to rows at a coordinator runs, in words."""
+    if params.method in ("exact", "fed"):
+        return params.method
+    choice = candidates_for(params, shapes)[0]
+    return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"

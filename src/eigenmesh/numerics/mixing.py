@@ -57,7 +57,7 @@ def lossy_mixes_of_parts(graph: nx.Graph, accuracy: float = ACCURACY) -> tuple[i
     distance in graphs", 1991), and no eigenvalue is above twice the widest degree.
 
     >>> lossy_mixes_of_parts(nx.path_graph(3), 1e-6)
-    (40, 112)
+    (40, 110)
     """
     n, widest = len(graph), widest_degree(graph)
     slow = 1 - 4 / (n * max(n - 1, 1) * (1 + widest))

@@ -111,8 +111,8 @@ class TargetHolder(Party):
 
 def target_schedule(scope: Scope, setup: TargetSetup) -> Node:
     """One question; how many targets a row has is known by the replies."""
-    asked = ask(TargetHolder.sum_targets, m=at_most(MOST_TARGETS, planned=1))
-    return sequence(enlist(TargetHolder, setup), asked)
+    question = ask(TargetHolder.sum_targets, m=at_most(MOST_TARGETS, planned=1))
+    return sequence(enlist(TargetHolder, setup), question)
 
 
 @protocol("row-targets", roles=(TargetHolder,), schedule=target_schedule)
@@ -147,8 +147,8 @@ def ridge_schedule(
 ) -> Node:
     """One question, with the targets' mean."""
     (m,) = mean
-    asked = ask(ScoredTargets.normal_equations, m=m, k=n_components)
-    return sequence(enlist(ScoredTargets, setup), asked)
+    question = ask(ScoredTargets.normal_equations, m=m, k=n_components)
+    return sequence(enlist(ScoredTargets, setup), question)
 
 
 @protocol("component-ridge", roles=(ScoredTargets,), schedule=ridge_schedule)

@@ -26,7 +26,7 @@ from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import method_called, methods, names_of
 from eigenmesh.regression.column_ridge import require_targets, target_array
 from eigenmesh.regression.fit import Regression, RegressionParameters, fit_split
-from eigenmesh.regression.regression_forecast import (
+from eigenmesh.regression.planned import (
     PlannedRegression,
     planned,
     planned_unopened,

@@ -32,6 +32,7 @@ from eigenmesh.runtime.message import (
     Message,
     add,
     check,
+    check_sizes,
     decode,
     encode,
     fields_of,
@@ -42,7 +43,7 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.schedule import Ask, Enlist, Match, Scope, common_limits
+from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Guard, Stage, Study
 from eigenmesh.runtime.topology import (
@@ -112,7 +113,7 @@ class Federation:
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
         self._told: dict[str, int] = {}
-        self._place: Ask | Enlist | None = None
+        self._reply_sizes = NO_LIMITS
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
         self._missed_in_a_row: Counter[str] = Counter()
@@ -243,7 +244,7 @@ class Federation:
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
-        self._told, self._place = {}, None
+        self._told, self._reply_sizes = {}, NO_LIMITS
 
     def settle(self, **numbers: int) -> None:
         """Numbers on which the rest of the schedule hangs; every party hears of them."""
@@ -266,7 +267,8 @@ class Federation:
                 f"{error.reason}"
             ) from None
         self._guard.move(places)
-        self._place = places[0].node
+        asks = [place.node for place in places if isinstance(place.node, Ask)]
+        self._reply_sizes = loosest([common_limits(node.up) for node in asks])
         return {"told": dict(self._told)} if self._told else {}
 
     def _together(self, action: Callable[[], Any]) -> Any:
@@ -575,8 +577,7 @@ class Federation:
             return None
         if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
             raise MessageRefused("its reply holds no message")
-        sizes = common_limits(self._place.up) if isinstance(self._place, Ask) else NO_LIMITS
-        message = decode(step.signature.gives, answer.data, sizes)
+        message = decode(step.signature.gives, answer.data, self._reply_sizes)
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
         return message
@@ -603,7 +604,7 @@ def _may_be_sent(place: Match, messages: Iterable[Message]) -> bool:
         return True
     try:
         for message in messages:
-            check(message, common_limits(place.node.down))
+            check_sizes(message, common_limits(place.node.down))
     except MessageRefused:
         return False
     return True

@@ -411,6 +411,26 @@ def planned_floats(message_type: type[Message], sizes: Mapping[str, int]) -> dic
     return counts
 
 
+def in_letters(message_type: type[Message]) -> str:
+    """What a message reveals, with its floats in the letters of its shapes.
+
+    >>> class Sums(Message, reveals="gram"):
+    ...     upper: Annotated[Floats, Shape("q*(q+1)//2")]
+    ...     sums: Annotated[Floats, Shape("q")]
+    ...     n_rows: Annotated[int, Reveals("counts")]
+    >>> in_letters(Sums)
+    'counts, gram: q·(q+1)/2 + q'
+    """
+    sizes: dict[str, list[str]] = {kind: [] for kind in _declaration(message_type).kinds}
+    arrays = [f for f in fields_of(message_type) if f.kind and "f" in f.dtype_kinds]
+    forms = [field for field in arrays if field.optional]  # of which a message has one
+    for field in arrays:
+        if field.shape is not None and field not in forms[1:]:
+            axes = [axis.text.replace("//", "/").replace("*", "·") for axis in field.shape.axes]
+            sizes[str(field.kind)].append(" × ".join(axes))
+    return ", ".join(f"{k}: {' + '.join(own)}" if own else k for k, own in sizes.items())
+
+
 def add(total: M, summand: M) -> M:
     """The field-wise sum of two messages of numbers; refuses arrays of different shape."""
     sums = {}

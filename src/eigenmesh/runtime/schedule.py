@@ -24,7 +24,7 @@ every host checks them against what it knows, and the rest is built from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -32,7 +32,15 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
-from eigenmesh.runtime.message import Limit, Limits, Message, decode, encode, planned_floats
+from eigenmesh.runtime.message import (
+    Limit,
+    Limits,
+    Message,
+    decode,
+    encode,
+    in_letters,
+    planned_floats,
+)
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.topology import is_lossy, mark_losses
 
@@ -85,6 +93,19 @@ def common_limits(sizes: Mapping[str, Size]) -> Limits:
     """How large anybody's messages may be, as far as all know."""
     known = {name: size.common for name, size in sizes.items()}
     return {name: limit for name, limit in known.items() if limit is not None}
+
+
+def loosest(several: Sequence[Limits]) -> Limits:
+    """What is known of a message's sizes, if it may belong to any of several places."""
+    if len(several) < 2:
+        return several[0] if several else {}
+    names = set.intersection(*(set(one) for one in several))
+    return {name: _looser([one[name] for one in several]) for name in sorted(names)}
+
+
+def _looser(one_size: Sequence[Limit]) -> Limit:
+    exact = all(limit == one_size[0] for limit in one_size) and one_size[0].exact
+    return Limit(max(limit.size for limit in one_size), exact)
 
 
 def _of(amount: Amount, own: Own) -> int:
@@ -324,6 +345,11 @@ class Scope:
         return self.graph is not None and is_lossy(self.graph)
 
     @property
+    def forgiving(self) -> bool:
+        """Whether a party may miss a round and take part in the next."""
+        return self.on_loss in ("reuse", "skip")
+
+    @property
     def restarts(self) -> int:
         """How often a search may begin anew, because a party has left."""
         return 0 if self.on_loss == "raise" else len(self.parties)
@@ -544,7 +570,19 @@ class Program:
     @property
     def forgiving(self) -> bool:
         """Whether a party may miss a round and take part in the next."""
-        return not self.is_coordinators and self.scope.on_loss in ("reuse", "skip")
+        return not self.is_coordinators and self.scope.forgiving
+
+    @cached_property
+    def around(self) -> list[tuple[int, ...]]:
+        """The beginnings of the loops around each instruction."""
+        loops, around = list[int](), []
+        for pc, instruction in enumerate(self.instructions):
+            if isinstance(instruction, _End):
+                loops.pop()
+            around.append(tuple(loops))
+            if isinstance(instruction, _Begin):
+                loops.append(pc)
+        return around
 
     def awaits(self, positions: Positions) -> Settle | None:
         """The numbers that are to be told before anything else, if there are any."""
@@ -554,34 +592,12 @@ class Program:
         return None
 
     def matches(self, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
-        """Where a request fits; nowhere if it is out of order or comes too often."""
+        """Where a request fits, in time; nowhere if it is out of order or comes too often."""
         return _matches(self, positions, key)
-
-    def narrowed(self, positions: Positions) -> Positions:
-        """Without positions that another leads to by itself: whatever follows them follows that.
-
-        Where rounds may be missed a request fits many places, and they would multiply.
-        """
-        left = sorted(positions)
-        if len(left) == 1 or not self.forgiving:
-            return positions
-        kept = []
-        while left:
-            first, *left = left
-            kept.append(first)
-            beyond = {position for _, position in _reachable(self, frozenset({first}))}
-            left = [p for p in left if p not in beyond and not _fewer_turns(first, p)]
-        return frozenset(kept)
 
     def is_over(self, positions: Positions) -> bool:
         """Whether nothing need come any more."""
         return any(node is None for node, _ in _reachable(self, positions))
-
-
-def _fewer_turns(one: Position, other: Position) -> bool:
-    """Whether one is where another is with no loop turned more often."""
-    here = one[0] == other[0]
-    return here and all(turn <= later for turn, later in zip(one[1], other[1], strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -590,7 +606,14 @@ def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> tu
     for node, (pc, turns) in _reachable(program, positions):
         if isinstance(node, Ask | Enlist) and node.key == key:
             fits.append(Match(node, (pc + 1, turns)))
-    return tuple(fits)
+    return tuple(sorted(fits, key=lambda match: _in_time(program, match)))
+
+
+def _in_time(program: Program, match: Match) -> tuple[int, ...]:
+    """Less for what comes earlier: turns of outer loops count for more than places in them."""
+    pc, turns = match.after
+    loops = zip(program.around[pc - 1], turns, strict=True)
+    return (*(number for loop_ in loops for number in loop_), pc)
 
 
 @lru_cache(maxsize=4096)
@@ -661,3 +684,57 @@ def steps_in(node: Node) -> dict[Step, None]:
         case Settle():
             return steps_in(node.rest(**node.typical))
     return {}
+
+
+class TableRow(NamedTuple):
+    """A step as people read it: who is asked for what, how often, and what passes."""
+
+    step: str
+    fewest: int
+    most: int
+    gets: str  # what a party is sent, kinds and sizes by the letters of the messages
+    sends: str  # what leaves it
+
+    def __str__(self) -> str:
+        passes = [f"gets {self.gets}"] if self.gets else []
+        passes += [f"sends {self.sends}"] if self.sends else ["sends nothing"]
+        return f"{self.step}: {self.times}; {'; '.join(passes)}"
+
+    @property
+    def times(self) -> str:
+        """How often, in words."""
+        if self.fewest == self.most:
+            return "once" if self.most == 1 else f"{self.most:,} times"
+        return f"{self.fewest:,} to {self.most:,} times" if self.fewest else f"up to {self.most:,}"
+
+
+def table(node: Node, fewest: int = 1, most: int = 1) -> list[TableRow]:
+    """Every step in order; one that stands several times in a row is counted together."""
+    match node:
+        case Ask():
+            near = node.receive is not None
+            signature = node.step.signature
+            label = step_label(node.step) + (" → neighbours" if near else "")
+            gets = "" if near or signature.takes is None else in_letters(signature.takes)
+            sends = "" if signature.gives is None else in_letters(signature.gives)
+            return [TableRow(label, 0 if node.missable else fewest, most, gets, sends)]
+        case InOrder():
+            return _joined([row for part in node.parts for row in table(part, fewest, most)])
+        case Loop() if node.most:
+            return table(node.body, fewest * node.fewest, most * node.most)
+        case CutShort():
+            return table(node.body, 0, most)
+        case Settle():
+            return table(node.rest(**node.typical), fewest, most)
+    return []
+
+
+def _joined(rows: list[TableRow]) -> list[TableRow]:
+    """Rows of one step, one row; in the order in which steps are first asked for."""
+    joined: dict[str, TableRow] = {}
+    for row in rows:
+        before = joined.get(row.step)
+        if before is not None:
+            row = row._replace(fewest=before.fewest + row.fewest, most=before.most + row.most)
+        joined[row.step] = row
+    return list(joined.values())

@@ -31,6 +31,7 @@ from eigenmesh.runtime.schedule import (
     Program,
     Scope,
     forecast,
+    table,
 )
 
 _FLOAT = "float"  # marks a number that is written by its bits
@@ -146,6 +147,27 @@ class Study:
         if self.tree is None:
             return None
         return _program(self, tuple(sorted(told.items())), is_coordinators)
+
+
+@dataclass(frozen=True, eq=False)
+class FitStudy:
+    """The studies of all runs of a fit, one after the other."""
+
+    runs: tuple[Study, ...]
+
+    @property
+    def digest(self) -> str:
+        """The name of the whole."""
+        return hashlib.sha256(b"\n".join(run.document for run in self.runs)).hexdigest()
+
+    def __str__(self) -> str:
+        names = self.runs[0].scope.parties if self.runs else ()
+        shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+        lines = [f"study {self.digest[:16]} of {len(names)} parties: {shown}"]
+        for run in self.runs:
+            lines.append(run.protocol.name)
+            lines += [f"  {row}" for row in (table(run.tree) if run.tree is not None else ())]
+        return "\n".join(lines)
 
 
 @lru_cache(maxsize=64)
@@ -266,13 +288,15 @@ class Guard:
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
-        """On to what comes after the request that was admitted last."""
-        if not matches:
-            return
-        self.told = self._settles
-        program = self.study.program(self.told)
-        assert program is not None, "without a schedule nothing matches"
-        self.positions = program.narrowed(frozenset(match.after for match in matches))
+        """On to what comes after the request that was admitted last.
+
+        Where rounds may be missed, the earliest place is enough: from there all others are reached.
+        """
+        if matches:
+            self.told = self._settles
+            may_be_behind = self.study.scope.forgiving and not self.is_coordinators
+            places = matches[:1] if may_be_behind else matches
+            self.positions = frozenset(match.after for match in places)
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""

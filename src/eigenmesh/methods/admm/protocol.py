@@ -18,6 +18,7 @@ root. The start is the components of all rows that a node knows, and each z-step
 the projections that (9) leaves out (`Neighbourhood.consensus`), from multipliers that are already
 in balance; variant "paper" does none of these. At
 the end all nodes rotate their components alike, so that they are in the order of their variance.
+The file is long because a node's part of Algorithm 1 is: its equations stand in one place.
 A neighbour's missing message is replaced by its last one; a neighbour that has left, or never sent
 its rows, is out of Ω_j.
 """

@@ -8,6 +8,8 @@ coordinator learns   these; the landmarks go to all parties
 
 `choose_landmarks` and `more_landmarks` serve every protocol with landmarks; the schedules of their
 rounds stand before them.
+Above the usual length for this reason: a draw, its schedule and what follows from its sizes are
+read together.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from eigenmesh.numerics.mean_outside import SAMPLE_ROWS
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Reveals
 from eigenmesh.runtime.party import Step
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import (
     Node,
     Own,
@@ -115,14 +118,14 @@ class Numbers(NamedTuple):
     d: int  # columns
     most: int  # landmarks that the parties can give
     q: int  # landmarks that they have given
-    asked: int  # that they were asked for
-    last: int  # of these, in the last draw
+    quota: int  # that they were to give
+    last: int  # of the quota, in the last draw
     last_planned: int  # where a draw may be smaller, what a plan counts
 
     @property
     def is_every_row(self) -> bool:
         """Whether as many landmarks as rows were asked for, so that nothing is outside."""
-        return self.asked >= self.n
+        return self.quota >= self.n
 
 
 def choosing(
@@ -132,8 +135,12 @@ def choosing(
     landmarks: str,
     leverage: Callable[[int], Node],
     rest: Callable[[Numbers], Node],
+    is_counted: bool = False,
 ) -> Node:
-    """The rounds of `choose_landmarks`, then `rest`; `leverage` has those of its namesake."""
+    """The rounds of `choose_landmarks`, then `rest`; `leverage` has those of its namesake.
+
+    With `is_counted` the coordinator knows by an earlier run how many rows there are.
+    """
 
     def after_counts(n: int, d: int, most: int) -> Node:
         q = min(n_landmarks, most)
@@ -142,7 +149,7 @@ def choosing(
         draws: list[Node] = []
         for i, share in enumerate(shares):
             if i:
-                draws.append(ask(role.residual_mass, **unseen(shares[i - 1], d)))
+                draws.append(ask(role.residual_mass, **unseen_sizes(shares[i - 1], d)))
             draws.append(drawing(role, landmarks, share, d))
         last = shares[-1] if shares else 0
         drawn = settle(
@@ -164,7 +171,7 @@ def choosing(
     many = max(_MANY, 100 * n_landmarks)
     most = most_landmarks(landmarks, many)
     sizes = settle(planned, after_counts, fits, n=many, d=100, most=most)
-    return sequence(ask(role.count_rows), sizes)
+    return sizes if is_counted else sequence(ask(role.count_rows), sizes)
 
 
 def _scores(
@@ -191,11 +198,11 @@ def drawing(role: Any, landmarks: str, share: int, d: int, planned: int | None =
 def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) -> Node:
     """The rounds of `more_landmarks`, with at most `share` new ones."""
     by_distance = landmarks not in ("uniform", "centroids")
-    far = ask(role.residual_mass, **unseen(0, d)) if by_distance else None
+    far = ask(role.residual_mass, **unseen_sizes(0, d)) if by_distance else None
     return sequence(far, drawing(role, landmarks, share, d, planned))
 
 
-def unseen(share: int, d: int, planned: int | None = None) -> dict[str, Any]:
+def unseen_sizes(share: int, d: int, planned: int | None = None) -> dict[str, Any]:
     """The sizes of `NewLandmarks` of one draw: to each what fell to the others."""
     count = share if planned is None else planned
     return {
@@ -221,9 +228,14 @@ def choose_landmarks(
     n_landmarks: int,
     landmarks: str,
     leverage: Leverage,
+    known: Replies | None = None,
 ) -> LandmarkSet:
-    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS."""
-    sizes: dict[str, RowCount] = by_party(rows.ask(role.count_rows))
+    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS.
+
+    `known` are the parties' sizes, if they have told them; who has left since does not count.
+    """
+    counts = by_party(rows.ask(role.count_rows) if known is None else known)
+    sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
     n = sum(size.n_rows for size in sizes.values())
     most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
     left, q = most, min(n_landmarks, sum(most.values()))

@@ -165,7 +165,7 @@ def growing(
         anew = landmarks == "centroids"
         planned = q if anew else q - own.q
         share = planned if anew or is_sure else min(own.q, most)
-        grown = own._replace(q=q, asked=q, last=share, last_planned=planned)
+        grown = own._replace(q=q, quota=q, last=share, last_planned=planned)
         more = drawing_more(role, landmarks, share, own.d, planned)
         further = maybe(more, level(grown, False, left - 1), planned=False)
         return sequence(fit(own, is_sure), looks, further)

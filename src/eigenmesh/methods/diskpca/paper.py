@@ -20,6 +20,7 @@ Readings: rows of B beyond the rank of K(Y, Y) are zero, so that the traffic is 
 Beyond the paper: 1ᵀT^i and the sum of Π make the centring exact; and a last round measures what the
 components capture, so that eigenvalues are facts, the residual is as good as in `diskpca`, and only
 the subspace is sketched.
+Above the usual length: three algorithms, with the party's and the coordinator's side of each.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from eigenmesh.methods.diskpca.landmark_draws import (
     Numbers,
     choose_landmarks,
     choosing,
-    unseen,
+    unseen_sizes,
 )
 from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening, square
 from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder, outside_of
@@ -187,7 +188,7 @@ def schedule(
         q, d = numbers.q, numbers.d
         k = at_most(q) if n_components is None else n_components
         coordinates = {"w": width * q, "q": q}
-        sketch = ask(role.sketched_coordinates, **unseen(numbers.last, d), up=coordinates)
+        sketch = ask(role.sketched_coordinates, **unseen_sizes(numbers.last, d), up=coordinates)
         down, up = {"q": q, "k": k}, {"q": k}
         if not center or numbers.is_every_row:
             return sequence(sketch, ask(role.captured, down=down, up=up))

@@ -17,6 +17,7 @@ Letters: A rows, P landmarks by leverage, Y all landmarks, |Y| = q.
 Readings: Y contains P; exact Gram matrices take the place of the sketched ones, since they add up
 and cost no more at this size (`diskpca_sketched` has the sketches); landmarks are distinct, and a
 party is not sent its own. Beyond the paper: the mean outside the span, for the centred variance.
+Above the usual length: one role draws, measures, sums and scores, for all protocols of this folder.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from eigenmesh.methods.diskpca.landmark_draws import (
     choose_landmarks,
     choosing,
     more_landmarks,
-    unseen,
+    unseen_sizes,
 )
 from eigenmesh.methods.diskpca.landmark_growth import (
     Accuracy,
@@ -274,7 +275,7 @@ def fit_rounds(
 ) -> Node:
     """The sums of one fit, of so many landmarks or, unless that is sure, at most so many."""
     d, q = numbers.d, Size(numbers.q, is_sure)
-    new = unseen(numbers.last, d, numbers.last_planned)
+    new = unseen_sizes(numbers.last, d, numbers.last_planned)
     plain = ask(RowHolder.projected_gram, **new, up={"q": q})
     if not center or (is_sure and numbers.is_every_row):
         return plain

@@ -47,6 +47,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Own, Scope, ask, enlist, sequence, settle
 from eigenmesh.stages.row_messages import kernel_of
 
@@ -79,6 +80,7 @@ def schedule(
     center: bool,
     accuracy: Accuracy | None,
     more: bool,
+    is_counted: bool,
 ) -> Node:
     """Rounds of disKPCA, without those of the total variance; then the components go to all."""
 
@@ -108,7 +110,7 @@ def schedule(
     leverage = gram_rounds(RowHolder)
     return sequence(
         enlist(RowHolder, setup),
-        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, components),
+        choosing(RowHolder, setup, n_landmarks, landmarks, leverage, components, is_counted),
     )
 
 
@@ -122,16 +124,19 @@ def landmark_scores(
     center: bool,
     accuracy: Accuracy | None = None,
     more: bool = False,
+    is_counted: bool = False,
+    sizes: Replies | None = None,
 ) -> LandmarkScores:
     """disKPCA, with the scores kept at the sites; fewer components where there are fewer.
 
     With an accuracy landmarks may become more, and the result says what they miss. With `more` a
-    single party's rows are scored in as many further components as pay.
+    single party's rows are scored in as many further components as pay. If the parties are
+    counted already (`is_counted`), their `sizes` are known here; no party learns those of others.
     """
     require_fresh_replies(rows)
     rows.enlist(RowHolder, setup)
     leverage = leverage_by_gram(RowHolder)
-    first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage)
+    first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage, sizes)
 
     def fit(landmark_set: LandmarkSet) -> SpanFit:
         return fit_in_span(rows, kernel_of(setup), None, landmark_set, center, in_total=False)

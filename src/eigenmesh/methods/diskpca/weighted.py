@@ -30,7 +30,7 @@ from eigenmesh.methods.diskpca.landmark_draws import (
     choosing,
     more_landmarks,
     require_fresh_replies,
-    unseen,
+    unseen_sizes,
 )
 from eigenmesh.methods.diskpca.landmark_growth import ROUNDING, Accuracy, doublings, growing
 from eigenmesh.methods.diskpca.leverage import gram_rounds, leverage_by_gram
@@ -87,7 +87,7 @@ def schedule(
     """Landmarks, and sums with their weights; with an accuracy perhaps more of both."""
 
     def fit(numbers: Numbers, is_sure: bool) -> Node:
-        new = unseen(numbers.last, numbers.d, numbers.last_planned)
+        new = unseen_sizes(numbers.last, numbers.d, numbers.last_planned)
         return ask(WeightedRows.weighted_gram, **new, up={"q": Size(numbers.q, is_sure)})
 
     def fits(numbers: Numbers) -> Node:

@@ -39,6 +39,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, exchange, rows, sequence, times
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.linear_columns import (
@@ -230,7 +231,10 @@ def dpca(nodes: Federation, setup: DpcaSetup, n_iterations: int, n_inner: int) -
     nodes.ask(DpcaNode.begin_products)
     average(nodes, DpcaNode)
     ends = nodes.ask(DpcaNode.keep_loadings)
-    return _result(starts, ends, setup, n_iterations)
+    # A node that has left on the way keeps no loadings: the model is of those who end.
+    introduced = dict(zip(starts.parties, starts, strict=True))
+    those = Replies(tuple(introduced[name] for name in ends.parties), ends.parties)
+    return _result(those, ends, setup, n_iterations)
 
 
 def _result(starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int) -> VFedResult:

@@ -34,7 +34,7 @@ from eigenmesh.methods.gossip.protocol import (
     gossip_kpca,
 )
 from eigenmesh.methods.registry import Method, register
-from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
@@ -187,6 +187,12 @@ class GossipKPCA(GraphEstimator):
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
         return [self._run(require_graph(fed), self._kernel(1.0))]
+
+    def _planned_span(self, parties: Parties) -> tuple[str, int]:
+        sizes, features = [n for n, _ in parties.shapes], self._features(len(parties.names))
+        if features == "random":
+            return "features", embedded_width(self.kernel, parties.shapes[0][1], self.n_features)
+        return "landmarks", sizes[0] if features == "rows" else self._n_centroids(sizes)
 
     def _common_span(self) -> str:
         return "features" if isinstance(self.model_, FeatureModel) else "landmarks"

@@ -1,4 +1,4 @@
-"""What a fit of `KernelPCRegressor` will send, of one target a row, before anything runs."""
+"""A fit of `KernelPCRegressor` before it runs, of one target a row: what it will run and send."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from eigenmesh.regression.fit import (
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import floats_besides, forecast_stages, stage
-from eigenmesh.runtime.topology import build_graph
+from eigenmesh.runtime.study import Stage, floats_besides, forecast_stages, stage
 
 Names = Sequence[str]
 Shapes = Sequence[tuple[int, int]]
@@ -36,10 +35,14 @@ Shapes = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class PlannedRegression:
-    """What `em.plan` asks for a ledger; `components` is the estimator that finds them."""
+    """A fit before it runs: what plans and studies ask of it.
+
+    `components` is the estimator that finds them, `runs` gives all runs of the fit.
+    """
 
     components: Any
-    forecast: Callable[[Names, Shapes], Ledger]
+    split: str
+    runs: Callable[[Parties], list[Stage]]
     notes: Callable[[Names, Shapes], tuple[str, ...]] | None = None  # if not the components'
 
     def _plan_method(self, shapes: Shapes) -> str:
@@ -49,8 +52,15 @@ class PlannedRegression:
         notes: tuple[str, ...] = (self.notes or self.components._plan_notes)(names, shapes)
         return notes
 
+    def _planned_graph(self, names: Names) -> Any:
+        return self.components._planned_graph(names)
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        return self.runs(parties)
+
     def _forecast(self, names: Names, shapes: Shapes) -> Ledger:
-        return self.forecast(names, shapes)
+        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
+        return forecast_stages(self._stages(parties), parties, self.split)
 
 
 def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
@@ -62,9 +72,7 @@ def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
     if fed.split == "columns":
-        return PlannedRegression(
-            inner, lambda names, shapes: forecast_columns(inner, strict, names, shapes)
-        )
+        return PlannedRegression(inner, "columns", partial(column_runs, inner, strict))
     return _of_graph(inner, k)
 
 
@@ -78,15 +86,12 @@ def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegres
 
 
 def _of_rows(method: Method, estimator: Any, k: int) -> PlannedRegression:
-    return PlannedRegression(
-        estimator,
-        partial(forecast_rows, method, estimator, k),
-        partial(row_notes, method, estimator, k),
-    )
+    runs = partial(planned_row_runs, method, estimator, k)
+    return PlannedRegression(estimator, "rows", runs, partial(row_notes, method, estimator, k))
 
 
 def _of_graph(inner: Any, k: int) -> PlannedRegression:
-    return PlannedRegression(inner, lambda *sizes: forecast_graph(inner, k, *sizes))
+    return PlannedRegression(inner, "rows", partial(graph_runs, inner, k))
 
 
 def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any]:
@@ -99,11 +104,10 @@ def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any
         return candidates[0], build_estimator(door, candidates[0])
 
 
-def forecast_rows(method: Method, estimator: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
+def planned_row_runs(method: Method, estimator: Any, k: int, parties: Parties) -> list[Stage]:
     """Targets, components and normal equations at a coordinator."""
-    parties = Parties(tuple(names), tuple(shapes))
-    search = gamma_stages(estimator.kernel, estimator.gamma, parties)
-    return forecast_stages([*search, *row_runs(method, estimator, k)], parties, "rows")
+    targets, *components = row_runs(method, estimator, k)
+    return [targets, *gamma_stages(estimator.kernel, estimator.gamma, parties), *components]
 
 
 def row_notes(
@@ -118,22 +122,13 @@ def row_notes(
     return notes
 
 
-def forecast_graph(inner: Any, k: int, names: Names, shapes: Shapes) -> Ledger:
+def graph_runs(inner: Any, k: int, parties: Parties) -> list[Stage]:
     """Components by `inner`, then normal equations over its graph."""
-    ledger: Ledger = inner._forecast(names, shapes)
-    parties = Parties(tuple(names), tuple(shapes), build_graph(inner.topology, names))
-    ridge = forecast_stages(graph_stages(parties.graph, k, 1), parties, "rows")
-    ledger.entries += ridge.entries
-    ledger.rounds += ridge.rounds
-    return ledger
+    targets, ridge = graph_stages(parties.graph, k, 1)
+    return [targets, *inner._stages(parties), ridge]
 
 
-def forecast_columns(inner: Any, strict: bool, names: Names, shapes: Shapes) -> Ledger:
+def column_runs(inner: Any, strict: bool, parties: Parties) -> list[Stage]:
     """Components by `inner`; the number of samples before, and their scores if it has none."""
-    ledger: Ledger = inner._forecast(names, shapes)
-    parties = Parties(tuple(names), tuple(shapes), inner._planned_graph(names))
-    runs = [stage(column_targets, None, strict), *inner._score_stages(parties)]
-    known = forecast_stages(runs, parties, "columns")
-    ledger.entries += known.entries
-    ledger.rounds += known.rounds
-    return ledger
+    count = stage(column_targets, None, strict)
+    return [count, *inner._stages(parties), *inner._score_stages(parties)]
