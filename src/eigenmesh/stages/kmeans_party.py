@@ -1,6 +1,6 @@
 """Whoever holds points that are to be clustered: what travels, and the party's side.
 
-The coordinator's side, with who learns what, is in `distributed_kmeans.py`.
+The coordinator's side, with who learns what, is in `kmeans.py`.
 """
 
 from __future__ import annotations
@@ -175,12 +175,12 @@ class PointHolder(Party):
     # Seeding: k-means‖.
 
     @step
-    def draw_candidates(self, asked: CandidateShare) -> Points:
+    def draw_candidates(self, share: CandidateShare) -> Points:
         """Points in proportion to their part in the cost."""
         chances = self.data.weights * self.squared
         self.draws += 1
         return Points(
-            draw_far(self.data.points, chances, asked.n_points, self._generator(self.draws))
+            draw_far(self.data.points, chances, share.n_points, self._generator(self.draws))
         )
 
     @step
@@ -200,30 +200,30 @@ class PointHolder(Party):
     # Lloyd.
 
     @step
-    def sum_clusters(self, asked: Centres) -> Sums:
+    def sum_clusters(self, restarts: Centres) -> Sums:
         """The sums of a Lloyd step, for every restart."""
-        found = [cluster_sums(self.data, centres) for centres in asked.centres]
+        totals = [cluster_sums(self.data, centres) for centres in restarts.centres]
         return Sums(
-            sums=np.stack([own.sums for own in found]),
-            weights=np.stack([own.weights for own in found]),
-            costs=np.array([own.cost for own in found]),
+            sums=np.stack([own.sums for own in totals]),
+            weights=np.stack([own.weights for own in totals]),
+            costs=np.array([own.cost for own in totals]),
         )
 
     @step
-    def farthest_points(self, asked: FarAsk) -> FarPoints:
+    def farthest_points(self, request: FarAsk) -> FarPoints:
         """Where an empty cluster should start again."""
-        labels, squared = nearest(self.data.points, asked.centres)
+        labels, squared = nearest(self.data.points, request.centres)
         squared = np.where(self.data.weights > 0, squared, 0.0)
-        far = np.argsort(-squared, kind="stable")[: asked.n_points]
+        far = np.argsort(-squared, kind="stable")[: request.n_points]
         points, weights = self.data.points[far], self.data.weights[far]
         return FarPoints(points=points, weights=weights, squared=squared[far], labels=labels[far])
 
     # Coresets.
 
     @step
-    def solve_locally(self, asked: LocalAsk) -> LocalCost:
+    def solve_locally(self, request: LocalAsk) -> LocalCost:
         """A clustering of the own points; only its cost is told."""
-        self.own_centres = local_solution(self._counting(), asked.n_clusters, self._generator())
+        self.own_centres = local_solution(self._counting(), request.n_clusters, self._generator())
         cost = 0.0
         if len(self.own_centres):
             _, squared = nearest(self.data.points, self.own_centres)
@@ -231,9 +231,9 @@ class PointHolder(Party):
         return LocalCost(**self._count(), cost=cost)
 
     @step
-    def draw_coreset(self, asked: CoresetAsk) -> CoresetPart:
+    def draw_coreset(self, request: CoresetAsk) -> CoresetPart:
         """Weighted points that stand for all of the own."""
-        drawing = (asked.n_points, asked.cost_of_a_draw, self._generator(1))
+        drawing = (request.n_points, request.cost_of_a_draw, self._generator(1))
         part = coreset(self._counting(), self.own_centres, *drawing)
         return CoresetPart(points=part.points, weights=part.weights)
 
@@ -250,11 +250,11 @@ class PointHolder(Party):
     # The end.
 
     @step
-    def assign(self, found: FinalCentres) -> ClusterSizes:
+    def assign(self, final: FinalCentres) -> ClusterSizes:
         """Keep the labels; tell how many points each cluster has."""
-        labels, squared = nearest(self.data.points, found.centres)
+        labels, squared = nearest(self.data.points, final.centres)
         self.site.keep(self.setup.labels, {"labels": labels})
-        k, weights = len(found.centres), self.data.weights
+        k, weights = len(final.centres), self.data.weights
         return ClusterSizes(
             sizes=np.bincount(labels, minlength=k),
             weights=weight_of_each(labels, weights, k),

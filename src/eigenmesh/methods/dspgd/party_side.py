@@ -1,6 +1,6 @@
 """Whoever holds rows in DSPGD: what travels, and the party's side.
 
-The coordinator's side, with who learns what, is in `dspgd.py`; the letters are those of
+The coordinator's side, with who learns what, is in `protocol.py`; the letters are those of
 `methods.dspgd.maths`.
 """
 
@@ -148,9 +148,9 @@ class FeatureHolder(Party):
         return Present(n_rows=len(self.B))
 
     @step
-    def multiply(self, asked: Direction) -> Product:
+    def multiply(self, direction: Direction) -> Product:
         """WᵀW c."""
-        t, c = self.t + 1, np.asarray(asked.vector, dtype=np.float64)
+        t, c = self.t + 1, np.asarray(direction.vector, dtype=np.float64)
         if t not in self._current:
             self._current[t] = self.features.of_rows(self.site.data, t)
         A, eta = self._current[t], step_size(self.setup.step_rule, t)

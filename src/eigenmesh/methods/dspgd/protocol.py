@@ -22,6 +22,9 @@ paper's is asked for, and the rank is capped instead.
 **Who was missing catches up.** X is the same for all, so an absent party loses nothing but its say
 in one X. What it is sent next are all X's that it has not confirmed; features come from the seed.
 X depends on an estimate from those who were there, weighted to stand for all.
+
+Above 150 lines: three solvers of one small eigenproblem, and the sizes of messages to who comes
+back after any number of iterations.
 """
 
 from __future__ import annotations
@@ -389,12 +392,12 @@ def last_rotation(
     H has as many columns as were asked for, or as B has that are not nothing.
     """
     values, vectors = top_eigenpairs(basis_gram, len(basis_gram))
-    found = numerical_rank(values)
-    if not found:
+    rank = numerical_rank(values)
+    if not rank:
         raise RankError("the iterate is nothing but zeros; check that the rows are not")
-    s = min(goal.n_eigenvectors, found)
+    s = min(goal.n_eigenvectors, rank)
     kept = values[:s] + threshold
     signed = np.asarray(fix_signs(vectors[:, :s]), dtype=np.float64)
     rotation: Doubles = signed * np.sqrt(kept / values[:s])
-    following = float(values[s]) + threshold if s < found else 0.0
+    following = float(values[s]) + threshold if s < rank else 0.0
     return kept, rotation, following
