@@ -200,7 +200,7 @@ def _in_thread(work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]
     return future
 
 
-class _Crew:
+class _StepThreads:
     """Daemon threads, as many as are needed; one that is idle for a second ends.
 
     A hung step then blocks neither a later request, which the host refuses at once, nor the end of
@@ -236,4 +236,4 @@ class _Crew:
                     return None
 
 
-_crew = _Crew()
+_crew = _StepThreads()

@@ -187,7 +187,7 @@ def fit_graph(
     fed: Federation, params: ClusteringParameters, build: Build, weights: str
 ) -> ClusterFit:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
-    fed.require_stages(graph_clustering(params, params.n_eigenvectors, Span("landmarks", 1)))
+    fed.require_stages(graph_clustering(params, params.n_eigenvectors, ClusterSpan("landmarks", 1)))
     kpca, _ = _components(fed, params, build)
     span = span_of(kpca.estimator_)
     run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
@@ -207,7 +207,7 @@ def fit_graph(
     )
 
 
-class Span(NamedTuple):
+class ClusterSpan(NamedTuple):
     """What of the rows all nodes describe alike, in which the inertia is known, and its width."""
 
     name: str  # one of `graph_node.SPANS`
@@ -215,20 +215,20 @@ class Span(NamedTuple):
 
 
 def graph_clustering(
-    params: ClusteringParameters, dim: int, span: Span, weights: str = ""
+    params: ClusteringParameters, dim: int, span: ClusterSpan, weights: str = ""
 ) -> Stage:
     """Lloyd's iteration on scores of `dim` components."""
     run = (params.n_clusters, params.n_init, params.tol, span.name, weights, params.seed)
     return stage(graph_kmeans, ClusterGoal(*run), params.max_iter, dim, span.width)
 
 
-def span_of(estimator: Any) -> Span:
+def span_of(estimator: Any) -> ClusterSpan:
     """Of a fitted estimator on a graph."""
     name, model = estimator._common_span(), estimator.model_
     if name == "scores":
-        return Span(name, len(model.eigenvalues))
+        return ClusterSpan(name, len(model.eigenvalues))
     points = model.components if name == "features" else model.landmarks
-    return Span(name, int(points.shape[0]))
+    return ClusterSpan(name, int(points.shape[0]))
 
 
 def _graph_inertia(clusters: GraphClusters, span: str) -> InertiaClaim:

@@ -9,7 +9,7 @@ from typing import Any
 from eigenmesh.kernel_kmeans.choose_clustering import ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_components import (
     RANK_OF_COLUMNS,
-    Span,
+    ClusterSpan,
     graph_clustering,
     most_components,
 )
@@ -56,6 +56,6 @@ class PlannedComponents:
         count = [stage(survey)] if self.params.kernel in RANK_OF_COLUMNS else []
         components = [*count, *estimator._stages(parties)]
         if self.split == "rows":
-            span = Span(*estimator._planned_span(parties))
+            span = ClusterSpan(*estimator._planned_span(parties))
             return [*components, graph_clustering(self.params, int(estimator.n_components), span)]
         return [*components, *estimator._score_stages(parties)]

@@ -33,7 +33,7 @@ SHIPPED = "ship every column"
 
 
 @dataclass(frozen=True)
-class Study:
+class DemoFit:
     """Training and held-out samples, and the fits to compare: (fusion, local_rank) each."""
 
     name: str
@@ -72,10 +72,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """What a study gave: the pooled reference first, then a row a trial."""
 
-    study: Study
+    study: DemoFit
     parts: Partitioned
     rows: tuple[Row, ...]
 
@@ -84,10 +84,10 @@ class Outcome:
         return next(r for r in self.rows if (r.method, r.local_rank) == (method, local_rank))
 
 
-def digits_study() -> Study:
+def digits_study() -> DemoFit:
     """Images of handwritten digits in the set-up in which the method was first tried."""
     X, labels = load_digits(return_X_y=True)
-    return Study(
+    return DemoFit(
         name="Digits",
         **_prepare(X / 16.0, 600),
         labels=labels[:600],
@@ -103,10 +103,10 @@ def digits_study() -> Study:
     )
 
 
-def wide_study() -> Study:
+def wide_study() -> DemoFit:
     """Synthetic expression levels: few samples, thousands of columns."""
     X, labels = gene_like(n_samples=160, n_features=5000, random_state=0)
-    return Study(
+    return DemoFit(
         name="Genes (synthetic)",
         **_prepare(X, 120),
         labels=labels[:120],
@@ -124,14 +124,14 @@ def _prepare(X: Array, n_train: int) -> dict[str, Array]:
 
 
 def run_studies(
-    studies: Sequence[Study], n_parties: int, advance: Callable[[], None]
-) -> list[Outcome]:
+    studies: Sequence[DemoFit], n_parties: int, advance: Callable[[], None]
+) -> list[DemoResult]:
     """Every study in turn, on one BLAS thread: the parties have no more."""
     with threadpool_limits(1):
         return [run_study(study, n_parties, advance) for study in studies]
 
 
-def run_study(study: Study, n_parties: int, advance: Callable[[], None]) -> Outcome:
+def run_study(study: DemoFit, n_parties: int, advance: Callable[[], None]) -> DemoResult:
     """Fit the pooled reference and every trial; `advance` is called after each fit."""
     parts = split(study.X, n_parties, by="columns")
     new_parts = split(study.X_new, n_parties, by="columns")
@@ -145,10 +145,10 @@ def run_study(study: Study, n_parties: int, advance: Callable[[], None]) -> Outc
     for fusion, rank in study.trials:
         rows.append(_trial_row(study, parts, new_parts, reference, fusion, rank))
         advance()
-    return Outcome(study, parts, tuple(rows))
+    return DemoResult(study, parts, tuple(rows))
 
 
-def _pooled_row(study: Study, reference: Any, seconds: float) -> Row:
+def _pooled_row(study: DemoFit, reference: Any, seconds: float) -> Row:
     return Row(
         method=SHIPPED,
         local_rank=None,
@@ -163,7 +163,12 @@ def _pooled_row(study: Study, reference: Any, seconds: float) -> Row:
 
 
 def _trial_row(
-    study: Study, parts: Partitioned, new_parts: Partitioned, reference: Any, fusion: str, rank: int
+    study: DemoFit,
+    parts: Partitioned,
+    new_parts: Partitioned,
+    reference: Any,
+    fusion: str,
+    rank: int,
 ) -> Row:
     kpca = OneShotKPCA(
         study.n_components, kernel="rbf", gamma=study.gamma, local_rank=rank, fusion=fusion
@@ -188,7 +193,7 @@ def _trial_row(
     )
 
 
-def notes_of(outcome: Outcome) -> Mapping[str, str]:
+def notes_of(outcome: DemoResult) -> Mapping[str, str]:
     """The caveats of an outcome in words, each with the rows that it is about."""
     about: dict[str, list[str]] = {}
     for row in outcome.rows:
@@ -197,7 +202,7 @@ def notes_of(outcome: Outcome) -> Mapping[str, str]:
     return {note: ", ".join(labels) for note, labels in about.items()}
 
 
-def _notes_of_row(row: Row, outcome: Outcome) -> tuple[str, ...]:
+def _notes_of_row(row: Row, outcome: DemoResult) -> tuple[str, ...]:
     if row.report is None:
         return ()
     if row.method != "distance" or row.share < 1:
@@ -210,7 +215,7 @@ def _notes_of_row(row: Row, outcome: Outcome) -> tuple[str, ...]:
     return (*row.report.notes, everything)
 
 
-def tree_of(outcome: Outcome) -> dict[str, Any]:
+def tree_of(outcome: DemoResult) -> dict[str, Any]:
     """Everything that the tables say, for machines."""
     study = outcome.study
     settings = {"kernel": "rbf", "gamma": study.gamma, "n_components": study.n_components}

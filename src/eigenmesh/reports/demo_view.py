@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import eigenmesh
-from eigenmesh.reports.demo import Outcome, Row, notes_of, tree_of
+from eigenmesh.reports.demo import DemoResult, Row, notes_of, tree_of
 from eigenmesh.reports.documents import as_json
 from eigenmesh.reports.tables import LOOK, Account, figure, reveals_table, share_in_words
 
@@ -21,7 +21,7 @@ _HEADERS = "local\nrank|sinΘ|proven\nsinΘ|held-out\nerror|floats\nsent|share|r
 _COMPARED = (("product", 10), ("distance", 10))
 
 
-def outcome_view(outcome: Outcome) -> Iterator[RenderableType]:
+def outcome_view(outcome: DemoResult) -> Iterator[RenderableType]:
     """The table of a study and, below it, what it shows and its caveats."""
     yield outcome_table(outcome)
     yield Text(_verdict(outcome))
@@ -29,7 +29,7 @@ def outcome_view(outcome: Outcome) -> Iterator[RenderableType]:
         yield Text.assemble((f"• {rows}: ", "bold yellow"), (note, "yellow"))
 
 
-def outcome_table(outcome: Outcome) -> Table:
+def outcome_table(outcome: DemoResult) -> Table:
     """Accuracy and cost of every fit, against shipping every column."""
     study, parts = outcome.study, outcome.parts
     n, d = study.X.shape
@@ -63,7 +63,7 @@ def _cells(row: Row, n_components: int) -> Iterator[RenderableType]:
     yield f"{row.seconds:.2f}"
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: DemoResult) -> str:
     n, d = outcome.study.X.shape
     shares = sorted(row.share for row in outcome.rows if row.report)
     low, high = share_in_words(shares[0]), share_in_words(shares[-1])
@@ -86,7 +86,7 @@ def reading() -> Text:
     )
 
 
-def disclosure_view(outcome: Outcome) -> Iterator[RenderableType]:
+def disclosure_view(outcome: DemoResult) -> Iterator[RenderableType]:
     """What left each party in two of the fits, what did not, and what that tells."""
     rows = [outcome.row(*trial) for trial in _COMPARED]
     runs: dict[str, Account] = {row.label: row.report for row in rows if row.report}
@@ -109,7 +109,7 @@ def _disclosed(rows: Sequence[Row]) -> str:
     )
 
 
-def draw(outcome: Outcome, path: Path) -> None:
+def draw(outcome: DemoResult, path: Path) -> None:
     """The pooled and a federated embedding side by side."""
     # Matplotlib takes a second to import; help and the other commands do without it.
     from eigenmesh.reports.plots import embedding_figure
@@ -130,7 +130,7 @@ def draw(outcome: Outcome, path: Path) -> None:
     )
 
 
-def save(outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:
+def save(outcomes: Sequence[DemoResult], folder: Path) -> dict[str, Any]:
     """Write the picture of the first outcome and the figures of all; gives the figures."""
     picture, figures = folder / "embedding.png", folder / "demo.json"
     draw(outcomes[0], picture)

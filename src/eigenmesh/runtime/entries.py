@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         return "+".join(self.kinds)
 
 
-class Total(NamedTuple):
+class StepTotal(NamedTuple):
     """What some messages of one step and sender add up to, each of which revealed `kinds`."""
 
     step: str
@@ -154,7 +154,7 @@ class Entries(Sequence[Entry]):
         """Of all messages."""
         return int(self._numbers()[:, 6].sum())
 
-    def totals(self) -> list[Total]:
+    def totals(self) -> list[StepTotal]:
         """Sums over rounds and receivers, in the order in which steps and senders appeared."""
         table, words_count, kinds_count = self._numbers(), len(self._words), len(self._kinds)
         keys = (table[:, 1] * words_count + table[:, 2]) * kinds_count + table[:, 4]
@@ -168,5 +168,5 @@ class Entries(Sequence[Entry]):
         ):
             names, number = divmod(key, kinds_count)
             step, sender = divmod(names, words_count)
-            found.append(Total(words[step], words[sender], kinds[number], own, messages))
+            found.append(StepTotal(words[step], words[sender], kinds[number], own, messages))
         return found

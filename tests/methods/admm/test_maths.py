@@ -8,8 +8,8 @@ import pytest
 from eigenmesh.errors import InputError, RankError
 from eigenmesh.methods.admm.maths import (
     Neighbourhood,
+    NeighbourhoodSpectrum,
     Origin,
-    Spectrum,
     alignment,
     orthonormal,
     paper_penalties,
@@ -45,7 +45,7 @@ def test_origin_is_the_nearest_point_to_the_mean_in_the_span(rng):
 
 def test_a_singular_gram_matrix_is_inverted_on_its_range_only(rng):
     X = rng.normal(size=(8, 3))
-    spectrum = Spectrum.of(X @ X.T)
+    spectrum = NeighbourhoodSpectrum.of(X @ X.T)
     assert len(spectrum.values) == 3
     np.testing.assert_allclose(spectrum.solve(X), np.linalg.pinv(X @ X.T) @ X, atol=1e-10)
     with pytest.raises(RankError, match="4 components.*determine 3"):
@@ -56,10 +56,10 @@ def test_update_solves_equation_12_and_refuses_a_penalty_that_blows_up(rng):
     X = rng.normal(size=(6, 9))
     K, right = X @ X.T, rng.normal(size=(6, 2))
     rho = 3 * np.linalg.eigvalsh(K)[-1]
-    alpha = Spectrum.of(K).update(rho, right)
+    alpha = NeighbourhoodSpectrum.of(K).update(rho, right)
     np.testing.assert_allclose((rho * K - 2 * K @ K) @ alpha, right, atol=1e-9)
     with pytest.raises(InputError, match="penalty='auto'"):
-        Spectrum.of(K).update(rho / 2, right)
+        NeighbourhoodSpectrum.of(K).update(rho / 2, right)
 
 
 def test_corrected_consensus_solves_the_problem_that_the_paper_relaxes(near, rng):

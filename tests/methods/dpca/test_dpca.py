@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -139,3 +141,20 @@ def test_saved_and_loaded(tmp_path):
     pca.save(tmp_path / "model.em", parties=True)
     loaded = em.load(tmp_path / "model.em")
     np.testing.assert_array_equal(loaded.transform(wine), pca.transform(wine))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_leaves_takes_its_variance_with_it(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 8)) @ np.diag(np.linspace(4, 1, 8)) + rng.normal(size=(60, 1)) * 3
+    parts = em.split(X, 4, by="columns")
+    rounds = em.DPCA(1, topology="full", random_state=0).fit(parts).report_.rounds
+    leaving = [em.Fault("kill", party="party-3", round=rounds // 4)]
+    options = {"topology": "full", "on_loss": "survivors", "faults": leaving}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with em.federation(parts, **options) as fed:
+            left = em.DPCA(1, topology="full", random_state=0).fit(fed)
+    others = X[:, :6] - X[:, :6].mean(axis=0)
+    top = np.linalg.svd(others, compute_uv=False)[0] ** 2
+    assert left.eigenvalues_[0] == pytest.approx(top, rel=0.05)

@@ -9,7 +9,7 @@ from eigenmesh.errors import InputError, MessageRefused, RankError
 from eigenmesh.methods.dspgd.direct import dspgd_direct
 from eigenmesh.methods.dspgd.features import fresh_features
 from eigenmesh.methods.dspgd.maths import (
-    Spectrum,
+    ProximalSpectrum,
     compression,
     lanczos_spectrum,
     spectrum_of_gram,
@@ -162,7 +162,7 @@ def test_weighing_is_the_gram_matrix_of_w():
 
 
 def test_missing_columns_are_made_up_with_zeros():
-    X_ = compression(Spectrum(np.array([4.0, 1.0]), np.eye(3, 2)), 0.0, 4)
+    X_ = compression(ProximalSpectrum(np.array([4.0, 1.0]), np.eye(3, 2)), 0.0, 4)
     assert X_.shape == (3, 4)
     assert not X_[:, 2:].any()
 

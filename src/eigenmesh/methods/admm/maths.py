@@ -65,7 +65,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class NeighbourhoodSpectrum:
     """K = V Λ Vᵀ without the directions that are only rounding."""
 
     values: Doubles  # (r,), descending
@@ -97,7 +97,7 @@ class Spectrum:
         It does not make the augmented Lagrangian fall with every iteration, as the paper's
         Theorem 2 has it: measured, it rises at times.
 
-        >>> round(Spectrum.of(np.diag([4.0, 1.0])).sufficient_penalty(2), 3)
+        >>> round(NeighbourhoodSpectrum.of(np.diag([4.0, 1.0])).sufficient_penalty(2), 3)
         10.307
         """
         first, cubes = self.values[0], np.sum(self.values**3)
@@ -131,10 +131,12 @@ class Neighbourhood:
         ends = np.cumsum([0, *(rows[node].shape[0] for node in self.members)]).tolist()
         self.places = {n: slice(*ends[i : i + 2]) for i, n in enumerate(self.members)}
         self.gram = origin.gram(self.rows)
-        self.spectra = {n: Spectrum.of(self.gram[p, p]) for n, p in self.places.items()}
+        self.spectra = {
+            n: NeighbourhoodSpectrum.of(self.gram[p, p]) for n, p in self.places.items()
+        }
 
     @property
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> NeighbourhoodSpectrum:
         """Of the own rows."""
         return self.spectra[self.own]
 
@@ -148,7 +150,7 @@ class Neighbourhood:
         """The components of all rows known here, and their gap (λ_k − λ_{k+1}) / λ_k."""
         values, vectors = top_eigenpairs(self.gram, min(k + 1, len(self.gram)))
         kept = values > max(CUTOFF * values[0], 0.0)
-        pooled = Spectrum(values[kept], vectors[:, kept])
+        pooled = NeighbourhoodSpectrum(values[kept], vectors[:, kept])
         return pooled.start(k), relative_gap(values, k)
 
     def projected(self, c: Doubles, node: int) -> Doubles:

@@ -129,7 +129,6 @@ class DPCA(LinearColumnEstimator):
             n_components=whole_number(self.n_components, "n_components"),
             center=bool(self.center),
             penalty=positive(self.penalty, "penalty"),
-            n_nodes=len(graph),
             **prepared_as(self),
         )
         return stage(dpca, setup, *self._steps())

@@ -27,6 +27,7 @@ from eigenmesh.errors import RankError
 from eigenmesh.graphs.consensus import (
     MixingParty,
     MixingSetup,
+    NodeTotal,
     average,
     largest,
     largest_rounds,
@@ -40,7 +41,17 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Sh
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, exchange, rows, sequence, times
+from eigenmesh.runtime.schedule import (
+    Node,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    exchange,
+    rows,
+    sequence,
+    times,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.linear_columns import (
     GramMixture,
@@ -61,7 +72,6 @@ class DpcaSetup(MixingSetup, reveals=None):
     model: str
     seed: int
     penalty: Annotated[float, Positive]
-    n_nodes: Annotated[int, Positive]
 
 
 class Estimate(Message, reveals="scores"):
@@ -169,9 +179,9 @@ class DpcaNode(MixingParty):
         self.start_mixing(product)
 
     @step(reusable=False)
-    def keep_loadings(self) -> NodeScores:
+    def keep_loadings(self, whole: NodeTotal) -> NodeScores:
         """Scores in the order of their variance; the loadings stay in the site's store."""
-        product = self.mixture * self.setup.n_nodes
+        product = self.mixture * whole.n_nodes
         inner = self.U.T @ product
         values, turn = principal_rotation(inner)
         vectors = self.U @ turn
@@ -212,7 +222,7 @@ def schedule(scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int) ->
         ),
         ask(DpcaNode.begin_products),
         mixing_rounds(scope, DpcaNode, lambda own: own.rows * k),
-        ask(DpcaNode.keep_loadings, n=rows, k=k),
+        ask(DpcaNode.keep_loadings, n=rows, k=k, n_nodes=at_most(len(scope.parties))),
     )
 
 
@@ -230,7 +240,7 @@ def dpca(nodes: Federation, setup: DpcaSetup, n_iterations: int, n_inner: int) -
             nodes.exchange(DpcaNode.offer_bridge, DpcaNode.take_bridges)
     nodes.ask(DpcaNode.begin_products)
     average(nodes, DpcaNode)
-    ends = nodes.ask(DpcaNode.keep_loadings)
+    ends = nodes.ask(DpcaNode.keep_loadings, NodeTotal(n_nodes=len(nodes.parties)))
     # A node that has left on the way keeps no loadings: the model is of those who end.
     introduced = dict(zip(starts.parties, starts, strict=True))
     those = Replies(tuple(introduced[name] for name in ends.parties), ends.parties)

@@ -21,7 +21,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError, MessageRefused
 from eigenmesh.methods.dspgd.maths import (
-    Spectrum,
+    ProximalSpectrum,
     compression,
     lanczos_spectrum,
     step_size,
@@ -213,7 +213,7 @@ class _Centre:
 
     def eigenpairs(
         self, t: int, eta: float, rank: int | None, floor: float
-    ) -> tuple[Spectrum, Doubles]:
+    ) -> tuple[ProximalSpectrum, Doubles]:
         """Eigenpairs of WᵀW, and the eigenvectors U of W Wᵀ from which they follow."""
         vectors: list[Doubles] = []
         summed: list[Doubles] = []  # Aᵀc of every product: Aᵀu then costs nothing more
@@ -235,9 +235,9 @@ class _Centre:
         AU = np.column_stack(summed) @ (np.column_stack(vectors).T @ U)
         WU = np.vstack([np.sqrt(eta) * AU, np.sqrt(1 - eta) * (self.B.T @ U)])
         V = WU / np.sqrt(np.maximum(spectrum.values, np.finfo(float).tiny))
-        return Spectrum(spectrum.values, V, spectrum.n_products), U
+        return ProximalSpectrum(spectrum.values, V, spectrum.n_products), U
 
-    def move(self, U: Doubles, spectrum: Spectrum, X: Doubles) -> None:
+    def move(self, U: Doubles, spectrum: ProximalSpectrum, X: Doubles) -> None:
         """B ← W X, from the eigenvectors that are at hand."""
         k = min(U.shape[1], X.shape[1])
         # W v = √θ u, and X is v but for its length and sign.

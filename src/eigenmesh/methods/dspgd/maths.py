@@ -53,7 +53,7 @@ def advance(A: Doubles, B: Doubles, X: Doubles, eta: float) -> Doubles:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class ProximalSpectrum:
     """Largest eigenvalues of WᵀW, their vectors (w, k), and the products that it took.
 
     `energy` is ‖BᵀB‖²_F where it is known; `exact` whether the pairs are, up to a tolerance.
@@ -78,19 +78,19 @@ def weigh(gram: Doubles, width: int, eta: float) -> Doubles:
     return weighed
 
 
-def spectrum_of_gram(gram: Doubles, width: int, eta: float, k: int) -> Spectrum:
+def spectrum_of_gram(gram: Doubles, width: int, eta: float, k: int) -> ProximalSpectrum:
     """From [A B]ᵀ[A B] itself.
 
     >>> spectrum_of_gram(np.diag([1.0, 3.0]), 2, 1.0, 1).values
     array([3.])
     """
     values, vectors = top_eigenpairs(weigh(gram, width, eta), min(k, len(gram)))
-    return Spectrum(values, vectors, energy=float(np.sum(gram[width:, width:] ** 2)))
+    return ProximalSpectrum(values, vectors, energy=float(np.sum(gram[width:, width:] ** 2)))
 
 
 def spectrum_of_sketch(
     drawn: Doubles, cross: Doubles, basis: Doubles, omega: Doubles, eta: float, k: int
-) -> Spectrum:
+) -> ProximalSpectrum:
     """From AᵀAΩ (w, p), AᵀB (w, r) and BᵀB (r, r): Nyström's approximation of WᵀW.
 
     Its range is that of W applied to Ω and to all of B: what earlier iterations have found is
@@ -108,7 +108,7 @@ def spectrum_of_sketch(
     factor = sketch @ _inverse_root((core + core.T) / 2)
     vectors, singular, _ = scipy.linalg.svd(factor, full_matrices=False)
     energy = float(np.sum(basis**2))
-    return Spectrum(singular[:k] ** 2, vectors[:, :k], energy=energy, exact=False)
+    return ProximalSpectrum(singular[:k] ** 2, vectors[:, :k], energy=energy, exact=False)
 
 
 def _inverse_root(core: Doubles) -> Doubles:
@@ -128,7 +128,7 @@ def lanczos_spectrum(
     rank: int | None = None,
     floor: float = 0.0,
     tol: float = 1e-6,
-) -> Spectrum:
+) -> ProximalSpectrum:
     """Lanczos with full re-orthogonalisation, twice, from products alone.
 
     Stops when the `rank` largest Ritz values, or if None all above `floor`, have residuals of at
@@ -160,20 +160,20 @@ def lanczos_spectrum(
         ):
             k = min(wanted, len(values))
             top: Doubles = np.asarray(values[:k], dtype=np.float64)
-            return Spectrum(top, C @ small[:, :k], len(basis))
+            return ProximalSpectrum(top, C @ small[:, :k], len(basis))
         basis.append(product / betas[-1])
 
 
 # From eigenpairs to the next iterate.
 
 
-def compression(found: Spectrum, shift: float, rank: int | None) -> Doubles:
+def compression(found: ProximalSpectrum, shift: float, rank: int | None) -> Doubles:
     """X (w, rank) with B ← W X; `shift` is ηλ.
 
     With a rank, columns of zeros make up for missing ones, so that sizes are known beforehand;
     without, every eigenvalue above the shift is kept.
 
-    >>> compression(Spectrum(np.array([4.0, 1.0]), np.eye(2)), 1.0, None).round(3)
+    >>> compression(ProximalSpectrum(np.array([4.0, 1.0]), np.eye(2)), 1.0, None).round(3)
     array([[0.866],
            [0.   ]])
     """
@@ -187,10 +187,10 @@ def compression(found: Spectrum, shift: float, rank: int | None) -> Doubles:
     return np.hstack([X[:, :rank], np.zeros((len(X), max(0, rank - X.shape[1])))])
 
 
-def common_energy(found: Spectrum, X: Doubles, width: int, eta: float) -> float:
+def common_energy(found: ProximalSpectrum, X: Doubles, width: int, eta: float) -> float:
     """‖B'ᵀB‖²_F of the next iterate B' = W X with this one, without either.
 
-    >>> found = Spectrum(np.array([2.0]), np.array([[0.0], [1.0]]))
+    >>> found = ProximalSpectrum(np.array([2.0]), np.array([[0.0], [1.0]]))
     >>> common_energy(found, found.vectors, 1, 0.5)
     8.0
     """
@@ -200,10 +200,10 @@ def common_energy(found: Spectrum, X: Doubles, width: int, eta: float) -> float:
     return float(np.sum((X[width:, :k] * found.values[:k]) ** 2)) / (1 - eta)
 
 
-def next_energy(found: Spectrum, X: Doubles) -> float:
+def next_energy(found: ProximalSpectrum, X: Doubles) -> float:
     """‖B'ᵀB'‖²_F of the next iterate, if the eigenpairs are exact.
 
-    >>> next_energy(Spectrum(np.array([2.0]), np.eye(2, 1)), np.eye(2, 1))
+    >>> next_energy(ProximalSpectrum(np.array([2.0]), np.eye(2, 1)), np.eye(2, 1))
     4.0
     """
     k = min(X.shape[1], len(found.values))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenmesh.methods.dspgd.maths import (
+    ProximalSpectrum,
     SpectralFeatures,
-    Spectrum,
     common_energy,
     next_energy,
     variance_of_mean,
@@ -93,9 +93,9 @@ class Log:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._noted: list[tuple[Iteration, Spectrum, float, float]] = []
+        self._noted: list[tuple[Iteration, ProximalSpectrum, float, float]] = []
 
-    def note(self, eta: float, found: Spectrum, X: Doubles, covered: float) -> None:
+    def note(self, eta: float, found: ProximalSpectrum, X: Doubles, covered: float) -> None:
         """Enter an iteration."""
         entry = Iteration(len(self._noted) + 1, eta, X.shape[1], found.n_products, covered, None)
         common = common_energy(found, X, self._width, eta)

@@ -37,7 +37,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError, RankError
 from eigenmesh.methods.dspgd.maths import (
-    Spectrum,
+    ProximalSpectrum,
     compression,
     lanczos_spectrum,
     spectrum_of_gram,
@@ -309,7 +309,7 @@ def require_columns(X: Doubles, t: int) -> Doubles:
 
 def _by_gram(
     course: Course, t: int, eta: float, goal: Goal, floor: float
-) -> tuple[Spectrum, float]:
+) -> tuple[ProximalSpectrum, float]:
     reply, weight = course.total(FeatureHolder.gram)
     gram = weight * full(reply.upper)
     k = len(gram) if goal.rank is None else goal.rank
@@ -318,7 +318,7 @@ def _by_gram(
 
 def _by_sketch(
     course: Course, t: int, eta: float, goal: Goal, floor: float
-) -> tuple[Spectrum, float]:
+) -> tuple[ProximalSpectrum, float]:
     omega, rank = course.features.omega(t, course.rank), course.rank
     reply, weight = course.total(FeatureHolder.sketch)
     blocks_of_gram = (weight * reply.drawn, weight * reply.cross, weight * full(reply.basis))
@@ -332,7 +332,7 @@ class _Fewer(Exception):
 
 def _by_lanczos(
     course: Course, t: int, eta: float, goal: Goal, floor: float
-) -> tuple[Spectrum, float]:
+) -> tuple[ProximalSpectrum, float]:
     fed, rank = course.fed, goal.first_rank if t == 1 else goal.rank
     rng = np.random.default_rng(np.random.SeedSequence(course.features.seed, spawn_key=(t, 2)))
     start = rng.standard_normal(course.features.width + course.rank)
@@ -353,7 +353,7 @@ def _by_lanczos(
             continue
 
 
-_SOLVE: dict[str, Callable[[Course, int, float, Goal, float], tuple[Spectrum, float]]] = {
+_SOLVE: dict[str, Callable[[Course, int, float, Goal, float], tuple[ProximalSpectrum, float]]] = {
     "nystrom": _by_sketch,
     "gram": _by_gram,
     "lanczos": _by_lanczos,
