@@ -56,7 +56,7 @@ def fresh_host(number, party):
 def sequence_with_intrusions(number, runs, rng):
     """Live through one run; before some requests send others that cannot come then."""
     host, run = fresh_host(number, "south"), runs[rng.integers(len(runs))]
-    tree = read_study(run[0].tree["study"].encode()).tree
+    tree = read_study(run[0].tree["study"]).tree
     left, told, attempts = [tree], {}, 0
     stops = set(rng.integers(len(run), size=4).tolist())
     for i, received in enumerate(run):

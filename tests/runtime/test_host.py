@@ -676,7 +676,7 @@ def averaged(tmp_path, restart_before):
             send="offer_mean",
             receive="mix",
             on_loss="raise",
-            max_age=0,
+            max_age=3,
         )
         requests = [
             wire.dumps(turn | {"neighbours": [j for j in range(3) if j != i]}) for i in range(3)

@@ -266,14 +266,14 @@ def test_a_reply_that_is_one_number_short_is_refused_with_its_sender():
 
 def test_a_study_has_one_form_and_one_name():
     study = study_of()
-    again = read_study(study.document)
+    again = read_study(study.document.decode())
     assert again.digest == study.digest
     assert again.terms["setup"].k == 2
     assert study_of(n_rounds=4).digest != study.digest
     assert study_of(on_loss="skip").digest != study.digest
 
 
-@pytest.mark.parametrize("spoilt", [b"", b"{}", b"[1]", b'{"protocol": "nobody"}', b"\xff"])
+@pytest.mark.parametrize("spoilt", ["", "{}", "[1]", '{"protocol": "nobody"}', "\udcff"])
 def test_documents_that_are_no_study_are_refused(spoilt):
     with pytest.raises(StepRefused):
         read_study(spoilt)

@@ -22,7 +22,7 @@ class Courier:
         self.turn = 0
         self._engine = engine
         self._timeout = timeout
-        self._run = ""
+        self.begin_run()
 
     def begin_run(self) -> None:
         """A new name for what follows, so that nothing of an earlier run is taken for it."""

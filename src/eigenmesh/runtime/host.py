@@ -75,7 +75,8 @@ class Host:
         self._lock = threading.Lock()
         self._run = ""
         self._seen_runs: dict[str, None] = {}  # in the order in which they began
-        self._turn = 0
+        self._turn, self._turn_before = 0, 0
+        self._undone = 0  # exchanges of the run that were taken back
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
@@ -176,7 +177,7 @@ class Host:
                 f"turn {tree['turn']} is over, this party is past turn {self._turn}",
                 party=self.site.name,
             )
-        self._turn = tree["turn"]
+        self._turn_before, self._turn = self._turn, tree["turn"]
         self._half_done = None
 
     # The coordinator's operations.
@@ -192,10 +193,12 @@ class Host:
         """The study that a request is about, if it concerns this site and its policy allows it."""
         if "study" not in tree:
             return None
-        study = read_study(tree["study"].encode())
-        index, names = self._view.index, self._view.names
-        if study.scope.parties != names or names[index] != self.site.name:
-            raise StepRefused("the study is of other parties", party=self.site.name)
+        with naming(self.site.name):
+            study = read_study(tree["study"])
+            index, names = self._view.index, self._view.names
+            if study.scope.parties != names or names[index] != self.site.name:
+                raise StepRefused("the study is of other parties")
+            study.require_built()
         for step in steps_in(study.tree) if study.tree else ():
             self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
         return study
@@ -204,19 +207,19 @@ class Host:
         """Build a party. A new run sends the parties of the old one home."""
         self._require(tree)
         study = self._consent(tree)
-        if study is None and is_scheduled(self._role(tree["role"])):
-            raise StepRefused(
-                f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
-            )
         if tree["run"] != self._run:
             self._note_run(tree["run"])
             self._run = tree["run"]
-            self._enlisted = {}
+            self._enlisted, self._snapshot, self._undone = {}, (0, {}), 0
             self._mailbox = Mailbox(self._view)
             self._guard = None if study is None else Guard(study)
+        if self._guard is None and is_scheduled(self._role(tree["role"])):
+            raise StepRefused(
+                f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
+            )
         setup = bytes(as_bytes(tree, "message"))
         if self._guard is not None:
-            if study is not self._guard.study:
+            if study is None or study.digest != self._guard.study.digest:
                 raise StepRefused("a run has one study", party=self.site.name)
             agreed = self._admitted(tree, ("enlist", tree["role"]))
             if not any(match.node.agrees(setup) for match in agreed):
@@ -302,13 +305,21 @@ class Host:
         return tuple(places)
 
     def _rollback(self, tree: Tree) -> Tree:
-        """Undo the exchange of a given turn, if this party took part in it."""
+        """Undo the exchange of a given turn, if this party took part in it.
+
+        Only what came last, once, and no more often than there are parties that may leave: else
+        one round could be asked for again and again, each time with other messages.
+        """
         turn, states = self._snapshot
-        if turn == tree["undo"]:
-            for role, state in states.items():
-                self._enlisted[role].party.restore(state)
-            if self._guard is not None:
-                self._guard.positions = self._positions_before
+        if turn != tree["undo"] or not turn:
+            return None
+        if turn != self._turn_before or self._undone >= len(self._view.names):
+            raise StepRefused("only the last exchange is undone, when a party has left")
+        self._snapshot, self._undone = (0, {}), self._undone + 1
+        for role, state in states.items():
+            self._enlisted[role].party.restore(state)
+        if self._guard is not None:
+            self._guard.positions = self._positions_before
         return None
 
     def _dismiss(self, tree: Tree) -> Tree:
@@ -323,9 +334,10 @@ class Host:
         self._take_turn(tree)
         enlisted, step = self._asked(tree, "send")
         self._asked(tree, "receive")
-        self._view.neighbours = self._checked_neighbours(tree["neighbours"])
         key = ("exchange", tree["role"], tree["send"], tree["receive"])
+        near = self._checked_neighbours(tree)
         places = self._admitted(tree, key)
+        self._view.neighbours = near
         if self._guard is not None:
             self._positions_before = self._guard.positions
         self._snapshot = (
@@ -353,14 +365,18 @@ class Host:
         self._half_done = (request, tree)
         return outbox
 
-    def _checked_neighbours(self, numbers: list[Any]) -> tuple[int, ...]:
-        own, n_parties = self._view.index, len(self._view.names)
+    def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
+        """The neighbours of an exchange, and what becomes of losses: with a study, as it says."""
+        own, n_parties, numbers = self._view.index, len(self._view.names), tree["neighbours"]
         known = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
         if not known or len(set(numbers)) < len(numbers):
             raise MessageRefused("the request lists neighbours that are no other parties, or twice")
-        graph = None if self._guard is None else self._guard.study.scope.graph
-        if graph is not None and not set(numbers) <= set(graph.adj[own]):
-            raise StepRefused("the request lists neighbours that are not the study's")
+        if self._guard is not None:
+            scope = self._guard.study.scope
+            if scope.graph is None or not set(numbers) <= set(scope.graph.adj[own]):
+                raise StepRefused("the request lists neighbours that are not the study's")
+            if (tree["on_loss"], tree["max_age"]) != (scope.on_loss, scope.max_age):
+                raise StepRefused("what becomes of losses is not what the study says")
         return tuple(numbers)
 
     def _accept(self, tree: Tree, request: bytes, inbox: Mapping[int, bytes]) -> Tree:
@@ -441,6 +457,8 @@ class Host:
                 "seen_runs": list(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
+                "undone": self._undone,
+                "turn_before": self._turn_before,
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
                 "parties": parties,
                 "snapshot_turn": snapshot_turn,
@@ -455,6 +473,7 @@ class Host:
         self._seen_runs = dict.fromkeys(tree["seen_runs"])
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
+        self._undone, self._turn_before = tree["undone"], tree["turn_before"]
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
         self._positions_before = frozenset((pc, tuple(turns)) for pc, turns in tree["before"])
         for role, saved in tree["parties"].items():

@@ -11,6 +11,7 @@ from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed
 from eigenmesh.runtime import wire
 
 Tree = wire.Tree
+_LONGEST_NAME = 200
 ON_LOSS = ("raise", "survivors", "reuse", "skip")
 
 _REQUEST_FIELDS = {
@@ -61,6 +62,8 @@ def read_request(request: bytes) -> Tree:
     for key, value in tree.items():
         if type(value) is not _REQUEST_FIELDS[key] and not (key == "message" and value is None):
             raise MessageRefused(f"field {key!r} of the request has the wrong type")
+    if len(tree["run"]) > _LONGEST_NAME or (not tree["run"] and tree["op"] != "require"):
+        raise MessageRefused("the name of the run is empty, or too long")
     if tree.get("on_loss", "raise") not in ON_LOSS:
         raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
     return tree

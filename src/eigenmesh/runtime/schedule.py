@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
+from eigenmesh.errors import StepRefused
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
 from eigenmesh.runtime.message import (
     Limit,
@@ -42,7 +43,11 @@ from eigenmesh.runtime.message import (
     planned_floats,
 )
 from eigenmesh.runtime.party import Party, Step
+from eigenmesh.runtime.requests import ON_LOSS
 from eigenmesh.runtime.topology import is_lossy, mark_losses
+
+_OLDEST = 1000  # rounds that a party may miss in a row, at the most
+_LONGEST = 100_000  # instructions of a program
 
 # What sizes may depend on.
 
@@ -274,6 +279,8 @@ def loop(
     most: int, *body: Node | None, fewest: int | None = None, usual: int | None = None
 ) -> Loop:
     """`body` from `fewest` times, 0 if not told, to `most` times."""
+    if type(most) is not int or most < 0:
+        raise StepRefused(f"a loop goes around {most!r} times; a whole number is expected")
     least = 0 if fewest is None else min(fewest, most)
     return Loop(sequence(*body), most, least, most if usual is None else min(usual, most))
 
@@ -328,6 +335,20 @@ class Scope:
     on_loss: str = "raise"
     max_age: int = 3
     edges: tuple[tuple[int, int], ...] | None = None  # None: there is a coordinator
+
+    def require_sound(self) -> None:
+        """Raise `StepRefused` unless these are words and numbers that a run can have."""
+        n, edges = len(self.parties), self.edges or ()
+        sound = (
+            self.split in ("rows", "columns")
+            and self.on_loss in ON_LOSS
+            and type(self.max_age) is int
+            and 0 <= self.max_age <= _OLDEST
+            and all(type(i) is type(j) is int and 0 <= i < j < n for i, j in edges)
+            and not (self.on_loss == "skip" and self.edges is not None)
+        )
+        if not sound:
+            raise StepRefused("the study's parties, graph or losses are none that a run can have")
 
     @cached_property
     def graph(self) -> nx.Graph | None:
@@ -531,6 +552,12 @@ class Program:
     def __post_init__(self) -> None:
         self._compile(self.tree, dict(self.told), 0)
 
+    def _append(self, *instructions: Any) -> None:
+        """A study from outside must not make a program without end."""
+        if len(self.instructions) > _LONGEST:
+            raise StepRefused(f"the study has more than {_LONGEST:,} steps; loop over them")
+        self.instructions.extend(instructions)
+
     def _compile(self, node: Node, told: Mapping[str, int], depth: int) -> bool:
         """Whether all of it is known; it stands inside so many loops."""
         match node:
@@ -548,24 +575,24 @@ class Program:
                 self._wrap(node, self.scope.max_age + 1)
             case Settle():
                 if not set(node.names) <= told.keys():
-                    self.instructions.append(_Await(node))
+                    self._append(_Await(node))
                     return False
                 return self._compile(node.rest(**{n: told[n] for n in node.names}), told, depth)
             case _:
-                self.instructions.append(node)
+                self._append(node)
         return True
 
     def _compile_loop(self, node: Loop, told: Mapping[str, int], depth: int) -> bool:
         begin = len(self.instructions)
-        self.instructions.append(None)
+        self._append(None)
         known = self._compile(node.body, told, depth + 1)
-        self.instructions.append(_End(begin))
+        self._append(_End(begin))
         self.instructions[begin] = _Begin(node.most, node.fewest, len(self.instructions) - 1)
         return known
 
     def _wrap(self, node: Ask, most: int) -> None:
         begin, fewest = len(self.instructions), int(self.is_coordinators)
-        self.instructions.extend([_Begin(most, fewest, begin + 2), node, _End(begin)])
+        self._append(_Begin(most, fewest, begin + 2), node, _End(begin))
 
     @property
     def forgiving(self) -> bool:

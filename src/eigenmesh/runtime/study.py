@@ -7,9 +7,11 @@ it is refused before anything is computed.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -34,6 +36,7 @@ from eigenmesh.runtime.schedule import (
     table,
 )
 
+_LONGEST = 16_000_000  # bytes of a study; a full graph of 1,000 parties has 6 million
 _FLOAT = "float"  # marks a number that is written by its bits
 
 
@@ -120,6 +123,15 @@ class Study:
         schedule = self.protocol.schedule
         return None if schedule is None else schedule(self.scope, **self.terms)
 
+    def require_built(self) -> None:
+        """Raise `StepRefused` unless the schedule can be built from what the study says."""
+        try:
+            self.program({})
+        except StepRefused:
+            raise
+        except Exception as error:  # whatever is wrong with it, a study from outside is refused
+            raise StepRefused(f"the study makes no schedule ({type(error).__name__})") from None
+
     @cached_property
     def document(self) -> bytes:
         """The canonical form."""
@@ -177,9 +189,15 @@ def _program(study: Study, told: tuple[tuple[str, int], ...], is_coordinators: b
 
 
 @lru_cache(maxsize=64)  # the hosts of one process share what follows from a study
-def read_study(document: bytes) -> Study:
-    """The study that a document describes, by this process's own register of protocols."""
+def read_study(text: str) -> Study:
+    """The study that a document describes, by this process's own register of protocols.
+
+    Its schedule is not built yet: that may be work, and is for those whom it concerns.
+    """
     try:
+        document = text.encode()
+        if len(document) > _LONGEST:
+            raise StepRefused(f"the study has {len(document):,} bytes, more than {_LONGEST:,}")
         tree = _read(json.loads(document))
         scope = tree["scope"]
         edges = None if scope["edges"] is None else tuple((i, j) for i, j in scope["edges"])
@@ -198,12 +216,22 @@ def read_study(document: bytes) -> Study:
             )
         if study.document != document:
             raise StepRefused("the study is not in its canonical form")
-        study.program({})
+        study.scope.require_sound()
+        for term in study.terms.values():
+            _require_moderate(term)
     except EigenmeshError:
         raise
     except Exception as error:  # whatever is wrong with it, a document from outside is refused
         raise StepRefused(f"the study is malformed ({type(error).__name__})") from None
     return study
+
+
+def _require_moderate(term: Any) -> None:
+    """No number in a study is unending: loops are made of them."""
+    values = vars(term).values() if dataclasses.is_dataclass(term) else (term,)
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise StepRefused("a number of the study is not finite")
 
 
 def _term(value: Any, name: str) -> Any:
@@ -309,7 +337,7 @@ class Guard:
     @classmethod
     def restored(cls, exported: Mapping[str, Any]) -> Guard:
         """Where `export` was called."""
-        guard = cls(read_study(exported["study"].encode()))
+        guard = cls(read_study(exported["study"]))
         guard.told = dict(exported["told"])
         guard.positions = frozenset((pc, tuple(turns)) for pc, turns in exported["positions"])
         return guard
