@@ -49,6 +49,7 @@ def fresh_host(number, party):
         names_columns=site.names_columns,
         store={key: dict(value) for key, value in stores[party].items()},
         matcher=site.matcher,
+        left_by_studies=dict.fromkeys(site.store),
     )
     return Replayed(again, NAMES.index(party), tuple(NAMES))
 

@@ -146,6 +146,13 @@ NonNegative = Check("must not be negative", lambda a: bool(np.all(np.asarray(a) 
 Positive = Check("must be positive", lambda a: bool(np.all(np.asarray(a) > 0)))
 NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
 Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
+
+
+def no_more_than(limit: int) -> Check:
+    """A number that causes work at whoever gets it: a small request must not keep a host busy."""
+    return Check(f"must be at most {limit:,}", lambda number: number <= limit)
+
+
 SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
 
 

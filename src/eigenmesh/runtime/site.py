@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from eigenmesh.errors import StepRefused
 from eigenmesh.runtime.policy import Policy
 
+_MOST_KEPT = 1000  # results of studies in a site's store
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
 
 
@@ -37,6 +39,7 @@ class Site:
     state_dir: Path | None = None
     matcher: Any = None
     remarks: dict[str, str] = field(default_factory=dict)
+    left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
     _data: Data = field(default=None, repr=False)
 
     @property
@@ -90,8 +93,19 @@ class SiteView:
         self._site._data = None
 
     def keep(self, key: str, share: Mapping[str, Any]) -> None:
-        """Put a private result into the site's store, for a later run at this site."""
+        """Put a private result into the site's store, for a later run at this site.
+
+        What the site's owner put there, such as targets, no study writes over; and of results that
+        studies left, the oldest go when there are too many.
+        """
+        if key in self._site.store and key not in self._site.left_by_studies:
+            raise StepRefused("a study writes over nothing that the site's owner keeps")
         self._site.store[key] = dict(share)
+        self._site.left_by_studies[key] = None
+        while len(self._site.left_by_studies) > _MOST_KEPT:
+            oldest = next(iter(self._site.left_by_studies))
+            del self._site.left_by_studies[oldest]
+            self._site.store.pop(oldest, None)
 
     def kept(self, key: str) -> Mapping[str, Any] | None:
         """A private result of an earlier run, or None."""

@@ -21,6 +21,7 @@ from eigenmesh.runtime.message import (
     Reveals,
     SameEverywhere,
     Shape,
+    no_more_than,
 )
 from eigenmesh.runtime.results import Replies
 
@@ -32,10 +33,10 @@ class KernelSetup(Message, reveals=None):
 
     kernel: str
     gamma: float | None
-    degree: float
+    degree: Annotated[float, no_more_than(100)]
     coef0: float
     leverage_rank: Annotated[int, Positive]
-    embedding_dim: Annotated[int, Positive]
+    embedding_dim: Annotated[int, Positive, no_more_than(20_000)]
     seed: int
 
 

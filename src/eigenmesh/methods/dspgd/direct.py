@@ -26,7 +26,7 @@ from eigenmesh.methods.dspgd.maths import (
     lanczos_spectrum,
     step_size,
 )
-from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal, Log
+from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal, Log, require_few
 from eigenmesh.methods.dspgd.party_side import DSPGDSetup, Features
 from eigenmesh.methods.dspgd.protocol import (
     TOLERANCE,
@@ -125,6 +125,7 @@ class SampleHolder(Party):
 
 def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int) -> Node:
     """Two rounds a product, as many as Lanczos takes; then every party gets its rows of H."""
+    require_few(n_iterations)
 
     def iteration(t: int, features: Features, n_rows: int) -> Node:
         D, rank = features.width, goal.n_clusters + 3 if goal.rank is None else goal.rank

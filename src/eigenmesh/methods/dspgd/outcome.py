@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eigenmesh.errors import InputError
 from eigenmesh.methods.dspgd.maths import (
     ProximalSpectrum,
     SpectralFeatures,
@@ -18,6 +19,8 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.runtime.records import record
 
 record(SpectralFeatures)
+
+MOST_ITERATIONS = 10_000
 
 
 @record
@@ -119,3 +122,11 @@ class Log:
             trace.append(entry)
             before = predicted
         return tuple(trace)
+
+
+def require_few(n_iterations: int) -> None:
+    """Each iteration stands in the schedule by itself, since its sizes are its own."""
+    if type(n_iterations) is not int or not 1 <= n_iterations <= MOST_ITERATIONS:
+        raise InputError(
+            f"n_iterations is {n_iterations!r}; from 1 to {MOST_ITERATIONS:,} are expected"
+        )

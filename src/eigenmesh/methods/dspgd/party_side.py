@@ -22,7 +22,15 @@ from eigenmesh.methods.dspgd.maths import (
 )
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.runtime.message import Floats, Integers, Message, Positive, Reveals, Shape
+from eigenmesh.runtime.message import (
+    Floats,
+    Integers,
+    Message,
+    Positive,
+    Reveals,
+    Shape,
+    no_more_than,
+)
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, count, upper
@@ -38,10 +46,10 @@ class DSPGDSetup(Message, reveals=None):
 
     kernel: str
     gamma: float | None
-    degree: float
+    degree: Annotated[float, no_more_than(100)]
     coef0: float
-    n_features: Annotated[int, Positive]
-    sketch_width: Annotated[int, Positive]
+    n_features: Annotated[int, Positive, no_more_than(100_000)]
+    sketch_width: Annotated[int, Positive, no_more_than(100_000)]
     step_rule: str
     seed: int
     scores: str

@@ -44,7 +44,7 @@ from eigenmesh.methods.dspgd.maths import (
     spectrum_of_sketch,
     step_size,
 )
-from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal, Log
+from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal, Log, require_few
 from eigenmesh.methods.dspgd.party_side import (
     Direction,
     DSPGDSetup,
@@ -196,6 +196,7 @@ def usual_products(rank: int) -> int:
 
 def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int, solver: str) -> Node:
     """A round an iteration, of Lanczos as many as it takes; then everybody's BᵀB, and H."""
+    require_few(n_iterations)
 
     def rest(n_columns: int) -> Node:
         sizes = _Sizes(Features.of(setup, n_columns), goal, scope.on_loss == "skip")

@@ -33,6 +33,7 @@ from eigenmesh.runtime.message import (
     Reveals,
     SameEverywhere,
     Shape,
+    no_more_than,
 )
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
@@ -47,12 +48,12 @@ class PowerSetup(Message, reveals=None):
 
     kernel: str
     gamma: float | None
-    degree: float
+    degree: Annotated[float, no_more_than(100)]
     coef0: float
     center: bool
     standardize: bool
     fill_missing: float | None
-    local_iterations: Annotated[int, Positive]
+    local_iterations: Annotated[int, Positive, no_more_than(100_000)]
     warm_start: bool
     weight_scaling: bool
     merge: str

@@ -38,6 +38,7 @@ from eigenmesh.runtime.message import (
     Reveals,
     SameEverywhere,
     Shape,
+    no_more_than,
 )
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
@@ -51,7 +52,7 @@ from eigenmesh.stages.linear_columns import VFedResult, model_of, prepared_block
 class VFedSetup(Message, reveals=None):
     """What the parties agree on; `model` is the name under which they keep their shares."""
 
-    n_components: Annotated[int, Positive]
+    n_components: Annotated[int, Positive, no_more_than(100_000)]
     at_most: bool  # fewer where the columns determine fewer, or fewer explain the share
     share: float | None
     center: bool
