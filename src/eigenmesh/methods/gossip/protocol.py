@@ -71,6 +71,7 @@ from eigenmesh.numerics.tracking import (
     orthonormal_like,
     principal_rotation,
     random_directions,
+    still_growing,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
@@ -93,6 +94,7 @@ from eigenmesh.runtime.schedule import (
     maybe,
     sequence,
     settle,
+    times,
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, by_party, count
@@ -105,6 +107,8 @@ NARROW = ("linear", "cosine")  # kernels of no higher rank than there are column
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
+PATIENCE = 10  # times `n_rounds`: with an accuracy, the most while an eigenvalue still grows
+_SETTLED = 0.1  # of the accuracy: no more of an eigenvalue is to be missing in the features' span
 
 
 class GossipSetup(MixingSetup, reveals=None):
@@ -124,6 +128,12 @@ class Moved(Message, reveals="moments"):
     """How far the directions of any node moved in the last round: the sine of the angle."""
 
     change: Annotated[float, NonNegative]
+
+
+class Growing(Message, reveals="moments"):
+    """The share that the iteration still lacks of each wanted eigenvalue in the features' span."""
+
+    values: Annotated[Floats, Shape("k"), NonNegative]
 
 
 class FeatureCount(Message, reveals=None):
@@ -161,7 +171,7 @@ class GossipNode(CentroidNode):
     Setup = GossipSetup
     state = (
         *(*CentroidNode.state, "n_features", "given", "mean", "start", "W", "product"),
-        *("outside", "own_probes", "probes"),
+        *("outside", "own_probes", "probes", "growing"),
     )
 
     def __init__(self, site: SiteView, setup: GossipSetup) -> None:
@@ -171,7 +181,7 @@ class GossipNode(CentroidNode):
         self.n_features, self.given = 0, 0
         self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
         self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
-        self.mean = np.zeros(0)
+        self.mean = self.growing = np.zeros(0)
         self.start = self.W = self.product = np.zeros((0, 0))
 
     @step
@@ -272,6 +282,7 @@ class GossipNode(CentroidNode):
     def turn(self) -> None:
         """W ← QR(S), then let S follow AW."""
         W = orthonormal_like(self.mixture, self.start)
+        self.growing = still_growing(self.W, self.mixture)[: self.setup.n_components]
         product = self._seen.T @ (self._seen @ W)
         cosines = np.linalg.svd(self.W.T @ W, compute_uv=False)
         self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
@@ -282,6 +293,11 @@ class GossipNode(CentroidNode):
     def tell_moved(self) -> Moved:
         """The largest of all nodes."""
         return Moved(change=float(self.peak[0]))
+
+    @step(reusable=False)
+    def tell_growing(self) -> Growing:
+        """By what the last round's products have outside its directions."""
+        return Growing(values=self.growing)
 
     # 3. One model.
 
@@ -425,6 +441,7 @@ class GossipResult:
     missing: Missing | None  # None if it was not measured
     without: tuple[str, ...]  # nodes that can give no centroid
     exhausted: bool  # no node can give more
+    growing: Doubles  # (k,), shares that the iteration lacks; empty if nobody was asked
 
 
 @record
@@ -445,16 +462,19 @@ class GossipGoal:
     or_random: bool = False  # random features where no node has rows enough for a centroid
 
 
-def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal) -> Node:
-    """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids."""
+def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: bool = False) -> Node:
+    """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids.
+
+    A plan counts the fit alone and, if `is_fullest`, all the rounds that it may take.
+    """
     if setup.features != "centroids":
-        return sequence(_counting(setup), _one_fit(scope, setup, goal))
+        return sequence(_counting(setup), _one_fit(scope, setup, goal, is_fullest))
     return sequence(
         _counting(setup),
         settle(
             lambda parties: _first_numbers(setup, goal, parties),
             lambda most_rows, n_columns, q, more: _centroid_fits(
-                scope, setup, goal, FirstFeatures(most_rows, n_columns, q, more)
+                scope, setup, goal, FirstFeatures(most_rows, n_columns, q, more), is_fullest
             ),
             lambda own, most_rows, n_columns, q, more: (
                 own.rows <= most_rows
@@ -500,12 +520,12 @@ def _counting(setup: GossipSetup) -> Node:
 
 
 def _centroid_fits(
-    scope: Scope, setup: GossipSetup, goal: GossipGoal, first: FirstFeatures
+    scope: Scope, setup: GossipSetup, goal: GossipGoal, first: FirstFeatures, is_fullest: bool
 ) -> Node:
     taken = features_for(setup, goal, [first.most_rows])
     if taken != setup.features:
         setup = dataclasses.replace(setup, features=taken)
-        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal))
+        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal, is_fullest))
     n, d = len(scope.parties), first.n_columns
 
     def fit(q: int, each: Size | Amount) -> Node:
@@ -514,7 +534,7 @@ def _centroid_fits(
         # Centroids may be fewer than as many as there are columns, or dependent on each other.
         if probes is not None and fills_all(setup, width, d):
             probes = maybe(probes, planned=False)
-        return sequence(_one_fit(scope, setup, goal, (q, width), each), probes)
+        return sequence(_one_fit(scope, setup, goal, is_fullest, (q, width), each), probes)
 
     asked = -(-goal.n_features // n)
     more = fit(goal.most_features + n, at_most(goal.most_features))
@@ -528,6 +548,7 @@ def _one_fit(
     scope: Scope,
     setup: GossipSetup,
     goal: GossipGoal,
+    is_fullest: bool,
     centroids: tuple[int, int] | None = None,
     each: Size | Amount | None = None,
 ) -> Node:
@@ -548,24 +569,35 @@ def _one_fit(
     def averaged(begin: Any, numbers: Callable[[int, int], int]) -> list[Node]:
         return [ask(begin), mixing_rounds(scope, node, sized(numbers))]
 
-    watched = goal.tolerance is not None
-    turns = loop(
-        goal.n_rounds,
-        mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes),
-        ask(node.turn),
-        largest_rounds(scope, node, 1) if watched else None,
-        ask(node.tell_moved) if watched else None,
-        fewest=1 if watched else goal.n_rounds,
-    )
+    mixes = mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes)
     return sequence(
         ask(node.begin_features, count=goal.n_features if each is None else each),
         _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
         *averaged(node.begin_mean, lambda D, s: D + 1),
         ask(node.begin_tracking),
-        turns,
+        _iterations(scope, goal, mixes, k, is_fullest),
         *averaged(node.begin_agreement, lambda D, s: D * s),
         *averaged(node.begin_variances, lambda D, s: s * s + 3),
         ask(node.finish, down=node_total(scope), up={"k": k}),
+    )
+
+
+def _iterations(scope: Scope, goal: GossipGoal, mixes: Node, k: int, is_fullest: bool) -> Node:
+    """`_iterate`: with an accuracy all rounds, and all again, while an eigenvalue grows."""
+    n, turn = goal.n_rounds, sequence(mixes, ask(GossipNode.turn))
+    growing = ask(GossipNode.tell_growing, k=k)
+    moved = sequence(largest_rounds(scope, GossipNode, 1), ask(GossipNode.tell_moved))
+    watched, is_watched = sequence(turn, moved), goal.tolerance is not None
+    if goal.accuracy is None or not n:
+        return loop(n, watched, fewest=1) if is_watched else times(n, turn)
+    usual = PATIENCE if is_fullest else 1
+    if not is_watched:
+        return loop(PATIENCE, times(n, turn), growing, fewest=1, usual=usual)
+    # The last time it ends after any round: with what grows, or with how far directions moved.
+    return sequence(
+        loop(PATIENCE - 1, times(n - 1, watched), turn, growing, moved, usual=usual - 1),
+        loop(n - 1, watched, fewest=1),
+        loop(1, turn, growing, maybe(moved), fewest=int(n == 1)),
     )
 
 
@@ -609,7 +641,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         nodes.enlist(GossipNode, setup)
     growth = Growth.of(setup, goal, rows)
     while True:
-        outcomes, reason = _fit(nodes, setup, goal, growth.asked)
+        outcomes, growing, reason = _fit(nodes, setup, goal, growth.asked)
         known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
         measured = goal.accuracy is not None
         missing = _missing(nodes, setup, goal, outcomes[0], known) if measured else None
@@ -629,6 +661,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         missing,
         growth.without,
         growth.is_exhausted,
+        growing,
     )
 
 
@@ -688,8 +721,8 @@ class Growth:
 
 def _fit(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, asked: int
-) -> tuple[Replies, str]:
-    """The components inside the features' span."""
+) -> tuple[Replies, Doubles, str]:
+    """The components inside the features' span, and what the iteration lacks of each eigenvalue."""
     nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
     if setup.features == "centroids":
         spread(nodes, GossipNode)
@@ -697,13 +730,13 @@ def _fit(
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_tracking)
     n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
-    reason = _iterate(nodes, goal.n_rounds, n_mixes, goal.tolerance)
+    growing, reason = _iterate(nodes, goal, n_mixes)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
     average(nodes, GossipNode)
     whole = NodeTotal(n_nodes=len(nodes.parties))
-    return nodes.ask(GossipNode.finish, whole), reason
+    return nodes.ask(GossipNode.finish, whole), growing, reason
 
 
 def _missing(
@@ -763,13 +796,21 @@ def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     return bool(missing.values[worst] + missing.errors[worst] <= goal.accuracy)
 
 
-def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:
-    for done in range(n_rounds):
+def _iterate(nodes: Federation, goal: GossipGoal, n_mixes: int) -> tuple[Doubles, str]:
+    """`n_rounds` rounds; with an accuracy as many again, while an eigenvalue grows by more."""
+    tolerance, growing = goal.tolerance, np.zeros(0)
+    most = goal.n_rounds * (1 if goal.accuracy is None else PATIENCE)
+    for done in range(1, 1 + most):
         average(nodes, GossipNode, n_mixes)
         nodes.ask(GossipNode.turn)
+        if goal.accuracy is not None and done % goal.n_rounds == 0:
+            replies = nodes.ask(GossipNode.tell_growing)
+            growing = np.max([node.values for node in replies], axis=0)
+            if growing.max(initial=0.0) <= _SETTLED * goal.accuracy:
+                return growing, f"no eigenvalue grows by more after {done} rounds"
         if tolerance is None:
             continue
         largest(nodes, GossipNode)
         if nodes.ask(GossipNode.tell_moved)[0].change <= tolerance:
-            return f"no direction moved by more than {tolerance:g} in round {done + 1}"
-    return f"{n_rounds} rounds are done"
+            return growing, f"no direction moved by more than {tolerance:g} in round {done}"
+    return growing, f"{most} rounds are done"
