@@ -10,6 +10,8 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
 
+_ROUNDING = 1e-11
+
 
 def orthonormal_like(S: Doubles, like: Doubles) -> Doubles:
     """Q of S = QR, each column with the sign that it has in `like`: nodes must not flip apart.
@@ -58,7 +60,8 @@ def still_growing(W: Doubles, S: Doubles) -> Doubles:
     squared = np.square((S - W @ inner) @ turn).sum(axis=0)
     half = (theta - theta[-1:]) / 2
     gains = np.sqrt(np.square(half) + squared) - half
-    return np.asarray(gains / np.maximum(theta + gains, np.finfo(float).tiny))
+    least = _ROUNDING * theta[0] + np.finfo(float).tiny  # of what is less all is rounding
+    return np.asarray(gains / np.maximum(theta + gains, least))
 
 
 def principal_rotation(inner: Doubles) -> tuple[Doubles, Doubles]:

@@ -29,6 +29,7 @@ from eigenmesh.methods.gossip.protocol import (
     GossipResult,
     GossipSetup,
     Growth,
+    asked_of_each,
     centroids_given,
     features_for,
     gossip_kpca,
@@ -61,8 +62,8 @@ class GossipKPCA(GraphEstimator):
     features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
         to know; or "random", features from a common seed, with which only moments are sent. Random
         features need many more dimensions for the same accuracy.
-    n_features : dimensions of the features in all; centroids are shared out evenly. Nodes with
-        fewer than 5 rows give none.
+    n_features : dimensions of the features in all; centroids are shared out evenly, as far as a
+        fifth of each node's rows goes. Nodes with fewer than 5 rows give none.
     n_rounds : of the subspace iteration; with an accuracy, up to ten times as many while an
         eigenvalue still grows by more than a tenth of it, and a warning if that is not enough.
     n_mixes : exchanges with the neighbours in a round; if None, as many as leave at most a quarter
@@ -248,7 +249,7 @@ class GossipKPCA(GraphEstimator):
 
     def _n_centroids(self, sizes: Sequence[int]) -> int:
         """Centroids that nodes of these sizes give at first."""
-        asked = -(-int(self.n_features) // len(sizes))
+        asked = asked_of_each(sizes, int(self.n_features))
         return sum(centroids_given(n, asked) for n in sizes)
 
     def _unplaced(self, setup: GossipSetup, result: GossipResult, gamma: float | None) -> Any:

@@ -26,6 +26,7 @@ With an accuracy the nodes average once more, what their rows add up to outside 
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
@@ -426,6 +427,19 @@ def centroids_given(n_rows: int, asked: int, given: int = 0) -> int:
     return max(min(asked, n_rows // MIN_CLUSTER - given), 0)
 
 
+def asked_of_each(n_rows: Sequence[int], total: int, given: Sequence[int] = ()) -> int:
+    """The fewest centroids to ask of every node for so many in all, or for all there are.
+
+    >>> asked_of_each([100, 100], 10), asked_of_each([500, 3, 10], 10), asked_of_each([10], 99)
+    (5, 8, 2)
+    """
+    free = [n // MIN_CLUSTER for n in n_rows]
+    free = [n - own for n, own in zip(free, given, strict=True)] if given else free
+    possible = range(max(free, default=0) + 1)
+    few = bisect_left(possible, min(total, sum(free)), key=lambda a: sum(min(a, n) for n in free))
+    return max(few, 1)
+
+
 @record
 @dataclass(frozen=True)
 class GossipResult:
@@ -473,17 +487,19 @@ def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: boo
         _counting(setup),
         settle(
             lambda parties: _first_numbers(setup, goal, parties),
-            lambda most_rows, n_columns, q, more: _centroid_fits(
-                scope, setup, goal, FirstFeatures(most_rows, n_columns, q, more), is_fullest
+            lambda **numbers: _centroid_fits(
+                scope, setup, goal, FirstFeatures(**numbers), is_fullest
             ),
-            lambda own, most_rows, n_columns, q, more: (
+            lambda own, most_rows, n_columns, each, q, more: (
                 own.rows <= most_rows
                 and own.columns == n_columns
+                and 0 < each <= goal.n_features
                 and 0 <= q < goal.n_features + len(scope.parties)
                 and 0 <= more <= goal.most_features
             ),
             most_rows=10**9,
             n_columns=10**9,
+            each=1,
             q=goal.n_features,
             more=1,
         ),
@@ -495,6 +511,7 @@ class FirstFeatures(NamedTuple):
 
     most_rows: int  # of any node
     n_columns: int
+    each: int  # centroids that are asked of each node at first
     q: int  # features at first
     more: int  # fits with more of them, at most
 
@@ -503,10 +520,10 @@ class FirstFeatures(NamedTuple):
         """From the sizes of the nodes."""
         taken = features_for(setup, goal, list(rows.values()))
         growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
-        q, more = growth.total, 0
+        each, q, more = growth.asked, growth.total, 0
         while goal.accuracy is not None and not growth.is_done:
             growth, more = growth.doubled(), more + 1
-        return cls(max(rows.values()), d, q, more)
+        return cls(max(rows.values()), d, each, q, more)
 
 
 def _first_numbers(setup: GossipSetup, goal: GossipGoal, parties: Parties) -> Mapping[str, int]:
@@ -536,10 +553,9 @@ def _centroid_fits(
             probes = maybe(probes, planned=False)
         return sequence(_one_fit(scope, setup, goal, is_fullest, (q, width), each), probes)
 
-    asked = -(-goal.n_features // n)
     more = fit(goal.most_features + n, at_most(goal.most_features))
     return sequence(
-        fit(first.q, at_most(goal.n_features, planned=asked) if scope.lossy else asked),
+        fit(first.q, first.each),
         loop(first.more, more, usual=0) if first.more else None,
     )
 
@@ -603,8 +619,9 @@ def _iterations(scope: Scope, goal: GossipGoal, mixes: Node, k: int, is_fullest:
 
 def _shared_centroids(scope: Scope, goal: GossipGoal, q: int) -> Node:
     def given(parties: Parties) -> list[int]:
-        asked = -(-goal.n_features // len(parties.names))
-        return [centroids_given(n_rows, asked) for n_rows, _ in parties.shapes]
+        sizes = [n_rows for n_rows, _ in parties.shapes]
+        asked = asked_of_each(sizes, goal.n_features)
+        return [centroids_given(n_rows, asked) for n_rows in sizes]
 
     return spreading(scope, GossipNode, given, q, columns)
 
@@ -688,17 +705,18 @@ class Growth:
         q = goal.n_features
         if setup.features != "centroids":
             return cls(setup, goal.most_features, rows, q, q, {})
-        asked = -(-q // len(rows))
+        asked = asked_of_each(list(rows.values()), q)
         given = {name: centroids_given(n, asked) for name, n in rows.items()}
         return cls(setup, goal.most_features, rows, asked, sum(given.values()), given)
 
     def doubled(self) -> Self:
         """As many again, or as many as there may be."""
         more = min(2 * self.total, self.most)
-        asked = -(-(more - self.total) // len(self.rows))
+        given = [self.given[name] for name in self.rows]
+        asked = asked_of_each(list(self.rows.values()), more - self.total, given)
         added = {n: centroids_given(self.rows[n], asked, own) for n, own in self.given.items()}
-        given = {name: own + added[name] for name, own in self.given.items()}
-        return dataclasses.replace(self, asked=asked, total=sum(given.values()), given=given)
+        now = {name: own + added[name] for name, own in self.given.items()}
+        return dataclasses.replace(self, asked=asked, total=sum(now.values()), given=now)
 
     @property
     def is_exhausted(self) -> bool:
