@@ -255,8 +255,8 @@ PLANNED = [
 
 @pytest.mark.parametrize(("parts", "options"), PLANNED)
 def test_the_forecast_is_the_ledger(parts, options):
-    """Of restarts that do not end before max_iter."""
-    model = kmeans(**{"max_iter": 1, "tol": 0} | options)
+    """Of restarts that do not end before max_iter, and of features that leave no doubt."""
+    model = kmeans(**{"max_iter": 1, "tol": 0, "accuracy": 1.0} | options)
     planned, report = em.plan(model, parts), model.fit(parts).report_
     assert planned.by_step == report.by_step
     assert planned.floats_up == report.floats_up

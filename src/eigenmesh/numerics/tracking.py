@@ -53,7 +53,7 @@ def still_growing(W: Doubles, S: Doubles) -> Doubles:
 
     >>> A, W = np.diag([4.0, 1.0, 0.5]), np.linalg.qr(np.array([[1.0, 0], [0, 1], [0, 0.3]]))[0]
     >>> still_growing(W, A @ W).round(3)
-    array([0.   , 0.125])
+    array([0.   , 0.126])
     """
     inner = W.T @ S
     theta, turn = principal_rotation(inner)

@@ -60,12 +60,13 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import (
     Probes,
+    Shortfall,
     missing_shares,
     peak_distance,
     probe,
+    probe_directions,
     probed,
     share_to_see,
-    some_of,
 )
 from eigenmesh.numerics.tracking import (
     leading_directions,
@@ -105,6 +106,7 @@ for kind in (LandmarkModel, FeatureModel, Kernel):
 
 FEATURES = ("centroids", "random")
 NARROW = ("linear", "cosine")  # kernels of no higher rank than there are columns
+EVERYTHING = 10**9  # floats of a fit, of which a tenth is enough to look at every component
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
@@ -364,10 +366,11 @@ class GossipNode(CentroidNode):
         """Average what the rows add up to outside the centroids' span."""
         kept: Any = self.site.kept(KEPT)
         model: LandmarkModel = kept["consensus"]
-        which, width = probed(len(model.eigenvalues), 0, budget.floats)
-        roots = np.sqrt(np.maximum(model.eigenvalues[which], np.finfo(float).tiny))
+        z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
+        n_probes, width = probed(len(z), 0, budget.floats)
+        scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
         mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
-        directions = (model.coefficients[:, which] / roots, model.offset[which] / roots)
+        directions = (model.coefficients @ scaled, model.offset @ scaled)
         rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
@@ -393,8 +396,7 @@ class GossipNode(CentroidNode):
         bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
         level = min(max(bounds), self.outside)
         sums = (F, np.maximum(noise, 0.0))
-        which = some_of(len(z), len(F))
-        lacking = missing_shares(self.kernel.name, z, which, sums, level, self.outside)
+        lacking = missing_shares(self.kernel.name, z, sums, level, self.outside)
         return Missing(values=lacking.values, errors=lacking.errors)
 
     def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
@@ -479,7 +481,7 @@ class GossipGoal:
 def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: bool = False) -> Node:
     """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids.
 
-    A plan counts the fit alone and, if `is_fullest`, all the rounds that it may take.
+    A plan counts the fit alone and, if `is_fullest`, all the rounds and looks that it may take.
     """
     if setup.features != "centroids":
         return sequence(_counting(setup), _one_fit(scope, setup, goal, is_fullest))
@@ -547,7 +549,8 @@ def _centroid_fits(
 
     def fit(q: int, each: Size | Amount) -> Node:
         width = min(q, d) if setup.kernel in NARROW else q
-        probes = _probes(scope, setup, goal, width) if goal.accuracy is not None else None
+        measured = goal.accuracy is not None
+        probes = _probes(scope, setup, goal, width, is_fullest) if measured else None
         # Centroids may be fewer than as many as there are columns, or dependent on each other.
         if probes is not None and fills_all(setup, width, d):
             probes = maybe(probes, planned=False)
@@ -626,19 +629,39 @@ def _shared_centroids(scope: Scope, goal: GossipGoal, q: int) -> Node:
     return spreading(scope, GossipNode, given, q, columns)
 
 
-def _probes(scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int) -> Node:
-    """`_missing`, where it is measured."""
-    node, k, total = GossipNode, setup.n_components, node_total(scope)
-    budget = probe_budget(graph_in(scope), goal, width, k)
-    (which, t), (_, most_t) = probed(k, 0, budget), probed(k, 0, None)
-    p = len(which)
+def _probes(
+    scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int, is_fullest: bool
+) -> Node:
+    """`_missing`, where it is measured: one look, and for doubt one at every component."""
+    k, budget = setup.n_components, probe_budget(graph_in(scope), goal, width, setup.n_components)
+    (p, t), (all_p, most_t) = probed(k, 0, budget), probed(k, 0, EVERYTHING)
     most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
-    sums = at_most((most_p + 1) * most_t + most_p + 2, planned=(p + 1) * t + p + 2)
+    first = _looking(
+        scope,
+        k,
+        {} if scope.lossy else {"floats": at_most(budget)},
+        at_most(_n_sums(most_p, most_t), planned=_n_sums(p, t)),
+        at_most(most_t, planned=t),
+    )
+    every = _looking(scope, k, {"floats": EVERYTHING}, Size(_n_sums(all_p, most_t)), Size(most_t))
+    return sequence(first, maybe(every, planned=is_fullest and (p, t) != (all_p, most_t)))
+
+
+def _n_sums(p: int, t: int) -> int:
+    """Numbers that `begin_probes` averages: p probes in t features, their mean, and facts."""
+    return (p + 1) * t + p + 2
+
+
+def _looking(
+    scope: Scope, k: int, budget: Mapping[str, Size | Amount], sums: Size, level: Size
+) -> Node:
+    """`_look`."""
+    node, total = GossipNode, node_total(scope)
     return sequence(
-        ask(node.begin_probes, down={} if scope.lossy else {"floats": at_most(budget)}),
+        ask(node.begin_probes, down=budget),
         mixing_rounds(scope, node, sums, PROBED),
         ask(node.begin_level, down=total),
-        mixing_rounds(scope, node, at_most(most_t, planned=t), PROBED),
+        mixing_rounds(scope, node, level, PROBED),
         ask(node.tell_missing, down=total, up={"k": k}),
     )
 
@@ -763,8 +786,20 @@ def _missing(
     """What the features miss of each eigenvalue; nothing if they are `complete`."""
     if setup.features != "centroids" or complete:
         return unprobed(outcome, complete)
-    graph = require_graph(nodes)
-    budget = probe_budget(graph, goal, outcome.n_dimensions, setup.n_components)
+    k, accuracy = setup.n_components, goal.accuracy
+    budget = probe_budget(require_graph(nodes), goal, outcome.n_dimensions, k)
+    first = _look(nodes, budget)
+    doubt = accuracy is not None and _shortfall(first).is_doubtful(accuracy)
+    sees_all = probed(k, 0, budget) == probed(k, 0, EVERYTHING)
+    return first if sees_all or not doubt else _look(nodes, EVERYTHING)
+
+
+def _shortfall(missing: Missing) -> Shortfall:
+    return Shortfall(np.asarray(missing.values, float), np.asarray(missing.errors, float))
+
+
+def _look(nodes: Federation, budget: int) -> Missing:
+    """One look at what is outside the features' span."""
     nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     whole = NodeTotal(n_nodes=len(nodes.parties))
