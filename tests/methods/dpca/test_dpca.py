@@ -139,3 +139,17 @@ def test_saved_and_loaded(tmp_path):
     pca.save(tmp_path / "model.em", parties=True)
     loaded = em.load(tmp_path / "model.em")
     np.testing.assert_array_equal(loaded.transform(wine), pca.transform(wine))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_too_few_iterations_are_warned_of_and_give_numbers(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 9)) * 3.0 ** -np.arange(9)
+    parts = em.split(X, 4, by="columns", random_state=seed)
+    steps = {"n_iterations": int(rng.integers(1, 3)), "n_inner": int(rng.integers(1, 3))}
+    for penalty in (1e-3, 0.1, 10.0):
+        with pytest.warns(em.EigenmeshWarning, match="not converged"):
+            pca = em.DPCA(3, **steps, penalty=penalty, random_state=seed).fit(parts)
+        for found in (pca.eigenvalues_, pca.eigenvectors_, pca.node_vectors_, pca.shortfalls_):
+            assert np.isfinite(found).all()
+        assert np.isfinite(pca.transform(parts)).all()
