@@ -274,12 +274,17 @@ class GossipNode(CentroidNode):
         self.start_mixing(self.product)
 
     def _first_directions(self, s: int) -> Doubles:
-        """Of the landmarks themselves, which all nodes know; alone, of the rows."""
+        """Of the landmarks themselves, which all nodes know; alone, of the rows.
+
+        The last is random, for what landmarks show nothing of, such as a single row far away.
+        """
+        drawn = random_directions(len(self.mean), s, self.setup.seed)
         if self.setup.features == "random":
-            return random_directions(len(self.mean), s, self.setup.seed)
+            return drawn
         points = self.E if self.setup.features == "rows" else self._embed(self.shared)
         # Uncentred, the first direction is near the mean, which centred ones would leave out.
-        return leading_directions(points, s, bool(self.setup.center))
+        lead = leading_directions(points, s, bool(self.setup.center))
+        return orthonormal_like(np.column_stack([lead[:, :-1], drawn[:, -1]]), lead)
 
     @step(reusable=False)
     def turn(self) -> None:
