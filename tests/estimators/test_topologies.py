@@ -128,4 +128,4 @@ def test_weights_of_edges_change_nothing(on_loss, seed):
 
 def test_a_weighted_graph_of_networkx_mixes_as_often_as_without_weights():
     graph = nx.karate_club_graph()
-    assert lossy_mixes(graph) == lossy_mixes(nx.Graph(graph.edges)) > 100
+    assert 100 < lossy_mixes(graph) == lossy_mixes(nx.Graph(graph.edges)) < 600

@@ -147,7 +147,7 @@ def test_ledger_counts_the_array_per_neighbour_and_mix(parts):
     assert found.recording.ledger.revealed()["party-3"] == {"counts": 0, "moments": 4 * 6 * 5 + 6}
 
 
-@pytest.mark.parametrize("topology", [("lattice", 4), "full"])
+@pytest.mark.parametrize("topology", [("lattice", 4), "full", "star", "grid"])
 @pytest.mark.parametrize("on_loss", ["survivors", "reuse"])
 def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(parts, on_loss, topology):
     """The second of two averages, so that old messages of the first could stand in for lost ones;

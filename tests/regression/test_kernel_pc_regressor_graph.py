@@ -133,7 +133,7 @@ def test_floats_equal_the_plan(method, topology):
 
 def test_the_plan_of_an_open_federation_knows_its_graph():
     parts, targets = nodes(5)
-    model = em.KernelPCRegressor(4, gamma=0.05, random_state=0)
+    model = em.KernelPCRegressor(4, gamma=0.05, random_state=0, accuracy=0.15)  # one look is enough
     with em.federation(parts, topology="star") as fed:
         plan, report = em.plan(model, fed), model.fit(fed, targets).report_
     assert (plan.floats_up, plan.rounds) == (report.floats_up, report.rounds)
@@ -196,16 +196,17 @@ def test_one_answer_of_all_nodes_is_told_too():
 @pytest.mark.parametrize("n_rows", [4, 5])
 def test_a_node_of_few_rows_tells_nothing_of_its_columns(n_rows):
     site = Site("north", lambda: X[:n_rows], store={"y": {"targets": Y[:n_rows]}})
-    mixing = {"mix_centre": 0.0, "mix_radius": 0.0, "widest_degree": 0, "lossy": False}
+    mixing = {"mix_centre": 0.0, "mix_radius": 0.0, "lossy": False}
     setup = GraphRidgeSetup(**mixing, alpha=1.0, seed=0, targets="y")
     party = GraphTargets(SiteView(site, 0, ("north",)), setup)
     party.begin_centre()
     assert party.offer_peak().value.any() == (n_rows == 5)
 
 
+@pytest.mark.filterwarnings("ignore:the iteration has not come to rest")  # true, and not enough
 def test_nodes_that_do_not_agree_are_refused():
     parts, targets = nodes(4)
-    with federation_over(parts, "ring", on_loss="reuse", loses=0.7, seed=1) as fed:
+    with federation_over(parts, "ring", on_loss="reuse", loses=0.75, seed=1) as fed:
         with pytest.raises(FederationError, match=r"of their spread apart, at most 10%.*choose"):
             em.KernelPCRegressor(5, kernel="linear", random_state=0).fit(fed, targets)
 

@@ -139,4 +139,7 @@ def growth_notes(q: int, most: int, accuracy: float, more: int, n_parties: int) 
         )
     if n_parties == 1 or not more:
         return ()
-    return (f"a second look, if the first leaves doubt, takes {more:,} floats more",)
+    return (
+        f"as if one look were enough: a second, if the first leaves doubt, takes {more:,} floats "
+        f"more",
+    )

@@ -27,10 +27,11 @@ two steps with a message of its own kind. A schedule has `mixing_rounds` where i
 **Lost messages.** With on_loss="raise" none is ever lost: a round is complete or undone. With
 "survivors" or "reuse" a message may be missing, and a plain mix would move the average, for good:
 one end of an edge has given, the other has not received. So there nodes send the running sum of
-all that they have given. Whoever missed a message gets its content with the next one, an old
-message gives nothing twice, and every node counts its share by a weight that travels alike. The
-limit is the plain average, whatever is lost; the price is acceleration (`mixes_for` allows for
-that: several times more mixes). A node that leaves takes its share with it, value and weight alike:
+all that they have given, to each neighbour as much as they keep. Whoever missed a message gets its
+content with the next one, an old message gives nothing twice, and every node counts its share by a
+weight that travels alike: nodes of many neighbours end with more of both. The limit is the plain
+average, whatever is lost; the price is acceleration (`mixes_for` allows for that: several times
+more mixes). A node that leaves takes its share with it, value and weight alike:
 if it goes at the start the others' average is left, if later something between.
 """
 
@@ -53,7 +54,6 @@ from eigenmesh.numerics.mixing import (
     lossy_mixes_of_parts,
     metropolis_weight,
     next_omega,
-    widest_degree,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
@@ -70,7 +70,6 @@ class MixingSetup(Message, reveals=None):
 
     mix_centre: float
     mix_radius: float
-    widest_degree: int
     lossy: bool
 
 
@@ -110,7 +109,7 @@ class MixingParty(Party):
         value = np.array(value, dtype=np.float64)
         series = self.mixing["series"] + 1
         self.mixing = {"series": series, "shape": list(value.shape), "value": value.ravel()}
-        self.mixing |= {"before": value.ravel(), "weight": 1.0, "omega": 0.0}
+        self.mixing |= {"before": value.ravel(), "weight": 1.0, "omega": 0.0, "part": 0.0}
         self.sums_sent = {"value": np.zeros(value.size), "weight": 0.0}
         self.heard = {}
 
@@ -139,13 +138,14 @@ class MixingParty(Party):
 
     def mixture_fields(self) -> dict[str, Any]:
         """The fields of what is offered, for messages of another kind."""
-        now = self.mixing
+        now, degree = self.mixing, len(self.site.neighbours)
         if self.setup.lossy:
-            values = {key: self.sums_sent[key] + now[key] for key in ("value", "weight")}
-            self.sums_sent = values
+            part = 1.0 / (1 + degree)
+            values = {key: self.sums_sent[key] + part * now[key] for key in ("value", "weight")}
+            self.sums_sent, self.mixing = values, {**now, "part": part}
         else:
             values = {key: now[key] for key in ("value", "weight")}
-        return {**values, "degree": len(self.site.neighbours), "series": now["series"]}
+        return {**values, "degree": degree, "series": now["series"]}
 
     def mix(self, received: Mapping[int, Any]) -> None:
         """Take what the neighbours offered; messages of an earlier average say nothing now."""
@@ -176,17 +176,17 @@ class MixingParty(Party):
 
     def _take_running_sums(self, received: Mapping[int, Any]) -> None:
         """Keep the share that was not given away; add what is new in the neighbours' sums."""
-        now, part = self.mixing, 1.0 / (1 + self.setup.widest_degree)
-        kept = 1.0 - part * len(self.site.neighbours)
+        now = self.mixing
+        kept = 1.0 - now["part"] * len(self.site.neighbours)
         mixed = {key: kept * now[key] for key in ("value", "weight")}
         heard = dict(self.heard)
         for sender, message in sorted(received.items()):
             for key in mixed:
                 known = heard.get(str(sender), {"value": 0.0, "weight": 0.0})[key]
-                mixed[key] = mixed[key] + part * (getattr(message, key) - known)
+                mixed[key] = mixed[key] + (getattr(message, key) - known)
             heard[str(sender)] = {"value": message.value, "weight": message.weight}
         self.heard = heard
-        self.mixing = {**now, **mixed}
+        self.mixing = {**now, **mixed, "part": 0.0}
 
     # Largest values.
 
@@ -221,7 +221,6 @@ def mixing_on(graph: nx.Graph) -> dict[str, Any]:
     return {
         "mix_centre": spectrum.centre,
         "mix_radius": spectrum.radius,
-        "widest_degree": widest_degree(graph),
         "lossy": is_lossy(graph),
     }
 
@@ -324,8 +323,8 @@ def enlist_left(scope: Scope, role: type[MixingParty], setup: Message) -> Enlist
     """Nodes built from a setup that says what the graph is like, which nodes may have left."""
     if not scope.lossy:
         return enlist(role, setup)
-    n, widest = len(scope.parties), widest_degree(graph_in(scope))
-    bounds = {"mix_centre": (-1.0, 1.0), "mix_radius": (0.0, 1.0), "widest_degree": (0, widest)}
+    n = len(scope.parties)
+    bounds = {"mix_centre": (-1.0, 1.0), "mix_radius": (0.0, 1.0)}
     bounds |= {"first": (0, n - 1), "n_nodes": (1, n)}
     present = {field.name for field in fields(setup)}  # type: ignore[arg-type]
     return enlist(role, setup, {name: bounds[name] for name in bounds.keys() & present})

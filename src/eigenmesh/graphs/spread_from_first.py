@@ -9,7 +9,8 @@ gives it to its neighbours, and after as many exchanges as the graph is wide all
     largest(nodes, MyNode)        # self.passed is now the first node's array, at every node
 
 Such protocols need averages that are right to rounding, whatever was lost on the way:
-`settled_average` looks at the nodes' weights, which are all 1 when nothing is under way any more.
+`settled_average` looks at the nodes' weights, which by their shares are all equal when nothing is
+under way any more.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PassedOn(Message, reveals="eigenvectors"):
 
 
 class MixWeight(Message, reveals="counts"):
-    """The weight of a node's running sums."""
+    """The weight of a node's running sums, by the shares that it divides them in."""
 
     weight: float
 
@@ -80,8 +81,8 @@ class PassingParty(MixingParty):
 
     @step(reusable=False)
     def tell_weight(self) -> MixWeight:
-        """How far this node's average has settled, where messages may be lost."""
-        return MixWeight(weight=float(self.mixing["weight"]))
+        """Equal at all nodes once their averages have settled, where messages may be lost."""
+        return MixWeight(weight=float(self.mixing["weight"]) / (1 + len(self.site.neighbours)))
 
     @step(cumulative=True)
     def offer_peak(self) -> PassedOn:
@@ -109,9 +110,9 @@ def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
     if nodes.on_loss == "raise":
         return
     for _ in range(_MOST_AVERAGES):
-        off = max(abs(reply.weight - 1.0) for reply in nodes.ask(role.tell_weight))
+        weights = [reply.weight for reply in nodes.ask(role.tell_weight)]
         # Without a node that has left weights are others; its protocol begins anew.
-        if off <= 10 * ACCURACY or nodes.parties != covered:
+        if max(weights) - min(weights) <= 10 * ACCURACY or nodes.parties != covered:
             return
         average(nodes, role)
     raise PartyLost(

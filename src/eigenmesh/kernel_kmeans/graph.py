@@ -9,16 +9,22 @@ the iteration is Lloyd's on the pooled scores.
 node keeps     its rows, scores and labels
 node reveals   to its neighbours, on their way to averages: for each cluster the sum of its
                scores and kernel values (moments) and their weight; a node with a single row
-               in a cluster so shows that row's scores to its neighbours
+               in a cluster so shows that row's scores to its neighbours; and twice, for
+               each cluster, the sum of its scores weighed by the fourth power of their
+               squared distances, which where a row is far from all others is about that
+               row's scores
                to all, if it is the first: the centres to start from (moments)
 =============  ===========================================================================
 
 Every node has a model of its own in its store (`graph_models.py`). Candidates for the centres are
 what all nodes know: the scores of the shared landmarks or, where there are none, draws from a
 normal distribution with the scores' averaged mean and variances; each is weighed by the rows that
-are nearest to it. What hangs on a choice that rounding could turn is made equal bit by bit: the
-first node clusters the candidates and passes its starting points on; when a restart ends, and which
-is best, is decided by the largest value of all nodes.
+are nearest to it. A few rows far from all others are near no candidate, and may be clusters of
+their own: where they are is averaged, and counts as candidates too.
+
+What hangs on a choice that rounding could turn is made equal bit by bit: the first node clusters
+the candidates and passes its starting points on; when a restart ends, and which is best, is decided
+by the largest value of all nodes.
 """
 
 from __future__ import annotations
@@ -42,6 +48,7 @@ from eigenmesh.graphs.consensus import (
 )
 from eigenmesh.graphs.node_models import Question
 from eigenmesh.kernel_kmeans.graph_node import (
+    LOOKS,
     ClusterNode,
     ClusterOutcome,
     ClusterSetup,
@@ -53,7 +60,17 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, loop, restarted
+from eigenmesh.runtime.schedule import (
+    Amount,
+    Node,
+    Scope,
+    Size,
+    ask,
+    at_most,
+    loop,
+    restarted,
+    sequence,
+)
 
 USUAL_ITERATIONS = 20  # of Lloyd, in forecasts: only the data decide
 
@@ -93,7 +110,7 @@ class _NodeLeft(Exception):
 
 def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: int) -> Node:
     """Candidates, starts, Lloyd's iteration and what comes of it; anew without who leaves."""
-    node, k, r = ClusterNode, goal.n_clusters, goal.n_init
+    node, k = ClusterNode, goal.n_clusters
     landmarks = goal.span == "landmarks"
     m = n_scored(width) if landmarks else n_drawn(k)
     candidates: list[Node] = [ask(node.score_landmarks)]
@@ -104,16 +121,34 @@ def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: in
         scope,
         enlist_left(scope, node, _agreed(graph_in(scope), goal)),
         *candidates,
-        ask(node.begin_weights),
-        mixing_rounds(scope, node, m),
-        ask(node.propose_starts),
-        largest_rounds(scope, node, r * k * dim + 1),
-        ask(node.take_starts),
+        _proposing(scope, goal, dim, m),
+        *(_looking(scope, goal, dim, m + look * k) for look in range(1, 1 + LOOKS)),
         _iterations(scope, goal, max_iter, dim),
         ask(node.begin_clusters),
         mixing_rounds(scope, node, at_most(3 + k + k * width)),
         largest_rounds(scope, node, at_most(2 * k * dim)),
         loop(len(scope.parties), _telling(k, dim), fewest=1, usual=1),
+    )
+
+
+def _proposing(scope: Scope, goal: ClusterGoal, dim: int, m: Size | Amount) -> Node:
+    """Starts of m candidates."""
+    return sequence(
+        ask(ClusterNode.begin_weights),
+        mixing_rounds(scope, ClusterNode, m),
+        ask(ClusterNode.propose_starts),
+        largest_rounds(scope, ClusterNode, goal.n_init * goal.n_clusters * dim + 1),
+        ask(ClusterNode.take_starts),
+    )
+
+
+def _looking(scope: Scope, goal: ClusterGoal, dim: int, m: int) -> Node:
+    """Far rows, and the starts of then m candidates; less where a start has fewer centres."""
+    return sequence(
+        ask(ClusterNode.begin_far),
+        mixing_rounds(scope, ClusterNode, at_most(goal.n_clusters * (dim + 1))),
+        ask(ClusterNode.add_far),
+        _proposing(scope, goal, dim, at_most(m)),
     )
 
 
@@ -169,6 +204,14 @@ def _start(nodes: Federation, span: str, covered: Sequence[str]) -> None:
     else:
         _averaged(nodes, ClusterNode.begin_spread, covered)
         nodes.ask(ClusterNode.draw_candidates)
+    _propose(nodes, covered)
+    for _ in range(LOOKS):
+        _averaged(nodes, ClusterNode.begin_far, covered)
+        nodes.ask(ClusterNode.add_far)
+        _propose(nodes, covered)
+
+
+def _propose(nodes: Federation, covered: Sequence[str]) -> None:
     _averaged(nodes, ClusterNode.begin_weights, covered)
     nodes.ask(ClusterNode.propose_starts)
     _together(nodes, lambda: largest(nodes, ClusterNode), covered)

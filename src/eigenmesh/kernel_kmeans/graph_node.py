@@ -34,6 +34,8 @@ SPANS = ("landmarks", "features", "scores")  # in which the clusters' means are 
 DRAWN = 50  # candidates drawn where there are no landmarks, times the number of clusters
 MOST_CANDIDATES = 1000
 EMPTY = 1e-9  # share of the weight below which averages are rounding, and a cluster is empty
+LOOKS = 2  # for rows far from all candidates, before the start
+_FAR = 4  # power of squared distances: so weighed, the mean is near the farthest rows
 _STILL = 1e-20  # of the scores' mean square: a squared move that is rounding
 
 
@@ -155,6 +157,22 @@ class ClusterNode(PassingParty):
         self.centres = self.passed[:-1].reshape(shape)[:, :n_starts].copy()
         self.stayed = np.zeros(agreed.n_init, dtype=bool)
         self.costs = np.zeros(agreed.n_init)
+
+    @step(reusable=False)
+    def begin_far(self) -> None:
+        """Average where rows are far from the best start: each cluster's mean, so weighed."""
+        (Z, w), centres = self.data, self.centres[0]
+        labels, squared = nearest(Z, centres)
+        masses = w * (squared / self._mean_square) ** _FAR
+        sums = membership(labels, masses, len(centres)) @ Z
+        far = weight_of_each(labels, masses, len(centres))
+        self.start_mixing(np.column_stack([sums, far]))
+
+    @step(reusable=False)
+    def add_far(self) -> None:
+        """Candidates where a few rows are far from the others, which no landmark is near."""
+        sums, masses = self.mixture[:, :-1], self.mixture[:, -1]
+        self.candidates = np.vstack([self.candidates, _moved(self.centres[0], sums, masses)])
 
     # 3. Lloyd.
 

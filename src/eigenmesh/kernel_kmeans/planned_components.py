@@ -21,6 +21,7 @@ from eigenmesh.stages.count import survey
 Shapes = Sequence[tuple[int, int]]
 
 _SETTLES = "at most: k-means that settles earlier sends less"
+_MAY_SETTLE = "about: how soon k-means settles hangs on the data"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class PlannedComponents:
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         notes: tuple[str, ...] = self._components(shapes)._plan_notes(names, shapes)
-        return (*notes, _SETTLES) if self.split == "rows" else notes
+        if self.split != "rows":
+            return notes
+        return (*notes, _MAY_SETTLE) if notes else (_SETTLES,)
 
     def _components(self, shapes: Shapes) -> Any:
         return self.build(most_components(self.params, self.split, [d for _, d in shapes]))

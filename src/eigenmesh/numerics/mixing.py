@@ -29,39 +29,38 @@ def metropolis_weight(degree: int, other: int) -> float:
     return 1.0 / (1 + max(degree, other))
 
 
-def widest_degree(graph: nx.Graph) -> int:
-    """The largest number of neighbours that a node has.
-
-    >>> widest_degree(nx.star_graph(4))
-    4
-    """
-    return max((degree for _, degree in graph.degree), default=0)
-
-
 def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
-    """Mixes with one weight for all edges and no acceleration; twice over, for what gets lost.
+    """Mixes by equal shares and without acceleration; twice over, for what gets lost.
 
-    >>> lossy_mixes(nx.complete_graph(4), 1e-6)
-    40
+    A node of d neighbours keeps a (1 + d)-th and gives as much to each of them.
+
+    >>> lossy_mixes(nx.complete_graph(4), 1e-6), lossy_mixes(nx.star_graph(30), 1e-6)
+    (40, 40)
     """
     # weight=None: what an edge is annotated with says nothing of how values are mixed over it.
-    laplacian = nx.laplacian_matrix(graph, weight=None).toarray().astype(np.float64)
-    values = 1 - np.linalg.eigvalsh(laplacian)[1:] / (1 + widest_degree(graph))
+    given = nx.to_numpy_array(graph, weight=None) + np.eye(len(graph))
+    roots = np.sqrt(given.sum(axis=1))
+    values = np.linalg.eigvalsh(given / np.outer(roots, roots))[:-1]  # those of the shares
     return _doubled(float(np.abs(values).max(initial=0.0)), accuracy)
 
 
 def lossy_mixes_of_parts(graph: nx.Graph, accuracy: float = ACCURACY) -> tuple[int, int]:
     """The fewest and the most `lossy_mixes` that a connected part of a graph can have.
 
-    λ₂ ≥ 4 / (n · diameter) of every connected graph (Mohar, "Eigenvalues, diameter, and mean
-    distance in graphs", 1991), and no eigenvalue is above twice the widest degree.
+    1 − the next largest eigenvalue of the shares is at least λ₂ / (1 + widest degree), with
+    λ₂ ≥ 4 / (n · diameter) of the Laplacian of every connected graph (Mohar, "Eigenvalues,
+    diameter, and mean distance in graphs", 1991), and at least 1 / (diameter · Σ (1 + degree))
+    (Chung, "Spectral graph theory", 1997, lemma 1.9). The least eigenvalue is no lower than
+    2 / (1 + widest degree) − 1, as every node keeps a share.
 
     >>> lossy_mixes_of_parts(nx.path_graph(3), 1e-6)
     (40, 110)
     """
-    n, widest = len(graph), widest_degree(graph)
-    slow = 1 - 4 / (n * max(n - 1, 1) * (1 + widest))
-    return _doubled(0.0, accuracy), _doubled(max(slow, (widest - 1) / (widest + 1)), accuracy)
+    degrees = [degree for _, degree in graph.degree]
+    n, widest, longest = len(graph), max(degrees, default=0), max(len(graph) - 1, 1)
+    gap = max(4 / (n * longest * (1 + widest)), 1 / (longest * (n + sum(degrees))))
+    slow = max(1 - gap, (widest - 1) / (widest + 1))
+    return _doubled(0.0, accuracy), _doubled(slow, accuracy)
 
 
 def _doubled(left: float, accuracy: float) -> int:

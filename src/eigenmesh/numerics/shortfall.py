@@ -12,8 +12,9 @@ bounds: the row that is farthest from the span, by a high power mean; and in the
 features each party's mean and its largest variance around it, put together over the parties. What
 the r_i explain of either is not counted twice.
 
-To keep the cost low only some components are probed: the last, which misses most, the first, and
-others between. ‖r_i‖²/z_i of the rest is read off along z.
+To keep the cost low only some components are probed alone: the last, which misses most, the first,
+and others between. ‖r_i‖²/z_i of the rest is read off along z, and raised to what one sum of them
+all, with signs, has in all: a single one that misses much shows in it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _MOST = 1e18  # times the mean, that one distance counts for: powers must not ov
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _SURE = 3.0  # standard errors
 _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard error
+_UNSEEN = 1.0  # of a share that is read off, at least, for its standard error
 _ROUGH = ("laplacian", "arc-cosine")
 _PAIRED_ROWS = 512
 _LENGTHENING = (0.1, 100.0)  # of squares
@@ -53,7 +55,10 @@ _TINY = 1e-300
 
 
 class Probes(NamedTuple):
-    """Components whose scores, divided by √z, are k(x, Y) `coefficients` − `offset`."""
+    """Directions, by `probe_directions`, along which k(x, Y) `coefficients` − `offset` are scores.
+
+    Scores of a component count divided by √z.
+    """
 
     coefficients: Doubles  # (q, p)
     offset: Doubles  # (p,)
@@ -109,13 +114,13 @@ def nothing_missing(k: int) -> Shortfall:
 # Before anything is asked.
 
 
-def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[list[int], int]:
-    """Which of k components to probe with how many features, for a tenth of a fit's `floats`.
+def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[int, int]:
+    """How many probes of k components with how many features, for a tenth of a fit's `floats`.
 
-    None where nothing is sent.
+    None where nothing is sent. At least one component alone, and the rest together.
 
     >>> probed(10, 100, 8000), probed(3, 100, 50_000), probed(5, 100, 100)
-    (([0, 3, 6, 9], 64), ([0, 1, 2], 128), ([4], 64))
+    ((4, 64), (3, 128), (2, 64))
     """
     fewest, most = _FEATURES
     count, width = min(k, _PROBES_ALONE), most
@@ -123,21 +128,41 @@ def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[list[int], int
         # A probe costs q coefficients, an offset, a noise and a row of features; the mean and the
         # direction are two rows more. Fourier features come in pairs, hence even widths.
         budget = int(_COST * floats)
-        count = min(k, max(1, (budget - 2 * fewest) // (n_landmarks + fewest + 1)))
+        count = min(k, max(2, (budget - 2 * fewest) // (n_landmarks + fewest + 1)))
         affordable = (budget - (n_landmarks + 2) * count) // (count + 2)
         width = min(most, max(fewest, affordable - affordable % 2))
-    return some_of(k, count), width
+    return count, width
 
 
-def some_of(k: int, count: int) -> list[int]:
-    """Which `count` of k components are probed.
+def probed_alone(k: int, count: int) -> list[int]:
+    """Which of k components `count` probes look at alone: all, or one less than there are probes.
 
-    >>> some_of(10, 4), some_of(5, 1)
-    ([0, 3, 6, 9], [4])
+    >>> probed_alone(10, 5), probed_alone(5, 2), probed_alone(3, 3)
+    ([0, 3, 6, 9], [4], [0, 1, 2])
     """
-    if count == 1:
-        return [k - 1]
-    return [i * (k - 1) // (count - 1) for i in range(count)]
+    alone = count if count >= k else count - 1
+    return [k - 1] if alone == 1 else [i * (k - 1) // (alone - 1) for i in range(alone)]
+
+
+def probe_directions(eigenvalues: Doubles, count: int) -> Doubles:
+    """(k, count), orthonormal: some components alone and, if there are more, the rest together.
+
+    The rest weigh 1/√z, so that each counts by the share that it misses.
+
+    >>> probe_directions(np.array([4.0, 4.0, 1.0]), 2).round(2) + 0.0
+    array([[ 0.  ,  0.71],
+           [ 0.  , -0.71],
+           [ 1.  ,  0.  ]])
+    """
+    k = len(eigenvalues)
+    alone = probed_alone(k, count)
+    directions = np.eye(k)[:, alone]
+    if len(alone) == count:
+        return directions
+    rest = np.setdiff1d(np.arange(k), alone)
+    together = np.zeros(k)
+    together[rest] = (-1.0) ** np.arange(len(rest)) / np.sqrt(np.maximum(eigenvalues[rest], _TINY))
+    return np.column_stack([directions, together / np.linalg.norm(together)])
 
 
 def share_to_see(n_landmarks: int, n_rows: int) -> float:
@@ -298,7 +323,6 @@ def _features(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embeddin
 def shortfall(
     kernel: str,
     eigenvalues: Doubles,
-    probed_ones: Sequence[int],
     parties: Sequence[ProbeSums],
     outside: float,
     centred: bool,
@@ -314,7 +338,7 @@ def shortfall(
     >>> roots = np.sqrt(model.eigenvalues)
     >>> probes = Probes(model.coefficients / roots, model.offset / roots, 1.0, 1.0, 128)
     >>> seen = [probe(linear, Y, X, probes, 0, rng)]
-    >>> missing = shortfall("linear", model.eigenvalues, [0, 1], seen, 400.0, False)
+    >>> missing = shortfall("linear", model.eigenvalues, seen, 400.0, False)
     >>> true = 1 - model.eigenvalues / np.linalg.svd(X)[1][:2] ** 2
     >>> bool(np.abs(missing.values - true).max() < 0.01)
     True
@@ -322,13 +346,12 @@ def shortfall(
     F = np.sum([p.features for p in parties], axis=0)
     noise = np.sum([p.noise for p in parties], axis=0)
     level = _level(parties, F, outside, centred)
-    return missing_shares(kernel, eigenvalues, probed_ones, (F, noise), level, outside)
+    return missing_shares(kernel, eigenvalues, (F, noise), level, outside)
 
 
 def missing_shares(
     kernel: str,
     eigenvalues: Doubles,
-    probed_ones: Sequence[int],
     sums: tuple[Doubles, Doubles],
     level: float,
     outside: float,
@@ -340,10 +363,12 @@ def missing_shares(
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
     ratios, errors = _squared_lengths(kernel, *sums)
     values, more = (
-        _missing(z, _for_all(z, probed_ones, own), level, outside)
-        for own in (ratios, ratios + errors)
+        _missing(z, _for_all(z, own), level, outside) for own in (ratios, ratios + errors)
     )
-    return Shortfall(values, np.abs(more - values))
+    errors_of_all = np.abs(more - values)
+    unseen = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
+    errors_of_all[unseen] = np.maximum(errors_of_all[unseen], _UNSEEN * values[unseen])
+    return Shortfall(values, errors_of_all)
 
 
 def _squared_lengths(kernel: str, F: Doubles, noise: Doubles) -> tuple[Doubles, Doubles]:
@@ -375,12 +400,18 @@ def peak_distance(peak: float, outside: float, n_rows: float) -> float:
     return float(max(peak, 0.0) ** (1 / _POWER) * outside / n_rows)
 
 
-def _for_all(z: Doubles, probed_ones: Sequence[int], ratios: Doubles) -> Doubles:
+def _for_all(z: Doubles, ratios: Doubles) -> Doubles:
     """‖r_i‖² of every component."""
+    alone = probed_alone(len(z), len(ratios))
+    order = np.asarray(alone)[::-1]  # by rising z
     # In logarithms, as both fall by powers of ten along a spectrum.
-    order = np.asarray(probed_ones)[::-1]  # by rising z
-    place, logs = np.log(np.maximum(z, _TINY)), np.log(np.maximum(ratios[::-1], _TINY))
-    return np.asarray(np.exp(np.interp(place, place[order], logs)) * z)
+    place, logs = np.log(np.maximum(z, _TINY)), np.log(np.maximum(ratios[: len(alone)], _TINY))
+    each = np.exp(np.interp(place, place[order], logs[::-1]))
+    if len(alone) < len(ratios):
+        weights = np.square(probe_directions(z, len(ratios))[:, -1])
+        shown = float(weights @ each)
+        each = np.where(weights > 0, each * max(float(ratios[-1]) / shown, 1.0), each)
+    return np.asarray(each * z)
 
 
 def _missing(z: Doubles, squared_lengths: Doubles, level: float, outside: float) -> Doubles:

@@ -10,6 +10,8 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
 
+_ROUNDING = 1e-11
+
 
 def orthonormal_like(S: Doubles, like: Doubles) -> Doubles:
     """Q of S = QR, each column with the sign that it has in `like`: nodes must not flip apart.
@@ -41,6 +43,25 @@ def random_directions(width: int, k: int, seed: int) -> Doubles:
     """
     Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((width, k)))
     return np.asarray(Q)
+
+
+def still_growing(W: Doubles, S: Doubles) -> Doubles:
+    """About the share of each eigenvalue that directions W (D, s) lack, if S is A W, (s,).
+
+    What A makes of a direction leaves W by its residual ρ; the eigenvalue is then the larger one of
+    [[θ, ρ], [ρ, e]], where e, what A has outside W, is taken to be as large as the last θ.
+
+    >>> A, W = np.diag([4.0, 1.0, 0.5]), np.linalg.qr(np.array([[1.0, 0], [0, 1], [0, 0.3]]))[0]
+    >>> still_growing(W, A @ W).round(3)
+    array([0.   , 0.126])
+    """
+    inner = W.T @ S
+    theta, turn = principal_rotation(inner)
+    squared = np.square((S - W @ inner) @ turn).sum(axis=0)
+    half = (theta - theta[-1:]) / 2
+    gains = np.sqrt(np.square(half) + squared) - half
+    least = _ROUNDING * theta[0] + np.finfo(float).tiny  # of what is less all is rounding
+    return np.asarray(gains / np.maximum(theta + gains, least))
 
 
 def principal_rotation(inner: Doubles) -> tuple[Doubles, Doubles]:

@@ -158,3 +158,17 @@ def test_a_node_that_leaves_takes_its_variance_with_it(seed):
     others = X[:, :6] - X[:, :6].mean(axis=0)
     top = np.linalg.svd(others, compute_uv=False)[0] ** 2
     assert left.eigenvalues_[0] == pytest.approx(top, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_too_few_iterations_are_warned_of_and_give_numbers(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 9)) * 3.0 ** -np.arange(9)
+    parts = em.split(X, 4, by="columns", random_state=seed)
+    steps = {"n_iterations": int(rng.integers(1, 3)), "n_inner": int(rng.integers(1, 3))}
+    for penalty in (1e-3, 0.1, 10.0):
+        with pytest.warns(em.EigenmeshWarning, match="not converged"):
+            pca = em.DPCA(3, **steps, penalty=penalty, random_state=seed).fit(parts)
+        for values in (pca.eigenvalues_, pca.eigenvectors_, pca.node_vectors_, pca.shortfalls_):
+            assert np.isfinite(values).all()
+        assert np.isfinite(pca.transform(parts)).all()

@@ -14,7 +14,6 @@ coordinator learns   these; some components go to all parties
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -31,6 +30,7 @@ from eigenmesh.numerics.shortfall import (
     ProbeSums,
     Shortfall,
     nothing_missing,
+    probe_directions,
     probed,
     share_to_see,
     shortfall,
@@ -189,21 +189,21 @@ def _looks(
     survives = scope.on_loss in ("survivors", "skip")  # one may then be alone who was not
     k = q if components.n_components is None else components.n_components
     floats = None if is_alone else floats_of_fit(components.kernel, q, d, components.center)
-    (probes, width), (alone, widest) = (probed(k, q, floats), probed(k, q, None))
+    (count, width), (_, widest) = probed(k, q, floats), probed(k, q, None)
     is_exact = is_sure and components.is_exact and not survives
-    p = len(probes) if is_exact else max(len(probes), len(alone) if survives else 0)
-    sizes = {"q": Size(q, is_sure), "p": Size(p, is_exact, len(probes))}
+    # Of fewer landmarks, or of a party that is left alone, more components may be probed.
+    most = count if is_sure and not survives else k
 
-    def look(times: int) -> Node:
+    def look(n_probes: int, most_probes: int, times: int) -> Node:
+        sizes = {"q": Size(q, is_sure), "p": Size(most_probes, is_exact, n_probes)}
         t = Size(times * (width if is_exact else widest), is_exact, times * width)
         return ask(step, down={**sizes, "n_features": t}, up={**sizes, "t": t})
 
-    sees_all = share_to_see(q if is_sure else 1, n) == 1
-    closer = None if sees_all else maybe(look(_CLOSER_FEATURES), planned=False)
+    closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
     # A fit of too low a rank is not looked at where more landmarks may mend it.
     sure = q < n and not (is_alone or survives or may_grow)
     planned = int(q < n and not is_alone)
-    return loop(1, look(1), closer, fewest=int(sure), usual=planned)
+    return loop(1, look(count, most, 1), closer, fewest=int(sure), usual=planned)
 
 
 # The coordinator's side.
@@ -251,6 +251,7 @@ def measure(
 ) -> Coverage:
     """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
 
+    The second looks at more rows, in more features, and at every wanted component by itself.
     Where more than one party is asked, all are, so that the cost is known beforehand.
     """
     model, n = fit.model, fit.model.n_rows
@@ -261,20 +262,22 @@ def measure(
         return Coverage(nothing_missing(k), {}, landmark_set.unheard)
     d = int(model.landmarks.shape[1])
     fit_floats = None if alone else floats_of_fit(model.kernel.name, q, d, center)
-    which, width = probed(k, q, fit_floats)
-    roots = np.sqrt(np.maximum(z[which], np.finfo(float).tiny))
-    asked = ProbeAsk(
-        coefficients=model.coefficients[:, which] / roots,
-        offset=model.offset[which] / roots,
-        scale=fit.outside / n,
-        share=share_to_see(q, n),
-        n_features=width,
-    )
+    count, width = probed(k, q, fit_floats)
+
+    def ask_for(count: int, share: float, n_features: int) -> ProbeAsk:
+        scaled = probe_directions(z, count) / np.sqrt(np.maximum(z, np.finfo(float).tiny))[:, None]
+        return ProbeAsk(
+            coefficients=model.coefficients[:, :k] @ scaled,
+            offset=model.offset[:k] @ scaled,
+            scale=fit.outside / n,
+            share=share,
+            n_features=n_features,
+        )
 
     def look(asked: ProbeAsk) -> Coverage:
         replies = by_party(rows.ask(step, asked))
         sums = [ProbeSums(*(getattr(r, f) for f in ProbeSums._fields)) for r in replies.values()]
-        missing = shortfall(model.kernel.name, z, which, sums, fit.outside, center)
+        missing = shortfall(model.kernel.name, z, sums, fit.outside, center)
         if fit.outside <= ROUNDING * model.total:
             missing = nothing_missing(k)
         outside = {name: reply.outside for name, reply in replies.items()}
@@ -282,11 +285,11 @@ def measure(
             missing, outside, landmark_set.unheard, q >= sum(landmark_set.most.values())
         )
 
-    first = look(asked)
-    if asked.share == 1 or not first.shortfall.is_doubtful(accuracy.largest_missing):
+    share = share_to_see(q, n)
+    first = look(ask_for(count, share, width))
+    if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return first
-    share, features = min(1.0, _CLOSER_ROWS * asked.share), _CLOSER_FEATURES * width
-    return look(dataclasses.replace(asked, share=share, n_features=features))
+    return look(ask_for(k, min(1.0, _CLOSER_ROWS * share), _CLOSER_FEATURES * width))
 
 
 def probes_of(asked: ProbeAsk) -> Probes:

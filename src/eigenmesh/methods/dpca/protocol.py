@@ -61,6 +61,9 @@ from eigenmesh.stages.linear_columns import (
     prepared_block,
 )
 
+_LEAST = np.finfo(float).eps  # of the products, that scores have of variance: none has no direction
+_TINY = 1e-200  # whose root can be divided by
+
 
 class DpcaSetup(MixingSetup, reveals=None):
     """What the nodes agree on."""
@@ -184,9 +187,11 @@ class DpcaNode(MixingParty):
         product = self.mixture * whole.n_nodes
         inner = self.U.T @ product
         values, turn = principal_rotation(inner)
+        # Of nodes that do not agree yet, the variance along a direction may come out negative.
+        values = np.maximum(values, _LEAST * max(float(np.linalg.norm(product)), _TINY))
         vectors = self.U @ turn
         off = np.linalg.norm(product @ turn - vectors * values, axis=0)
-        residual = float((off / np.maximum(values, 1e-300)).max())
+        residual = float((off / values).max())
         scores = vectors * np.sqrt(values)
         self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
         return NodeScores(scores=scores, residual=residual)

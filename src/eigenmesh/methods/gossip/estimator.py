@@ -29,17 +29,19 @@ from eigenmesh.methods.gossip.protocol import (
     GossipResult,
     GossipSetup,
     Growth,
+    asked_of_each,
     centroids_given,
     features_for,
     gossip_kpca,
+    schedule,
 )
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages, stage
+from eigenmesh.runtime.schedule import Parties, forecast
+from eigenmesh.runtime.study import Stage, stage
 
 
 class GossipKPCA(GraphEstimator):
@@ -60,9 +62,10 @@ class GossipKPCA(GraphEstimator):
     features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
         to know; or "random", features from a common seed, with which only moments are sent. Random
         features need many more dimensions for the same accuracy.
-    n_features : dimensions of the features in all; centroids are shared out evenly. Nodes with
-        fewer than 5 rows give none.
-    n_rounds : of the subspace iteration.
+    n_features : dimensions of the features in all; centroids are shared out evenly, as far as a
+        fifth of each node's rows goes. Nodes with fewer than 5 rows give none.
+    n_rounds : of the subspace iteration; with an accuracy, up to ten times as many while an
+        eigenvalue still grows by more than a tenth of it, and a warning if that is not enough.
     n_mixes : exchanges with the neighbours in a round; if None, as many as leave at most a quarter
         of the differences between nodes. With too few the iteration does not converge.
     tolerance : stop once no node's directions move by more than this (sine of the angle).
@@ -252,7 +255,7 @@ class GossipKPCA(GraphEstimator):
 
     def _n_centroids(self, sizes: Sequence[int]) -> int:
         """Centroids that nodes of these sizes give at first."""
-        asked = -(-int(self.n_features) // len(sizes))
+        asked = asked_of_each(sizes, int(self.n_features))
         return sum(centroids_given(n, asked) for n in sizes)
 
     def _unplaced(self, setup: GossipSetup, result: GossipResult, gamma: float | None) -> Any:
@@ -273,25 +276,31 @@ class GossipKPCA(GraphEstimator):
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
     ) -> tuple[str, ...]:
-        """What it would cost if features doubled as often as they may."""
+        """What it would cost if rounds went on, and features doubled, as often as they may."""
+        goal = self._goal()
+        if goal.accuracy is None:
+            return super()._plan_notes(names, shapes)
         parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
-        setup, goal = self._agreed(graph_among(parties), self._kernel(1.0)), self._goal()
+        setup, scope = self._agreed(graph_among(parties), self._kernel(1.0)), parties.scope("rows")
         rows = {name: n for name, (n, _) in zip(names, shapes, strict=True)}
         taken = features_for(setup, goal, list(rows.values()))
         growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
-        runs = []
-        while goal.accuracy is not None and not growth.is_done:
+
+        def floats(n_features: int, is_fullest: bool = True) -> int:
+            fit = dataclasses.replace(goal, n_features=n_features)
+            ledger = forecast(schedule(scope, setup, fit, is_fullest), parties)
+            return ledger.floats_up + ledger.floats_down
+
+        more = floats(goal.n_features) - floats(goal.n_features, is_fullest=False)
+        while not growth.is_done:
             growth = growth.doubled()
-            runs.append(
-                stage(gossip_kpca, setup, dataclasses.replace(goal, n_features=growth.total))
-            )
-        if not runs:
+            more += floats(growth.total)
+        if not more:
             return ()
-        ledger = forecast_stages(runs, parties, "rows")
         return (
-            f"as if {self.n_features} features were enough: they double while they miss more "
-            f"than accuracy={self.accuracy:g}, which takes at most "
-            f"{ledger.floats_up + ledger.floats_down:,} floats more",
+            f"as if {self.n_features} features and {goal.n_rounds} rounds were enough: rounds go "
+            f"on and features double while more than accuracy={self.accuracy:g} lets them is "
+            f"missing, which takes at most {more:,} floats more",
         )
 
     def _adopt(self, result: GossipResult, gamma: float | None) -> None:
@@ -306,6 +315,8 @@ class GossipKPCA(GraphEstimator):
             self.__dict__.pop(name, None)
         if result.missing is not None:
             self.shortfalls_ = result.missing.values
+            if result.growing.size:
+                self.shortfalls_ = 1 - (1 - self.shortfalls_) * (1 - result.growing)
             self.shortfall_ = float(self.shortfalls_.max())
             self.shortfall_error_ = float(result.missing.errors[self.shortfalls_.argmax()])
         self._last_transform: list[RunReport] = []

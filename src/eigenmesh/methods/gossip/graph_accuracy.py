@@ -25,6 +25,8 @@ def graph_caveats(result: GossipResult, asked: str, accuracy: float | None) -> t
     if missing is not None and accuracy is not None:
         if float(missing.values.max()) > accuracy:
             caveats.append(f"{_how_much(result, missing, accuracy)}{_what_helps(result)}")
+        if float(result.growing.max(initial=0.0)) > accuracy:
+            caveats.append(_still_growing(result))
     elif result.without:
         caveats.append(f"{_without(result)} and give none: the components are inside the others'")
     return tuple(caveats)
@@ -37,6 +39,15 @@ def _how_much(result: GossipResult, missing: Missing, accuracy: float) -> str:
         f"the {result.outcome.n_dimensions} {result.features} features {verb} about "
         f"{missing.values[worst]:.1%} (± {missing.errors[worst]:.1%}) of eigenvalue {worst + 1}, "
         f"more than accuracy={accuracy:g} lets them"
+    )
+
+
+def _still_growing(result: GossipResult) -> str:
+    worst = int(result.growing.argmax())
+    return (
+        f"the iteration has not come to rest: {result.stop_reason}, and eigenvalue {worst + 1} may "
+        f"lack {result.growing[worst]:.1%}; ask for another number of components, raise n_mixes or "
+        f"n_rounds (of GossipKPCA), or choose a graph with more edges"
     )
 
 

@@ -29,6 +29,7 @@ With an accuracy the nodes average once more, what their rows add up to outside 
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Self
@@ -62,18 +63,20 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import (
     Probes,
+    Shortfall,
     missing_shares,
     peak_distance,
     probe,
+    probe_directions,
     probed,
     share_to_see,
-    some_of,
 )
 from eigenmesh.numerics.tracking import (
     leading_directions,
     orthonormal_like,
     principal_rotation,
     random_directions,
+    still_growing,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
@@ -96,6 +99,7 @@ from eigenmesh.runtime.schedule import (
     maybe,
     sequence,
     settle,
+    times,
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, by_party, count
@@ -105,9 +109,12 @@ for kind in (LandmarkModel, FeatureModel, Kernel):
 
 FEATURES = ("centroids", "random")
 NARROW = ("linear", "cosine")  # kernels of no higher rank than there are columns
+EVERYTHING = 10**9  # floats of a fit, of which a tenth is enough to look at every component
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
+PATIENCE = 10  # times `n_rounds`: with an accuracy, the most while an eigenvalue still grows
+_SETTLED = 0.1  # of the accuracy: no more of an eigenvalue is to be missing in the features' span
 
 
 class GossipSetup(MixingSetup, reveals=None):
@@ -127,6 +134,12 @@ class Moved(Message, reveals="moments"):
     """How far the directions of any node moved in the last round: the sine of the angle."""
 
     change: Annotated[float, NonNegative]
+
+
+class Growing(Message, reveals="moments"):
+    """The share that the iteration still lacks of each wanted eigenvalue in the features' span."""
+
+    values: Annotated[Floats, Shape("k"), NonNegative]
 
 
 class FeatureCount(Message, reveals=None):
@@ -164,7 +177,7 @@ class GossipNode(CentroidNode):
     Setup = GossipSetup
     state = (
         *(*CentroidNode.state, "n_features", "given", "mean", "start", "W", "product"),
-        *("outside", "own_probes", "probes"),
+        *("outside", "own_probes", "probes", "growing"),
     )
 
     def __init__(self, site: SiteView, setup: GossipSetup) -> None:
@@ -174,7 +187,7 @@ class GossipNode(CentroidNode):
         self.n_features, self.given = 0, 0
         self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
         self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
-        self.mean = np.zeros(0)
+        self.mean = self.growing = np.zeros(0)
         self.start = self.W = self.product = np.zeros((0, 0))
 
     @step
@@ -264,17 +277,23 @@ class GossipNode(CentroidNode):
         self.start_mixing(self.product)
 
     def _first_directions(self, s: int) -> Doubles:
-        """Of the landmarks themselves, which all nodes know; alone, of the rows."""
+        """Of the landmarks themselves, which all nodes know; alone, of the rows.
+
+        The last is random, for what landmarks show nothing of, such as a single row far away.
+        """
+        drawn = random_directions(len(self.mean), s, self.setup.seed)
         if self.setup.features == "random":
-            return random_directions(len(self.mean), s, self.setup.seed)
+            return drawn
         points = self.E if self.setup.features == "rows" else self._embed(self.shared)
         # Uncentred, the first direction is near the mean, which centred ones would leave out.
-        return leading_directions(points, s, bool(self.setup.center))
+        lead = leading_directions(points, s, bool(self.setup.center))
+        return orthonormal_like(np.column_stack([lead[:, :-1], drawn[:, -1]]), lead)
 
     @step(reusable=False)
     def turn(self) -> None:
         """W ← QR(S), then let S follow AW."""
         W = orthonormal_like(self.mixture, self.start)
+        self.growing = still_growing(self.W, self.mixture)[: self.setup.n_components]
         product = self._seen.T @ (self._seen @ W)
         cosines = np.linalg.svd(self.W.T @ W, compute_uv=False)
         self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
@@ -285,6 +304,11 @@ class GossipNode(CentroidNode):
     def tell_moved(self) -> Moved:
         """The largest of all nodes."""
         return Moved(change=float(self.peak[0]))
+
+    @step(reusable=False)
+    def tell_growing(self) -> Growing:
+        """By what the last round's products have outside its directions."""
+        return Growing(values=self.growing)
 
     # 3. One model.
 
@@ -350,10 +374,11 @@ class GossipNode(CentroidNode):
         """Average what the rows add up to outside the centroids' span."""
         kept: Any = self.site.kept(KEPT)
         model: LandmarkModel = kept["consensus"]
-        which, width = probed(len(model.eigenvalues), 0, budget.floats)
-        roots = np.sqrt(np.maximum(model.eigenvalues[which], np.finfo(float).tiny))
+        z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
+        n_probes, width = probed(len(z), 0, budget.floats)
+        scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
         mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
-        directions = (model.coefficients[:, which] / roots, model.offset[which] / roots)
+        directions = (model.coefficients @ scaled, model.offset @ scaled)
         rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
@@ -379,8 +404,7 @@ class GossipNode(CentroidNode):
         bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
         level = min(max(bounds), self.outside)
         sums = (F, np.maximum(noise, 0.0))
-        which = some_of(len(z), len(F))
-        lacking = missing_shares(self.kernel.name, z, which, sums, level, self.outside)
+        lacking = missing_shares(self.kernel.name, z, sums, level, self.outside)
         return Missing(values=lacking.values, errors=lacking.errors)
 
     def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
@@ -413,6 +437,19 @@ def centroids_given(n_rows: int, asked: int, given: int = 0) -> int:
     return max(min(asked, n_rows // MIN_CLUSTER - given), 0)
 
 
+def asked_of_each(n_rows: Sequence[int], total: int, given: Sequence[int] = ()) -> int:
+    """The fewest centroids to ask of every node for so many in all, or for all there are.
+
+    >>> asked_of_each([100, 100], 10), asked_of_each([500, 3, 10], 10), asked_of_each([10], 99)
+    (5, 8, 2)
+    """
+    free = [n // MIN_CLUSTER for n in n_rows]
+    free = [n - own for n, own in zip(free, given, strict=True)] if given else free
+    possible = range(max(free, default=0) + 1)
+    few = bisect_left(possible, min(total, sum(free)), key=lambda a: sum(min(a, n) for n in free))
+    return max(few, 1)
+
+
 @record
 @dataclass(frozen=True)
 class GossipResult:
@@ -428,6 +465,7 @@ class GossipResult:
     missing: Missing | None  # None if it was not measured
     without: tuple[str, ...]  # nodes that can give no centroid
     exhausted: bool  # no node can give more
+    growing: Doubles  # (k,), shares that the iteration lacks; empty if nobody was asked
 
 
 @record
@@ -448,25 +486,30 @@ class GossipGoal:
     or_random: bool = False  # random features where no node has rows enough for a centroid
 
 
-def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal) -> Node:
-    """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids."""
+def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: bool = False) -> Node:
+    """Counts, then a fit; with an accuracy what it misses, and more fits with more centroids.
+
+    A plan counts the fit alone and, if `is_fullest`, all the rounds and looks that it may take.
+    """
     if setup.features != "centroids":
-        return sequence(_counting(setup), _one_fit(scope, setup, goal))
+        return sequence(_counting(setup), _one_fit(scope, setup, goal, is_fullest))
     return sequence(
         _counting(setup),
         settle(
             lambda parties: _first_numbers(setup, goal, parties),
-            lambda most_rows, n_columns, q, more: _centroid_fits(
-                scope, setup, goal, FirstFeatures(most_rows, n_columns, q, more)
+            lambda **numbers: _centroid_fits(
+                scope, setup, goal, FirstFeatures(**numbers), is_fullest
             ),
-            lambda own, most_rows, n_columns, q, more: (
+            lambda own, most_rows, n_columns, each, q, more: (
                 own.rows <= most_rows
                 and own.columns == n_columns
+                and 0 < each <= goal.n_features
                 and 0 <= q < goal.n_features + len(scope.parties)
                 and 0 <= more <= goal.most_features
             ),
             most_rows=10**9,
             n_columns=10**9,
+            each=1,
             q=goal.n_features,
             more=1,
         ),
@@ -478,6 +521,7 @@ class FirstFeatures(NamedTuple):
 
     most_rows: int  # of any node
     n_columns: int
+    each: int  # centroids that are asked of each node at first
     q: int  # features at first
     more: int  # fits with more of them, at most
 
@@ -486,10 +530,10 @@ class FirstFeatures(NamedTuple):
         """From the sizes of the nodes."""
         taken = features_for(setup, goal, list(rows.values()))
         growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
-        q, more = growth.total, 0
+        each, q, more = growth.asked, growth.total, 0
         while goal.accuracy is not None and not growth.is_done:
             growth, more = growth.doubled(), more + 1
-        return cls(max(rows.values()), d, q, more)
+        return cls(max(rows.values()), d, each, q, more)
 
 
 def _first_numbers(setup: GossipSetup, goal: GossipGoal, parties: Parties) -> Mapping[str, int]:
@@ -503,26 +547,26 @@ def _counting(setup: GossipSetup) -> Node:
 
 
 def _centroid_fits(
-    scope: Scope, setup: GossipSetup, goal: GossipGoal, first: FirstFeatures
+    scope: Scope, setup: GossipSetup, goal: GossipGoal, first: FirstFeatures, is_fullest: bool
 ) -> Node:
     taken = features_for(setup, goal, [first.most_rows])
     if taken != setup.features:
         setup = dataclasses.replace(setup, features=taken)
-        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal))
+        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal, is_fullest))
     n, d = len(scope.parties), first.n_columns
 
     def fit(q: int, each: Size | Amount) -> Node:
         width = min(q, d) if setup.kernel in NARROW else q
-        probes = _probes(scope, setup, goal, width) if goal.accuracy is not None else None
+        measured = goal.accuracy is not None
+        probes = _probes(scope, setup, goal, width, is_fullest) if measured else None
         # Centroids may be fewer than as many as there are columns, or dependent on each other.
         if probes is not None and fills_all(setup, width, d):
             probes = maybe(probes, planned=False)
-        return sequence(_one_fit(scope, setup, goal, (q, width), each), probes)
+        return sequence(_one_fit(scope, setup, goal, is_fullest, (q, width), each), probes)
 
-    asked = -(-goal.n_features // n)
     more = fit(goal.most_features + n, at_most(goal.most_features))
     return sequence(
-        fit(first.q, at_most(goal.n_features, planned=asked) if scope.lossy else asked),
+        fit(first.q, first.each),
         loop(first.more, more, usual=0) if first.more else None,
     )
 
@@ -531,6 +575,7 @@ def _one_fit(
     scope: Scope,
     setup: GossipSetup,
     goal: GossipGoal,
+    is_fullest: bool,
     centroids: tuple[int, int] | None = None,
     each: Size | Amount | None = None,
 ) -> Node:
@@ -551,48 +596,80 @@ def _one_fit(
     def averaged(begin: Any, numbers: Callable[[int, int], int]) -> list[Node]:
         return [ask(begin), mixing_rounds(scope, node, sized(numbers))]
 
-    watched = goal.tolerance is not None
-    turns = loop(
-        goal.n_rounds,
-        mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes),
-        ask(node.turn),
-        largest_rounds(scope, node, 1) if watched else None,
-        ask(node.tell_moved) if watched else None,
-        fewest=1 if watched else goal.n_rounds,
-    )
+    mixes = mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes)
     return sequence(
         ask(node.begin_features, count=goal.n_features if each is None else each),
         _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
         *averaged(node.begin_mean, lambda D, s: D + 1),
         ask(node.begin_tracking),
-        turns,
+        _iterations(scope, goal, mixes, k, is_fullest),
         *averaged(node.begin_agreement, lambda D, s: D * s),
         *averaged(node.begin_variances, lambda D, s: s * s + 3),
         ask(node.finish, down=node_total(scope), up={"k": k}),
     )
 
 
+def _iterations(scope: Scope, goal: GossipGoal, mixes: Node, k: int, is_fullest: bool) -> Node:
+    """`_iterate`: with an accuracy all rounds, and all again, while an eigenvalue grows."""
+    n, turn = goal.n_rounds, sequence(mixes, ask(GossipNode.turn))
+    growing = ask(GossipNode.tell_growing, k=k)
+    moved = sequence(largest_rounds(scope, GossipNode, 1), ask(GossipNode.tell_moved))
+    watched, is_watched = sequence(turn, moved), goal.tolerance is not None
+    if goal.accuracy is None or not n:
+        return loop(n, watched, fewest=1) if is_watched else times(n, turn)
+    usual = PATIENCE if is_fullest else 1
+    if not is_watched:
+        return loop(PATIENCE, times(n, turn), growing, fewest=1, usual=usual)
+    # The last time it ends after any round: with what grows, or with how far directions moved.
+    return sequence(
+        loop(PATIENCE - 1, times(n - 1, watched), turn, growing, moved, usual=usual - 1),
+        loop(n - 1, watched, fewest=1),
+        loop(1, turn, growing, maybe(moved), fewest=int(n == 1)),
+    )
+
+
 def _shared_centroids(scope: Scope, goal: GossipGoal, q: int) -> Node:
     def given(parties: Parties) -> list[int]:
-        asked = -(-goal.n_features // len(parties.names))
-        return [centroids_given(n_rows, asked) for n_rows, _ in parties.shapes]
+        sizes = [n_rows for n_rows, _ in parties.shapes]
+        asked = asked_of_each(sizes, goal.n_features)
+        return [centroids_given(n_rows, asked) for n_rows in sizes]
 
     return spreading(scope, GossipNode, given, q, columns)
 
 
-def _probes(scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int) -> Node:
-    """`_missing`, where it is measured."""
-    node, k, total = GossipNode, setup.n_components, node_total(scope)
-    budget = probe_budget(graph_in(scope), goal, width, k)
-    (which, t), (_, most_t) = probed(k, 0, budget), probed(k, 0, None)
-    p = len(which)
+def _probes(
+    scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int, is_fullest: bool
+) -> Node:
+    """`_missing`, where it is measured: one look, and for doubt one at every component."""
+    k, budget = setup.n_components, probe_budget(graph_in(scope), goal, width, setup.n_components)
+    (p, t), (all_p, most_t) = probed(k, 0, budget), probed(k, 0, EVERYTHING)
     most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
-    sums = at_most((most_p + 1) * most_t + most_p + 2, planned=(p + 1) * t + p + 2)
+    first = _looking(
+        scope,
+        k,
+        {} if scope.lossy else {"floats": at_most(budget)},
+        at_most(_n_sums(most_p, most_t), planned=_n_sums(p, t)),
+        at_most(most_t, planned=t),
+    )
+    every = _looking(scope, k, {"floats": EVERYTHING}, Size(_n_sums(all_p, most_t)), Size(most_t))
+    return sequence(first, maybe(every, planned=is_fullest and (p, t) != (all_p, most_t)))
+
+
+def _n_sums(p: int, t: int) -> int:
+    """Numbers that `begin_probes` averages: p probes in t features, their mean, and facts."""
+    return (p + 1) * t + p + 2
+
+
+def _looking(
+    scope: Scope, k: int, budget: Mapping[str, Size | Amount], sums: Size, level: Size
+) -> Node:
+    """`_look`."""
+    node, total = GossipNode, node_total(scope)
     return sequence(
-        ask(node.begin_probes, down={} if scope.lossy else {"floats": at_most(budget)}),
+        ask(node.begin_probes, down=budget),
         mixing_rounds(scope, node, sums, PROBED),
         ask(node.begin_level, down=total),
-        mixing_rounds(scope, node, at_most(most_t, planned=t), PROBED),
+        mixing_rounds(scope, node, level, PROBED),
         ask(node.tell_missing, down=total, up={"k": k}),
     )
 
@@ -612,7 +689,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         nodes.enlist(GossipNode, setup)
     growth = Growth.of(setup, goal, rows)
     while True:
-        outcomes, reason = _fit(nodes, setup, goal, growth.asked)
+        outcomes, growing, reason = _fit(nodes, setup, goal, growth.asked)
         known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
         measured = goal.accuracy is not None
         missing = _missing(nodes, setup, goal, outcomes[0], known) if measured else None
@@ -632,6 +709,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         missing,
         growth.without,
         growth.is_exhausted,
+        growing,
     )
 
 
@@ -658,17 +736,18 @@ class Growth:
         q = goal.n_features
         if setup.features != "centroids":
             return cls(setup, goal.most_features, rows, q, q, {})
-        asked = -(-q // len(rows))
+        asked = asked_of_each(list(rows.values()), q)
         given = {name: centroids_given(n, asked) for name, n in rows.items()}
         return cls(setup, goal.most_features, rows, asked, sum(given.values()), given)
 
     def doubled(self) -> Self:
         """As many again, or as many as there may be."""
         more = min(2 * self.total, self.most)
-        asked = -(-(more - self.total) // len(self.rows))
+        given = [self.given[name] for name in self.rows]
+        asked = asked_of_each(list(self.rows.values()), more - self.total, given)
         added = {n: centroids_given(self.rows[n], asked, own) for n, own in self.given.items()}
-        given = {name: own + added[name] for name, own in self.given.items()}
-        return dataclasses.replace(self, asked=asked, total=sum(given.values()), given=given)
+        now = {name: own + added[name] for name, own in self.given.items()}
+        return dataclasses.replace(self, asked=asked, total=sum(now.values()), given=now)
 
     @property
     def is_exhausted(self) -> bool:
@@ -691,8 +770,8 @@ class Growth:
 
 def _fit(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, asked: int
-) -> tuple[Replies, str]:
-    """The components inside the features' span."""
+) -> tuple[Replies, Doubles, str]:
+    """The components inside the features' span, and what the iteration lacks of each eigenvalue."""
     nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
     if setup.features == "centroids":
         spread(nodes, GossipNode)
@@ -700,13 +779,13 @@ def _fit(
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_tracking)
     n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
-    reason = _iterate(nodes, goal.n_rounds, n_mixes, goal.tolerance)
+    growing, reason = _iterate(nodes, goal, n_mixes)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
     average(nodes, GossipNode)
     whole = NodeTotal(n_nodes=len(nodes.parties))
-    return nodes.ask(GossipNode.finish, whole), reason
+    return nodes.ask(GossipNode.finish, whole), growing, reason
 
 
 def _missing(
@@ -715,8 +794,20 @@ def _missing(
     """What the features miss of each eigenvalue; nothing if they are `complete`."""
     if setup.features != "centroids" or complete:
         return unprobed(outcome, complete)
-    graph = require_graph(nodes)
-    budget = probe_budget(graph, goal, outcome.n_dimensions, setup.n_components)
+    k, accuracy = setup.n_components, goal.accuracy
+    budget = probe_budget(require_graph(nodes), goal, outcome.n_dimensions, k)
+    first = _look(nodes, budget)
+    doubt = accuracy is not None and _shortfall(first).is_doubtful(accuracy)
+    sees_all = probed(k, 0, budget) == probed(k, 0, EVERYTHING)
+    return first if sees_all or not doubt else _look(nodes, EVERYTHING)
+
+
+def _shortfall(missing: Missing) -> Shortfall:
+    return Shortfall(np.asarray(missing.values, float), np.asarray(missing.errors, float))
+
+
+def _look(nodes: Federation, budget: int) -> Missing:
+    """One look at what is outside the features' span."""
     nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     whole = NodeTotal(n_nodes=len(nodes.parties))
@@ -766,13 +857,21 @@ def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     return bool(missing.values[worst] + missing.errors[worst] <= goal.accuracy)
 
 
-def _iterate(nodes: Federation, n_rounds: int, n_mixes: int, tolerance: float | None) -> str:
-    for done in range(n_rounds):
+def _iterate(nodes: Federation, goal: GossipGoal, n_mixes: int) -> tuple[Doubles, str]:
+    """`n_rounds` rounds; with an accuracy as many again, while an eigenvalue grows by more."""
+    tolerance, growing = goal.tolerance, np.zeros(0)
+    most = goal.n_rounds * (1 if goal.accuracy is None else PATIENCE)
+    for done in range(1, 1 + most):
         average(nodes, GossipNode, n_mixes)
         nodes.ask(GossipNode.turn)
+        if goal.accuracy is not None and done % goal.n_rounds == 0:
+            replies = nodes.ask(GossipNode.tell_growing)
+            growing = np.max([node.values for node in replies], axis=0)
+            if growing.max(initial=0.0) <= _SETTLED * goal.accuracy:
+                return growing, f"no eigenvalue grows by more after {done} rounds"
         if tolerance is None:
             continue
         largest(nodes, GossipNode)
         if nodes.ask(GossipNode.tell_moved)[0].change <= tolerance:
-            return f"no direction moved by more than {tolerance:g} in round {done + 1}"
-    return f"{n_rounds} rounds are done"
+            return growing, f"no direction moved by more than {tolerance:g} in round {done}"
+    return growing, f"{most} rounds are done"
