@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.mean_outside import (
     SAMPLE_ROWS,
     OutsideSums,

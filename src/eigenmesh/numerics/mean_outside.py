@@ -28,8 +28,8 @@ import scipy.linalg
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
 from eigenmesh.numerics.eigen import SPAN_CUTOFF
 from eigenmesh.numerics.embeddings import Embedding
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.outside_features import energies_of, features_of, unseen_variance
 from eigenmesh.numerics.row_samples import RowSample, RowSampler

@@ -28,8 +28,8 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse, raw_rows
 from eigenmesh.numerics.eigen import top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.mean_outside import Inside
 from eigenmesh.numerics.outside_features import FOURIER, unbiased_features
 from eigenmesh.numerics.row_samples import RowSample, RowSampler

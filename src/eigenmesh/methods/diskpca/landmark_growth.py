@@ -23,7 +23,7 @@ import numpy as np
 
 from eigenmesh.errors import RankError
 from eigenmesh.methods.diskpca.landmark_draws import LandmarkSet, Numbers, drawing_more
-from eigenmesh.numerics.float32_sums import Span
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.outside_features import outside_floats
 from eigenmesh.numerics.shortfall import (

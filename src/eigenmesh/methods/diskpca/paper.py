@@ -50,8 +50,8 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected
 from eigenmesh.numerics.outside_features import outside_sizes

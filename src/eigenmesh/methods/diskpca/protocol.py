@@ -52,21 +52,20 @@ from eigenmesh.methods.diskpca.landmark_growth import (
 from eigenmesh.methods.diskpca.leverage import ScoredRows, gram_rounds, leverage_by_gram
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents, keep_points
 from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
-from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
 from eigenmesh.numerics.draws import draw_distinct
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import (
-    LandmarkModel,
+from eigenmesh.numerics.landmark_sums import (
     LandmarkSums,
-    centroids,
+    Span,
     landmark_sums,
     residuals,
+    span_residual,
 )
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected
 from eigenmesh.numerics.outside_features import outside_sizes
 from eigenmesh.numerics.shortfall import probe
-from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
 from eigenmesh.runtime.party import step
@@ -163,7 +162,7 @@ class RowHolder(ScoredRows):
 
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
-        """What the rows add up to with all landmarks, `numerics.landmarks.LandmarkSums`."""
+        """What the rows add up to with all landmarks, `numerics.landmark_sums`."""
         Y = self.take_up(others)
         return GramSums(**self._sums(Y, Span.of(self.kernel, Y)))
 
