@@ -12,9 +12,9 @@ from eigenmesh.numerics.mean_outside import (
     OutsideSums,
     OutsideView,
     mean_outside,
+    outside_floats,
     rows_to_see,
 )
-from eigenmesh.numerics.outside_features import outside_floats
 
 DIGITS = load_digits().data / 16
 KERNELS = [

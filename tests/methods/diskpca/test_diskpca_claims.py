@@ -8,8 +8,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import eigenmesh as em
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import ShiftedKernel, Span
-from eigenmesh.numerics.mean_outside import MARGIN, OutsideView
-from eigenmesh.numerics.row_samples import RowSampler
+from eigenmesh.numerics.mean_outside import MARGIN, OutsideView, RowSampler
 
 DIGITS = load_digits()
 X = DIGITS.data / 16

@@ -25,7 +25,7 @@ from eigenmesh.errors import RankError
 from eigenmesh.methods.diskpca.landmark_draws import LandmarkSet, Numbers, drawing_more
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.outside_features import outside_floats
+from eigenmesh.numerics.mean_outside import outside_floats
 from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,

@@ -53,8 +53,7 @@ from eigenmesh.numerics.eigen import (
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import corrected
-from eigenmesh.numerics.outside_features import outside_sizes
+from eigenmesh.numerics.mean_outside import corrected, outside_sizes
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step

@@ -63,8 +63,7 @@ from eigenmesh.numerics.landmark_sums import (
     span_residual,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected
-from eigenmesh.numerics.outside_features import outside_sizes
+from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected, outside_sizes
 from eigenmesh.numerics.shortfall import probe
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
