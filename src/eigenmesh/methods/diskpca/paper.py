@@ -30,16 +30,20 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.landmark_draws import (
+from eigenmesh.methods.diskpca.protocol import (
+    DisKPCAResult,
     LandmarkSet,
+    LeverageMass,
     NewLandmarks,
     Numbers,
+    RowHolder,
+    Whitening,
     choose_landmarks,
     choosing,
+    outside_of,
+    square,
     unseen_sizes,
 )
-from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening, square
-from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder, outside_of
 from eigenmesh.methods.diskpca.right_sketch import right_sketch
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.eigen import (
