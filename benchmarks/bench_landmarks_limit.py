@@ -15,9 +15,8 @@ import numpy as np
 from _common import show
 
 from eigenmesh.numerics.arrays import Floats
-from eigenmesh.numerics.float32_sums import Span, shifted_sums
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import landmark_sums
+from eigenmesh.numerics.landmark_sums import Span, landmark_sums, shifted_sums
 from eigenmesh.threads import one_thread
 
 BARS = {(28, 100): 0.50, (28, 400): 0.70, (784, 100): 0.78, (784, 400): 0.82}

@@ -6,9 +6,16 @@ import scipy.sparse as sp
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from eigenmesh import threads
-from eigenmesh.numerics.float32_sums import Span, first_route, shifted_sums
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums, landmark_sums, residuals
+from eigenmesh.numerics.landmark_sums import (
+    LandmarkSums,
+    Span,
+    first_route,
+    landmark_sums,
+    residuals,
+    shifted_sums,
+)
+from eigenmesh.numerics.landmarks import LandmarkModel
 
 Q = 60
 

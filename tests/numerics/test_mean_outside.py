@@ -5,16 +5,16 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.mean_outside import (
     SAMPLE_ROWS,
     OutsideSums,
     OutsideView,
     mean_outside,
+    outside_floats,
     rows_to_see,
 )
-from eigenmesh.numerics.outside_features import outside_floats
 
 DIGITS = load_digits().data / 16
 KERNELS = [

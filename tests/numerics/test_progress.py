@@ -9,7 +9,7 @@ import pytest
 from eigenmesh import progress_bar
 from eigenmesh.numerics import progress
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import landmark_sums, residuals
+from eigenmesh.numerics.landmark_sums import landmark_sums, residuals
 
 X = np.random.default_rng(0).normal(size=(5000, 4))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eigenmesh.numerics.landmarks import centroids
+from eigenmesh.numerics.centroids import centroids
 from eigenmesh.numerics.unit_factors import FACTOR, unit_factors
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.kernel_kmeans.protocol import LabelSetup, feature_points, kernel_sums
 from eigenmesh.kernel_pca.one_array import default_landmarks
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
+from eigenmesh.methods.diskpca.protocol import Accuracy
 from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.registry import methods, names_of

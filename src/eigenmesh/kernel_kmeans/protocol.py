@@ -28,7 +28,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.leverage import embedded_blocks
+from eigenmesh.methods.diskpca.protocol import embedded_blocks
 from eigenmesh.methods.diskpca.scores import LandmarkScores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, keep_points, kept_landmarks
 from eigenmesh.numerics.arrays import Doubles

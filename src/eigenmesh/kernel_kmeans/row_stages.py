@@ -24,8 +24,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     row_sizes,
 )
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
-from eigenmesh.methods.diskpca.landmark_draws import most_landmarks
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
+from eigenmesh.methods.diskpca.protocol import Accuracy, most_landmarks
 from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.embeddings import embedded_width

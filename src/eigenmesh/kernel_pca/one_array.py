@@ -20,7 +20,7 @@ from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
 from eigenmesh.kernel_pca.exact import ExactModel, PairwiseKernel
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
-from eigenmesh.methods.diskpca.landmark_growth import ROUNDING
+from eigenmesh.methods.diskpca.protocol import ROUNDING
 from eigenmesh.methods.registry import method_called
 from eigenmesh.numerics import kernels
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse, require_moderate

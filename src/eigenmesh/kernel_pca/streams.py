@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.numerics.arrays import Rows
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums, landmark_sums
+from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, landmark_sums, span_residual
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected, rows_to_see
-from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.runtime.records import record
 from eigenmesh.stages.row_messages import stack
 

@@ -113,13 +113,6 @@ def require_square(K: Floats) -> int:
     return len(K)
 
 
-def require_count(k: int, what: str) -> int:
-    """Hand back k if it is an integer of at least 1."""
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"{what} is {k!r}, expected an integer of at least 1; ask for one or more")
-    return int(k)
-
-
 def require_out(out: Floats | None, shape: tuple[int, ...], dtype: Any) -> Floats:
     """The buffer to write into: `out` if it fits, a new one if None."""
     if out is None:

@@ -22,7 +22,6 @@ from eigenmesh.numerics.arrays import (
     as_rows,
     dense,
     is_sparse,
-    require_count,
     require_finite,
     require_square,
 )
@@ -293,3 +292,10 @@ def relative_gap(values: Floats, k: int) -> float:
     last = float(values[k - 1])
     following = max(float(values[k]), 0.0) if k < len(values) else 0.0
     return (last - following) / last if last > 0 else 0.0
+
+
+def require_count(k: int, what: str) -> int:
+    """Hand back k if it is an integer of at least 1."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise InputError(f"{what} is {k!r}, expected an integer of at least 1; ask for one or more")
+    return int(k)

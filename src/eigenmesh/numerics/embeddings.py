@@ -16,8 +16,7 @@ import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, dense, is_sparse
-from eigenmesh.numerics.kernel_arguments import unit_rows
-from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kernels import Kernel, unit_rows
 
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
 

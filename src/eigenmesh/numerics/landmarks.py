@@ -1,19 +1,16 @@
-"""Kernel PCA inside the span of landmarks: what rows add up to, and the best subspace in it.
+"""Kernel PCA inside the span of landmarks: the best subspace in it, and scores of any rows.
 
-Y are q landmarks, K' = K(A, Y) − 1cᵀ the kernel values of rows A, shifted by c, the column means of
-K(Y, Y). Without the shift the sums lose the digits in which samples differ when all kernel values
-are alike (gamma small). How the sums are made fast, and safely, is in `float32_sums`.
+`landmark_sums` has what rows add up to, which is all that a fit needs of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
-from eigenmesh.numerics.centroids import centroids
 from eigenmesh.numerics.eigen import (
     clip_spectrum,
     fix_signs,
@@ -21,58 +18,18 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
-from eigenmesh.numerics.float32_sums import Span, shifted_sums
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_blocks import ShiftedKernel, block_dtype
-from eigenmesh.numerics.row_passes import project
+from eigenmesh.numerics.landmark_sums import (
+    LandmarkSums,
+    ShiftedKernel,
+    Span,
+    block_dtype,
+    project,
+)
 from eigenmesh.threads import one_blas_thread
-
-__all__ = ["LandmarkModel", "LandmarkSums", "centroids", "landmark_sums", "residuals"]
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
-
-
-class LandmarkSums(NamedTuple):
-    """What rows add up to; sums of these over parties are those of all rows."""
-
-    gram: Doubles  # (q, q), K'ᵀK' inside the span of the landmarks
-    sums: Doubles  # (q,), K'ᵀ1
-    n_rows: int
-    trace: float  # Σ k(x, x)
-
-
-def landmark_sums(kernel: Kernel, A: Rows, Y: Rows, span: Span | None = None) -> LandmarkSums:
-    """The sums of rows A in float64, from float32 blocks if the rows are so and it is safe.
-
-    `span` is that of Y, where it is there already.
-
-    >>> landmark_sums(Kernel("linear"), np.array([[1.0], [4.0]]), np.array([[1.0], [2.0]])).sums
-    array([2., 4.])
-    """
-    A = raw_rows(A)
-    with one_blas_thread():
-        gram, sums, trace, _ = shifted_sums(span or Span.of(kernel, Y), A, Y)
-    return LandmarkSums(gram, sums, A.shape[0], trace)
-
-
-def residuals(kernel: Kernel, A: Rows, Y: Rows) -> Doubles:
-    """Squared distance of every φ(a) to the span of φ(Y), (n,).
-
-    >>> residuals(Kernel("linear"), np.array([[3.0, 4.0]]), np.array([[2.0, 0.0]]))
-    array([16.])
-    """
-    A = raw_rows(A)
-    distances = np.empty(A.shape[0])
-    with one_blas_thread():
-        span = Span.of(kernel, Y)
-        dtype = block_dtype(kernel, A, Y) if span.holds_single() else np.dtype(np.float64)
-
-        def take(rows: slice, P: Floats, diagonal: Doubles) -> None:
-            distances[rows] = diagonal - np.einsum("ij,ij->i", P, P)
-
-        project(A, span.blocks(dtype), span.basis, "distances", take)
-    return np.maximum(distances, 0.0, out=distances)
 
 
 @dataclass(frozen=True)

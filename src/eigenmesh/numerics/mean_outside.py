@@ -11,7 +11,7 @@ products of the f_i in the mean over draws. So ‖ΣF_i‖² gives ‖f‖², up
 shows in Σ‖F_i‖², whose true value is known, and what shows is taken off, as much as the single
 features suggest (a control variate). A block that is alone needs no features.
 
-A sample of rows stands for a block (`row_samples`). That adds to ‖f_i‖², in the mean, the variance
+A sample of rows stands for a block (`RowSampler`). That adds to ‖f_i‖², in the mean, the variance
 of the sampled sum; it is measured on the sample and subtracted.
 """
 
@@ -19,20 +19,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
+from eigenmesh.numerics.draws import draw_repeatedly
 from eigenmesh.numerics.eigen import SPAN_CUTOFF
-from eigenmesh.numerics.embeddings import Embedding
-from eigenmesh.numerics.float32_sums import Span
-from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
+from eigenmesh.numerics.kernels import Kernel, unit_rows
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.outside_features import energies_of, features_of, unseen_variance
-from eigenmesh.numerics.row_samples import RowSample, RowSampler
 from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 4096  # in all; more rows cost no more
@@ -293,3 +293,170 @@ class Inside:
             lambda K: np.asarray(scipy.linalg.solve_triangular(L, K.T, lower=True).T),
             lambda k: np.asarray(scipy.linalg.cho_solve((L, True), k)),
         )
+
+
+# A few rows that stand for many in sums over φ(x).
+
+
+_BLOCK = 1 << 14
+
+
+class RowSample(NamedTuple):
+    """Σ `counts` h(x) over the sample is, in the mean over draws, Σ h(x) over all rows."""
+
+    rows: Rows  # (m, d)
+    counts: Doubles  # (m,)
+    noise: float  # share of the variance of draws with replacement that is left; 0 if all are here
+
+
+@dataclass(frozen=True)
+class RowSampler:
+    """Draws samples of the rows."""
+
+    kernel: Kernel
+    rows: Rows
+
+    def draw(self, most: int, rng: np.random.Generator) -> RowSample:
+        """All rows, or `most` draws of them: two at least, for one row shows no variance.
+
+        Where k(x, x) differs from row to row, half of the draws are by its root: few rows may make
+        up most of the sum, and would be missed.
+
+        >>> sampler = RowSampler(Kernel("rbf", 1.0), np.eye(4))
+        >>> sampler.draw(2, np.random.default_rng(0)).counts
+        array([2., 2.])
+        """
+        A = self.rows
+        n, m = A.shape[0], min(A.shape[0], max(most, 2))
+        if m == n:
+            return RowSample(as_rows(A), np.ones(n), 0.0)
+        if self.kernel.is_level:
+            # Without replacement: the variance has the factor 1 − m/n of a finite population.
+            places = np.sort(rng.choice(n, m, replace=False))
+            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n)
+        # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
+        chances, _ = self._weights
+        places = np.sort(draw_repeatedly(chances, m, rng))
+        return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
+
+    @property
+    def trace(self) -> float:
+        """Σ k(x, x), or an upper bound that rows of zeros do not reach."""
+        return float(self.rows.shape[0]) if self.kernel.is_level else self._weights[1]
+
+    @cached_property
+    def _weights(self) -> tuple[Doubles, float]:
+        """The chance of every row to be drawn, in the one array of their number, and Σ k(x, x)."""
+        n = self.rows.shape[0]
+        values = np.empty(n)
+        with np.errstate(over="ignore"):
+            for rows in blocks(n, _BLOCK):
+                values[rows] = self.kernel.diagonal(as_rows(self.rows[rows], np.float64))
+            trace = float(values.sum())
+        np.sqrt(np.maximum(values, 0, out=values), out=values)
+        largest = values.max()
+        if not (np.isfinite(largest) and largest > 0):
+            return np.full(n, 1 / n), trace
+        values /= largest  # so that their sum does not overflow
+        values *= 0.5 / values.sum()
+        values += 0.5 / n
+        return values, trace
+
+
+# Random features that show rows from outside the landmarks' span; all who add up draw alike.
+
+
+# Features and their energies, that a party sends: 512 frequencies leave an error of 3 to 4 % of the
+# part of the mean that is missing (rbf), before the control variate takes off what it can.
+_FLOATS = 1536
+_NUMBERS = 2**22  # of a matrix of random directions: wide rows get fewer features
+_LEAST = 16  # features
+_STREAM = 0x6F757473  # apart from all other draws by the same seed
+FOURIER = ("rbf", "laplacian")  # a cosine and a sine of each frequency
+_PRODUCTS = ("linear", "cosine")
+
+
+def outside_floats(kernel: str, n_columns: int) -> int:
+    """The length of features and energies together.
+
+    >>> outside_floats("linear", 28), outside_floats("rbf", 28), outside_floats("rbf", 60_000)
+    (28, 1536, 207)
+    """
+    if _is_exact(kernel, n_columns):
+        return n_columns
+    # A frequency has a cosine, a sine and one energy of both; any other feature has its own.
+    return _independent(kernel, n_columns) * (3 if kernel in FOURIER else 2)
+
+
+def _is_exact(kernel: str, n_columns: int) -> bool:
+    return kernel in _PRODUCTS and n_columns <= _FLOATS // 2
+
+
+def _independent(kernel: str, n_columns: int) -> int:
+    """How many features are drawn, a pair counting once."""
+    if kernel == "poly" or kernel in _PRODUCTS:  # sketches, that need no matrix
+        return _FLOATS // 2
+    return max(_LEAST, min(_FLOATS // (3 if kernel in FOURIER else 2), _NUMBERS // n_columns))
+
+
+def energies_of(kernel: str, n_columns: int, features: Doubles) -> Doubles:
+    """The squares of features, those of a pair together; none of exact ones."""
+    if not len(features) or _is_exact(kernel, n_columns):
+        return np.zeros(0)
+    # The cosine and the sine of one frequency are one draw: only their sum varies independently.
+    squares = np.square(features)
+    return np.asarray(squares.reshape(2, -1).sum(axis=0) if kernel in FOURIER else squares)
+
+
+@lru_cache(maxsize=1)  # parties of one process draw alike
+def features_of(kernel: Kernel, n_columns: int, seed: int) -> Embedding:
+    """z: as they are for few columns of a linear kernel, else sketches or random features."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
+    width = _independent(kernel.name, n_columns)
+    if _is_exact(kernel.name, n_columns):
+        return embedding(kernel, n_columns, width, stream)
+    return unbiased_features(
+        kernel, n_columns, 2 * width if kernel.name in FOURIER else width, stream
+    )
+
+
+def unbiased_features(
+    kernel: Kernel, n_columns: int, width: int, stream: np.random.SeedSequence
+) -> Embedding:
+    """Random features, `width` in all, whose products are the kernel's values in the mean.
+
+    >>> stream = np.random.SeedSequence(0)
+    >>> unbiased_features(Kernel("poly", 1.0, 2), 3, 64, stream)(np.eye(3)).shape
+    (3, 64)
+    """
+    if kernel.name == "poly":
+        return tensor_sketch(kernel, n_columns, width, np.random.default_rng(stream))
+    if kernel.name not in _PRODUCTS:
+        return embedding(kernel, n_columns, width, stream)
+    # A Gaussian map of very wide rows would be larger than the rows.
+    product = Kernel("poly", 1.0, 1, 0.0)
+    sketch = tensor_sketch(product, n_columns, width, np.random.default_rng(stream))
+    if kernel.name == "linear":
+        return sketch
+    return lambda X: sketch(unit_rows(as_rows(X, np.float64)))
+
+
+def unseen_variance(kernel: Kernel) -> float:
+    """By what the variance may be above what the features show: a TensorSketch is one draw.
+
+    Relative variances are at most (3^degree − 1)/width (Pham and Pagh, 2013), and show as 2/width.
+    """
+    return float(3**kernel.degree - 1) / 2 if kernel.name == "poly" else 1.0
+
+
+def outside_sizes(kernel: str, n_columns: int) -> tuple[int, int]:
+    """The lengths of features and of energies.
+
+    >>> outside_sizes("linear", 28), outside_sizes("rbf", 28), outside_sizes("poly", 28)
+    ((28, 0), (1024, 512), (768, 768))
+    """
+    floats = outside_floats(kernel, n_columns)
+    if _is_exact(kernel, n_columns):
+        return floats, 0
+    energies = _independent(kernel, n_columns)
+    return floats - energies, energies

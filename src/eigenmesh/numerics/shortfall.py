@@ -29,11 +29,15 @@ import numpy as np
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse, raw_rows
 from eigenmesh.numerics.eigen import top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.mean_outside import Inside
-from eigenmesh.numerics.outside_features import FOURIER, unbiased_features
-from eigenmesh.numerics.row_samples import RowSample, RowSampler
+from eigenmesh.numerics.landmark_sums import Span
+from eigenmesh.numerics.mean_outside import (
+    FOURIER,
+    Inside,
+    RowSample,
+    RowSampler,
+    unbiased_features,
+)
 from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 512  # looked at in all, or five a landmark: with twice as many the estimates are
@@ -329,7 +333,8 @@ def shortfall(
 ) -> Shortfall:
     """Of eigenvalues inside the span, from the sums of all parties; `outside` is Σ k⊥ of all rows.
 
-    >>> from eigenmesh.numerics.landmarks import LandmarkModel, landmark_sums
+    >>> from eigenmesh.numerics.landmark_sums import landmark_sums
+    >>> from eigenmesh.numerics.landmarks import LandmarkModel
     >>> rng, linear = np.random.default_rng(0), Kernel("linear")
     >>> X = rng.normal(size=(400, 3)) * [3.0, 2.0, 1.0]
     >>> Y = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0]])

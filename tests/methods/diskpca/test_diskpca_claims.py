@@ -6,11 +6,9 @@ from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import pairwise_kernels
 
 import eigenmesh as em
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_blocks import ShiftedKernel
-from eigenmesh.numerics.mean_outside import MARGIN, OutsideView
-from eigenmesh.numerics.row_samples import RowSampler
+from eigenmesh.numerics.landmark_sums import ShiftedKernel, Span
+from eigenmesh.numerics.mean_outside import MARGIN, OutsideView, RowSampler
 
 DIGITS = load_digits()
 X = DIGITS.data / 16

@@ -27,10 +27,14 @@ from eigenmesh.estimators.kernel_gamma import (
 from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.diskpca.landmark_draws import LANDMARKS, most_landmarks
-from eigenmesh.methods.diskpca.landmark_growth import Accuracy
 from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
-from eigenmesh.methods.diskpca.protocol import DisKPCAResult, diskpca
+from eigenmesh.methods.diskpca.protocol import (
+    LANDMARKS,
+    Accuracy,
+    DisKPCAResult,
+    diskpca,
+    most_landmarks,
+)
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Method, register

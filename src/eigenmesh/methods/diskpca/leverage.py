@@ -1,7 +1,7 @@
-"""disLS: statistical leverage scores of rows in feature space, each known only to its row's owner.
+"""disLS for its own sake: leverage scores of rows in feature space, known only to a row's owner.
 
 Balcan, Liang, Song, Woodruff and Xie, "Communication Efficient Distributed Kernel Principal
-Component Analysis", KDD 2016, Algorithm 2.
+Component Analysis", KDD 2016, Algorithm 2; `protocol.py` has its steps, which begin disKPCA, too.
 
 ===================  ============================================================================
 party keeps          its rows A_i (n_i, d) and their scores
@@ -9,126 +9,32 @@ party reveals        the Gram matrix of its embedded rows, the sum of its scores
 coordinator learns   these; the factor of the summed Gram matrix goes to all parties
 ===================  ============================================================================
 
-Letters: E embedded rows (n, t), t `embedding_dim`; E R with orthonormal columns, so that the score
-of a row is its squared length in E R. The first k columns of R belong to the k largest directions:
-they give the scores with respect to rank k, `leverage_rank`.
-
 Readings: the exact Gram matrix takes the place of a right-hand sketch: it adds up over the parties,
 and at this size costs no more. `diskpca_sketched` has the sketch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Rows, blocks
+from eigenmesh.methods.diskpca.protocol import LeverageMass, ScoredRows, Whitening, skew_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root, require_rank, top_eigenpairs
-from eigenmesh.numerics.embeddings import embedded_width, embedding, is_exact
+from eigenmesh.numerics.embeddings import embedded_width, is_exact
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
-from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.schedule import Node, Own, Parties, Scope, ask, enlist, sequence, settle
-from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import (
     KernelSetup,
-    RowCount,
-    UpperGram,
     by_party,
-    count,
     full,
-    kernel_of,
-    upper,
 )
 
 EXACT_ROWS = 2000  # a party that is alone takes the kernel matrix itself up to here
 STORE = "leverage-scores"  # where a site keeps its rows' scores
-
-
-class Whitening(Message, reveals="gram"):
-    """R: makes the embedded rows of all parties together orthonormal, largest direction first."""
-
-    matrix: Annotated[Floats, Shape("t", "r")]
-
-
-class LeverageMass(Message, reveals="moments"):
-    """The sum of a party's scores, and its largest with respect to rank k."""
-
-    mass: Annotated[float, NonNegative]
-    largest: Annotated[float, NonNegative]
-    rank: Annotated[int, Positive]  # k, or less where the embedded rows have less
-
-
-class ScoredRows(Party):
-    """Holds some rows of all columns, and learns their leverage."""
-
-    Setup: ClassVar[type[Message]] = KernelSetup
-    state: ClassVar[tuple[str, ...]] = ("scores",)
-
-    def __init__(self, site: SiteView, setup: KernelSetup) -> None:
-        super().__init__(site, setup)
-        self.kernel = kernel_of(setup)
-        self.scores = np.ones(site.data.shape[0])
-
-    @step
-    def count_rows(self) -> RowCount:
-        """Rows and columns."""
-        return count(self.site.data)
-
-    @step
-    def embedded_gram(self) -> UpperGram:
-        """EᵀE of the embedded rows."""
-        gram: Any = sum(E.T @ E for E in self.embedded())
-        return UpperGram(upper=upper(gram))
-
-    @step
-    def leverage_mass(self, whitening: Whitening) -> LeverageMass:
-        """‖E_a R‖² of every row a: its share in the rank-t row space of all rows."""
-        rank = int(np.count_nonzero(whitening.matrix.any(axis=0)))
-        n, k = len(self.scores), min(self.setup.leverage_rank, rank)
-        scores, largest = np.empty(n), 0.0
-        for rows, E in zip(blocks(n), self.embedded(), strict=True):
-            squares = np.square(E @ whitening.matrix)
-            scores[rows] = squares.sum(axis=1)
-            largest = max(largest, float(squares[:, :k].sum(axis=1).max()))
-        self.scores = scores
-        return LeverageMass(mass=float(scores.sum()), largest=largest, rank=k)
-
-    def embedded(self) -> Iterator[Doubles]:
-        """Blocks of E."""
-        return embedded_blocks(self.setup, self.site.data)
-
-
-def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:
-    """Rows A embedded by the shared seed, block by block: every party embeds alike."""
-    embed = embedding(kernel_of(setup), A.shape[1], setup.embedding_dim, setup.seed)
-    return (embed(A[rows]) for rows in blocks(A.shape[0]))
-
-
-def leverage_by_gram(role: Any) -> Callable[[Federation], dict[str, LeverageMass]]:
-    """Algorithm 2, disLS, with the exact Gram matrix in place of a sketched QR."""
-
-    def leverage(rows: Federation) -> dict[str, LeverageMass]:
-        gram = full(rows.total(role.embedded_gram).sum.upper)
-        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
-        return by_party(rows.ask(role.leverage_mass, whitening))
-
-    return leverage
-
-
-def gram_rounds(role: Any) -> Callable[[int], Node]:
-    """The rounds of `leverage_by_gram` in t dimensions."""
-    return lambda t: sequence(ask(role.embedded_gram, t=t), ask(role.leverage_mass, t=t, r=t))
-
-
-def square(B: Doubles) -> Doubles:
-    """Columns of zeros make up for a rank below t, so that the traffic is known beforehand."""
-    return np.hstack([B, np.zeros((len(B), len(B) - B.shape[1]))])
 
 
 class ScoreKeeper(ScoredRows):
@@ -207,9 +113,3 @@ def leverage_scores(rows: Federation, setup: KernelSetup) -> LeverageResult:
     return LeverageResult(
         skew_of(masses, n), n, exact, sum(size.n_values for size in sizes.values())
     )
-
-
-def skew_of(masses: dict[str, LeverageMass], n_rows: int) -> float:
-    """Largest rank-k score / mean: 1 if all rows matter alike, n/k if some row is a direction."""
-    rank = max(score.rank for score in masses.values())
-    return n_rows * max(score.largest for score in masses.values()) / rank

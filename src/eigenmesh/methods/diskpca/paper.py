@@ -30,16 +30,20 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.landmark_draws import (
+from eigenmesh.methods.diskpca.protocol import (
+    DisKPCAResult,
     LandmarkSet,
+    LeverageMass,
     NewLandmarks,
     Numbers,
+    RowHolder,
+    Whitening,
     choose_landmarks,
     choosing,
+    outside_of,
+    square,
     unseen_sizes,
 )
-from eigenmesh.methods.diskpca.leverage import LeverageMass, Whitening, square
-from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder, outside_of
 from eigenmesh.methods.diskpca.right_sketch import right_sketch
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.eigen import (
@@ -50,11 +54,10 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import corrected
-from eigenmesh.numerics.outside_features import outside_sizes
+from eigenmesh.numerics.mean_outside import corrected, outside_sizes
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step

@@ -6,79 +6,109 @@ Component Analysis", KDD 2016.
 ===================  ============================================================================
 party keeps          its rows A_i (n_i, d), their leverage scores and distances; their scores in
                      the components, if the study says so (`scores.py`)
-party reveals        the Gram matrix of its embedded rows, the mass of its scores and distances,
-                     the rows that are drawn from it, sums of kernel values with all landmarks, and
-                     if centred the sum of random features of a sample, less their part in the span;
-                     with an accuracy, what `landmark_growth` says
-coordinator learns   these; the landmarks go to all parties
+party reveals        how many rows it has, the Gram matrix of its embedded rows, the mass of its
+                     scores and distances, the rows, or means of rows, that are drawn from it, sums
+                     of kernel values with all landmarks, and if centred the sum of random features
+                     of a sample, less their part in the span
+with an accuracy     such sums with weights 1 and the scores of a few components; the largest
+                     direction of their variance; the sum and a power sum of distances to the span
+coordinator learns   these; the landmarks, and with an accuracy some components, go to all parties
 ===================  ============================================================================
 
-Letters: A rows, P landmarks by leverage, Y all landmarks, |Y| = q.
+Letters: A rows, P landmarks by leverage, Y all landmarks, |Y| = q. E embedded rows (n, t), t
+`embedding_dim`; E R with orthonormal columns, so that the leverage of a row is its squared length
+in E R. The first k columns of R belong to the k largest directions: they give the scores with
+respect to rank k, `leverage_rank`.
+
 Readings: Y contains P; exact Gram matrices take the place of the sketched ones, since they add up
 and cost no more at this size (`diskpca_sketched` has the sketches); landmarks are distinct, and a
-party is not sent its own. Beyond the paper: the mean outside the span, for the centred variance.
-Above the usual length: one role draws, measures, sums and scores, for all protocols of this folder.
+party is not sent its own. Beyond the paper: the mean outside the span, for the centred variance;
+and an accuracy. With one, the parties are asked once more after a fit, for what their rows add up
+to outside the span (`numerics.shortfall`). Where the wanted eigenvalues lack more than they may,
+landmarks of the same kind are drawn, twice as many; what leaves a party was settled beforehand.
+
+Far above the usual length, for this reason: one role draws, measures, sums and scores, for all
+protocols of this folder, and a step, its rounds in the schedule and its call by the coordinator are
+read together. Messages, party, schedule and coordinator follow each other as in any protocol.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from eigenmesh.methods.diskpca.landmark_draws import (
-    LandmarkSet,
-    LandmarkShare,
-    NewLandmarks,
-    Numbers,
-    choose_landmarks,
-    choosing,
-    more_landmarks,
-    unseen_sizes,
-)
-from eigenmesh.methods.diskpca.landmark_growth import (
-    Accuracy,
-    OutsideProbes,
-    ProbeAsk,
-    ProbedComponents,
-    SpanFit,
-    fit_until_accurate,
-    growing,
-    probes_of,
-)
-from eigenmesh.methods.diskpca.leverage import ScoredRows, gram_rounds, leverage_by_gram
+from eigenmesh.errors import InputError, PartitionError, RankError
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents, keep_points
-from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
-from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
+from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
 from eigenmesh.numerics.draws import draw_distinct
-from eigenmesh.numerics.float32_sums import Span
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import (
-    LandmarkModel,
+from eigenmesh.numerics.landmark_sums import (
     LandmarkSums,
-    centroids,
+    Span,
     landmark_sums,
     residuals,
+    span_residual,
 )
-from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected
-from eigenmesh.numerics.outside_features import outside_sizes
-from eigenmesh.numerics.shortfall import probe
-from eigenmesh.numerics.span_residual import span_residual
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import (
+    SAMPLE_ROWS,
+    OutsideSums,
+    OutsideView,
+    corrected,
+    outside_floats,
+    outside_sizes,
+)
+from eigenmesh.numerics.shortfall import (
+    Probes,
+    ProbeSums,
+    Shortfall,
+    nothing_missing,
+    probe,
+    probe_directions,
+    probed,
+    share_to_see,
+    shortfall,
+)
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Message, NonNegative, Positive
-from eigenmesh.runtime.party import step
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, Size, ask, enlist, maybe, sequence
+from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Parties,
+    Scope,
+    Size,
+    ask,
+    at_most,
+    by_rows,
+    enlist,
+    loop,
+    maybe,
+    sequence,
+    settle,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     CentredSums,
     GramSums,
+    KernelSetup,
     RowBlock,
+    RowCount,
+    UpperGram,
+    by_party,
+    count,
     full,
     kernel_of,
     pack,
@@ -86,12 +116,45 @@ from eigenmesh.stages.row_messages import (
     unpack,
     upper,
 )
+from eigenmesh.stages.unit_check import compare_units
 
-for kind in (LandmarkModel, Kernel):
+for kind in (LandmarkModel, Kernel, Shortfall):
     record(kind)
 
+LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
+RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
+_BY_LEVERAGE = ("diskpca", "leverage")
+_MANY = 10**9  # rows, for which every step occurs that may
+ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
+_CLOSER_ROWS, _CLOSER_FEATURES = 8, 4  # times as many, in a second look
+_PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
+
+
+# Messages.
+
+
+class LandmarkShare(Message, reveals=None):
+    """How many rows a party is to draw."""
+
+    n_rows: Annotated[int, NonNegative]
+
+
+class NewLandmarks(RowBlock, reveals="rows"):
+    """Landmarks of the other parties; `before` of them come before the receiver's own."""
+
+    before: Annotated[int, Reveals("counts"), NonNegative]
+
+
+class SampledLandmarks(NewLandmarks, reveals="rows"):
+    """The last of them, and which share of its rows a party shall look at from outside the span."""
+
+    share: Annotated[float, Positive]
+
+
+class Centroids(RowBlock, reveals="centroids"):
+    """Means of at least MIN_CLUSTER rows each."""
 
 
 class Mass(Message, reveals="moments"):
@@ -100,14 +163,89 @@ class Mass(Message, reveals="moments"):
     mass: Annotated[float, NonNegative]
 
 
-class Centroids(RowBlock, reveals="centroids"):
-    """Means of at least MIN_CLUSTER rows each."""
+class Whitening(Message, reveals="gram"):
+    """R: makes the embedded rows of all parties together orthonormal, largest direction first."""
+
+    matrix: Annotated[Floats, Shape("t", "r")]
 
 
-class SampledLandmarks(NewLandmarks, reveals="rows"):
-    """The last of them, and which share of its rows a party shall look at from outside the span."""
+class LeverageMass(Message, reveals="moments"):
+    """The sum of a party's scores, and its largest with respect to rank k."""
 
+    mass: Annotated[float, NonNegative]
+    largest: Annotated[float, NonNegative]
+    rank: Annotated[int, Positive]  # k, or less where the embedded rows have less
+
+
+class ProbeAsk(Message, reveals="gram"):
+    """`numerics.shortfall.Probes`; the receiver holds Y."""
+
+    coefficients: Annotated[Floats, Shape("q", "p")]
+    offset: Annotated[Floats, Shape("p")]
+    scale: Annotated[float, Reveals("moments"), NonNegative]
     share: Annotated[float, Positive]
+    n_features: Annotated[int, Positive]
+
+
+class OutsideProbes(Message, reveals="moments"):
+    """`numerics.shortfall.ProbeSums`."""
+
+    features: Annotated[Floats, Shape("p", "t")]
+    noise: Annotated[Floats, Shape("p"), NonNegative]
+    mean: Annotated[Floats, Shape("t")]
+    direction: Annotated[Floats, Shape("t")]
+    peak: Annotated[float, NonNegative]
+    outside: Annotated[float, NonNegative]
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+
+
+# The party.
+
+
+class ScoredRows(Party):
+    """Holds some rows of all columns, and learns their leverage."""
+
+    Setup: ClassVar[type[Message]] = KernelSetup
+    state: ClassVar[tuple[str, ...]] = ("scores",)
+
+    def __init__(self, site: SiteView, setup: KernelSetup) -> None:
+        super().__init__(site, setup)
+        self.kernel = kernel_of(setup)
+        self.scores = np.ones(site.data.shape[0])
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    @step
+    def embedded_gram(self) -> UpperGram:
+        """EᵀE of the embedded rows."""
+        gram: Any = sum(E.T @ E for E in self.embedded())
+        return UpperGram(upper=upper(gram))
+
+    @step
+    def leverage_mass(self, whitening: Whitening) -> LeverageMass:
+        """‖E_a R‖² of every row a: its share in the rank-t row space of all rows."""
+        rank = int(np.count_nonzero(whitening.matrix.any(axis=0)))
+        n, k = len(self.scores), min(self.setup.leverage_rank, rank)
+        scores, largest = np.empty(n), 0.0
+        for rows, E in zip(blocks(n), self.embedded(), strict=True):
+            squares = np.square(E @ whitening.matrix)
+            scores[rows] = squares.sum(axis=1)
+            largest = max(largest, float(squares[:, :k].sum(axis=1).max()))
+        self.scores = scores
+        return LeverageMass(mass=float(scores.sum()), largest=largest, rank=k)
+
+    def embedded(self) -> Iterator[Doubles]:
+        """Blocks of E."""
+        return embedded_blocks(self.setup, self.site.data)
+
+
+def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:
+    """Rows A embedded by the shared seed, block by block: every party embeds alike."""
+    embed = embedding(kernel_of(setup), A.shape[1], setup.embedding_dim, setup.seed)
+    return (embed(A[rows]) for rows in blocks(A.shape[0]))
 
 
 class RowHolder(ScoredRows):
@@ -163,7 +301,7 @@ class RowHolder(ScoredRows):
 
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
-        """What the rows add up to with all landmarks, `numerics.landmarks.LandmarkSums`."""
+        """What the rows add up to with all landmarks, `numerics.landmark_sums`."""
         Y = self.take_up(others)
         return GramSums(**self._sums(Y, Span.of(self.kernel, Y)))
 
@@ -228,6 +366,66 @@ class RowHolder(ScoredRows):
         return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
 
 
+# What a fit leaves behind.
+
+
+@record
+@dataclass(frozen=True)
+class Accuracy:
+    """What is wanted of landmarks, and how many there may be.
+
+    `largest_missing` is the largest share of a wanted eigenvalue that may be missing. Of all
+    components that landmarks determine no more than `variance_share` may be wanted.
+    """
+
+    largest_missing: float
+    most_landmarks: int
+    variance_share: float | None = None
+    most_wanted: int | None = None  # components, of all that a model has
+
+    def n_wanted(self, model: LandmarkModel) -> int:
+        """How many components of a model are wanted."""
+        explained = np.cumsum(model.eigenvalues[: self.most_wanted]) / model.total
+        if self.variance_share is None or explained[-1] < self.variance_share:
+            return len(explained)
+        return 1 + int(np.argmax(explained >= self.variance_share))
+
+
+class LandmarkSet(NamedTuple):
+    """Landmarks, and what each party has not seen of them."""
+
+    Y: Rows
+    unseen: dict[str, NewLandmarks]
+    skew: float | None
+    n_values: int  # that shipping every row would take
+    share: float  # of the rows, to be looked at from outside the span; 0 if all are landmarks
+    sizes: dict[str, int]  # rows of each party
+    most: dict[str, int]  # landmarks that each can give
+    left: dict[str, int]  # how many more
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Parties that can give none."""
+        return tuple(name for name, most in self.most.items() if not most)
+
+
+class SpanFit(NamedTuple):
+    """A fit inside the landmarks' span."""
+
+    model: LandmarkModel
+    span: Span
+    outside: float  # squared distance of all rows to the span, Σ‖φ(a) − Pφ(a)‖²
+    error: float = 0.0  # standard error of the model's total
+
+
+class MeasuredFit(NamedTuple):
+    """A fit, with the landmarks that it ended with, and what they miss."""
+
+    landmark_set: LandmarkSet
+    in_span: SpanFit
+    coverage: Coverage
+
+
 @record
 @dataclass(frozen=True)
 class DisKPCAResult:
@@ -240,6 +438,86 @@ class DisKPCAResult:
     residual_error: float = 0.0  # standard error of the model's total
     coverage: Coverage | None = None  # what the landmarks miss; None if nobody asked
     stop_reason: str = "the landmarks' sums are complete"
+
+
+# How many landmarks.
+
+
+def most_landmarks(landmarks: str, n_rows: int) -> int:
+    """How many landmarks a party can give: every row, or clusters that are large enough."""
+    return n_rows // MIN_CLUSTER if landmarks == "centroids" else n_rows
+
+
+def shares_of(landmarks: str, q: int, n: int) -> list[int]:
+    """How many landmarks are drawn before the distances to their span are measured again."""
+    if q == n:
+        return [q]
+    parts = min(q, {"diskpca": 2, "rpcholesky": RPCHOLESKY_BLOCKS}.get(landmarks, 1))
+    return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
+
+
+def share_seen(q: int, n: int) -> float:
+    """The share of n rows that is looked at from outside the span of q landmarks."""
+    return min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
+
+
+def allocate(
+    masses: Sequence[float], most: Sequence[int], count: int, rng: np.random.Generator
+) -> list[int]:
+    """How many of `count` draws fall to each party; none gets more than its `most`.
+
+    >>> allocate([1.0, 0.0, 3.0], [5, 5, 2], 4, np.random.default_rng(0))
+    [2, 0, 2]
+    """
+    room = np.array(most)
+    draws = np.zeros(len(room), dtype=int)
+    weights = np.asarray(masses, dtype=float)
+    while count and (weights * room).any():
+        chances = np.where(room > 0, weights, 0.0)
+        share = np.minimum(rng.multinomial(count, chances / chances.sum()), room)
+        draws, room, count = draws + share, room - share, count - int(share.sum())
+    return draws.tolist()
+
+
+def doublings(q: int, most: int) -> int:
+    """How often q landmarks can double until there are `most`.
+
+    >>> doublings(30, 200), doublings(30, 30)
+    (3, 0)
+    """
+    count = 0
+    while 0 < q < most:
+        q, count = 2 * q, count + 1
+    return count
+
+
+# The schedule.
+
+
+class Numbers(NamedTuple):
+    """What is known once the first landmarks are drawn."""
+
+    n: int  # rows in all
+    d: int  # columns
+    most: int  # landmarks that the parties can give
+    q: int  # landmarks that they have given
+    quota: int  # that they were to give
+    last: int  # of the quota, in the last draw
+    last_planned: int  # where a draw may be smaller, what a plan counts
+
+    @property
+    def is_every_row(self) -> bool:
+        """Whether as many landmarks as rows were asked for, so that nothing is outside."""
+        return self.quota >= self.n
+
+
+class ProbedComponents(NamedTuple):
+    """Components that are probed: how many at most, and whether that many are sure to be."""
+
+    kernel: str
+    n_components: int | None
+    is_exact: bool
+    center: bool
 
 
 def schedule(
@@ -270,6 +548,91 @@ def schedule(
     )
 
 
+def gram_rounds(role: Any) -> Callable[[int], Node]:
+    """The rounds of `leverage_by_gram` in t dimensions."""
+    return lambda t: sequence(ask(role.embedded_gram, t=t), ask(role.leverage_mass, t=t, r=t))
+
+
+def choosing(
+    role: Any,
+    setup: KernelSetup,
+    n_landmarks: int,
+    landmarks: str,
+    leverage: Callable[[int], Node],
+    rest: Callable[[Numbers], Node],
+    is_counted: bool = False,
+) -> Node:
+    """The rounds of `choose_landmarks`, then `rest`; `leverage` has those of its namesake.
+
+    With `is_counted` the coordinator knows by an earlier run how many rows there are.
+    """
+
+    def after_counts(n: int, d: int, most: int) -> Node:
+        q = min(n_landmarks, most)
+        shares = shares_of(landmarks, q, n)
+        scores = _scores(role, setup, landmarks, leverage, d) if q < n else None
+        draws: list[Node] = []
+        for i, share in enumerate(shares):
+            if i:
+                draws.append(ask(role.residual_mass, **unseen_sizes(shares[i - 1], d)))
+            draws.append(drawing(role, landmarks, share, d))
+        last = shares[-1] if shares else 0
+        drawn = settle(
+            lambda parties: {"q": q},
+            lambda q: rest(Numbers(n, d, most, q, min(n_landmarks, most), last, last)),
+            lambda own, q: 0 <= q <= min(n_landmarks, most),
+            q=q,
+        )
+        return sequence(scores, *draws, drawn)
+
+    def planned(parties: Parties) -> dict[str, int]:
+        most = sum(most_landmarks(landmarks, rows) for rows, _ in parties.shapes)
+        return {"n": parties.n_rows, "d": parties.shapes[0][1], "most": most}
+
+    def fits(own: Own, n: int, d: int, most: int) -> bool:
+        own_most, all_most = most_landmarks(landmarks, own.rows), most_landmarks(landmarks, n)
+        return n >= own.rows and d == own.columns and own_most <= most <= all_most
+
+    many = max(_MANY, 100 * n_landmarks)
+    most = most_landmarks(landmarks, many)
+    sizes = settle(planned, after_counts, fits, n=many, d=100, most=most)
+    return sizes if is_counted else sequence(ask(role.count_rows), sizes)
+
+
+def _scores(
+    role: Any, setup: KernelSetup, landmarks: str, leverage: Callable[[int], Node], d: int
+) -> Node | None:
+    """What the first landmarks are drawn by, if rows do not all count the same."""
+    if landmarks in _BY_LEVERAGE:
+        return leverage(embedded_width(setup.kernel, d, setup.embedding_dim))
+    return ask(role.norm_mass) if landmarks == "rpcholesky" else None
+
+
+def drawing(role: Any, landmarks: str, share: int, d: int, planned: int | None = None) -> Node:
+    """One draw of `share` landmarks in all, or at most so many; a plan counts `planned`."""
+    step = role.local_centroids if landmarks == "centroids" else role.draw_rows
+    own_most = at_most(lambda own: min(share, most_landmarks(landmarks, own.rows)))
+    count = share if planned is None else planned
+    return ask(
+        step,
+        down={"n_rows": own_most},
+        up={"n": at_most(share, by_rows(count)), "n_columns": d, "n_plus_1": at_most(share + 1)},
+    )
+
+
+def unseen_sizes(share: int, d: int, planned: int | None = None) -> dict[str, Any]:
+    """The sizes of `NewLandmarks` of one draw: to each what fell to the others."""
+    count = share if planned is None else planned
+    return {
+        "down": {
+            "n": at_most(share, lambda own: count - by_rows(count)(own)),
+            "n_columns": d,
+            "n_plus_1": at_most(share + 1),
+            "before": at_most(share),
+        }
+    }
+
+
 def fit_rounds(
     scope: Scope, setup: LandmarkSetup, numbers: Numbers, is_sure: bool, center: bool
 ) -> Node:
@@ -284,6 +647,91 @@ def fit_rounds(
     if not numbers.is_every_row:
         return centred
     return sequence(maybe(centred, planned=False), maybe(plain))  # as many as rows, or fewer
+
+
+def growing(
+    scope: Scope,
+    role: Any,
+    landmarks: str,
+    components: ProbedComponents | None,
+    accuracy: Accuracy,
+    numbers: Numbers,
+    fit: Callable[[Numbers, bool], Node],
+) -> Node:
+    """The rounds of `fit_until_accurate`; `fit` has those of a fit, if so many landmarks are sure.
+
+    Without `components` nobody looks at what the landmarks miss of them. How many landmarks there
+    are after a further draw is not sure: rows in the span of others are not drawn.
+    """
+    most = most_after(accuracy, numbers)
+
+    def level(own: Numbers, is_sure: bool, left: int) -> Node:
+        looks = _looks(scope, role.probe_outside, components, own, is_sure, left > 0)
+        if not left:
+            return sequence(fit(own, is_sure), looks)
+        q = min(2 * own.q, most)
+        anew = landmarks == "centroids"
+        planned = q if anew else q - own.q
+        share = planned if anew or is_sure else min(own.q, most)
+        grown = own._replace(q=q, quota=q, last=share, last_planned=planned)
+        more = drawing_more(role, landmarks, share, own.d, planned)
+        further = maybe(more, level(grown, False, left - 1), planned=False)
+        return sequence(fit(own, is_sure), looks, further)
+
+    return level(numbers, True, doublings(numbers.q, most))
+
+
+def most_after(accuracy: Accuracy, numbers: Numbers) -> int:
+    """How many landmarks there are at most in the end."""
+    return min(accuracy.most_landmarks, numbers.most)
+
+
+def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) -> Node:
+    """The rounds of `more_landmarks`, with at most `share` new ones."""
+    by_distance = landmarks not in ("uniform", "centroids")
+    far = ask(role.residual_mass, **unseen_sizes(0, d)) if by_distance else None
+    return sequence(far, drawing(role, landmarks, share, d, planned))
+
+
+def _looks(
+    scope: Scope,
+    step: Any,
+    components: ProbedComponents | None,
+    numbers: Numbers,
+    is_sure: bool,
+    may_grow: bool,
+) -> Node | None:
+    """The rounds of `measure`: none if every row is a landmark, else one or two."""
+    n, d, q = numbers.n, numbers.d, numbers.q
+    if components is None or (is_sure and q >= n):
+        return None
+    is_alone = len(scope.parties) == 1
+    survives = scope.on_loss in ("survivors", "skip")  # one may then be alone who was not
+    k = q if components.n_components is None else components.n_components
+    floats = None if is_alone else floats_of_fit(components.kernel, q, d, components.center)
+    (count, width), (_, widest) = probed(k, q, floats), probed(k, q, None)
+    is_exact = is_sure and components.is_exact and not survives
+    # Of fewer landmarks, or of a party that is left alone, more components may be probed.
+    most = count if is_sure and not survives else k
+
+    def look(n_probes: int, most_probes: int, times: int) -> Node:
+        sizes = {"q": Size(q, is_sure), "p": Size(most_probes, is_exact, n_probes)}
+        t = Size(times * (width if is_exact else widest), is_exact, times * width)
+        return ask(step, down={**sizes, "n_features": t}, up={**sizes, "t": t})
+
+    closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
+    # A fit of too low a rank is not looked at where more landmarks may mend it.
+    sure = q < n and not (is_alone or survives or may_grow)
+    planned = int(q < n and not is_alone)
+    return loop(1, look(count, most, 1), closer, fewest=int(sure), usual=planned)
+
+
+def floats_of_fit(kernel: str, q: int, d: int, center: bool) -> int:
+    """Floats that a party sends and gets in a fit with q landmarks."""
+    return q * (q + 1) // 2 + q + q * d + (outside_floats(kernel, d) if center else 0)
+
+
+# The coordinator's side.
 
 
 @protocol("diskpca", roles=(RowHolder,), skips=True, schedule=schedule)
@@ -323,6 +771,140 @@ def result_of(
     return DisKPCAResult(in_span.model, *facts, coverage)
 
 
+# 1. Leverage scores.
+
+
+def leverage_by_gram(role: Any) -> Callable[[Federation], dict[str, LeverageMass]]:
+    """Algorithm 2, disLS, with the exact Gram matrix in place of a sketched QR."""
+
+    def leverage(rows: Federation) -> dict[str, LeverageMass]:
+        gram = full(rows.total(role.embedded_gram).sum.upper)
+        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
+        return by_party(rows.ask(role.leverage_mass, whitening))
+
+    return leverage
+
+
+def square(B: Doubles) -> Doubles:
+    """Columns of zeros make up for a rank below t, so that the traffic is known beforehand."""
+    return np.hstack([B, np.zeros((len(B), len(B) - B.shape[1]))])
+
+
+def skew_of(masses: dict[str, LeverageMass], n_rows: int) -> float:
+    """Largest rank-k score / mean: 1 if all rows matter alike, n/k if some row is a direction."""
+    rank = max(score.rank for score in masses.values())
+    return n_rows * max(score.largest for score in masses.values()) / rank
+
+
+# 2. Landmarks.
+
+
+Leverage = Callable[[Federation], dict[str, LeverageMass]]
+
+
+def choose_landmarks(
+    rows: Federation,
+    role: Any,
+    setup: KernelSetup,
+    n_landmarks: int,
+    landmarks: str,
+    leverage: Leverage,
+    known: Replies | None = None,
+) -> LandmarkSet:
+    """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS.
+
+    `known` are the parties' sizes, if they have told them; who has left since does not count.
+    """
+    counts = by_party(rows.ask(role.count_rows) if known is None else known)
+    sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
+    n = sum(size.n_rows for size in sizes.values())
+    most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
+    left, q = most, min(n_landmarks, sum(most.values()))
+    draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
+    rng = np.random.default_rng(setup.seed)
+
+    if not q:
+        raise PartitionError(
+            f"every party has fewer than {MIN_CLUSTER} rows, the fewest that a mean may stand for; "
+            f"join some parties, or pass landmarks='uniform' or 'diskpca' if rows may leave"
+        )
+    rows.settle(n=n, d=next(iter(sizes.values())).n_columns, most=sum(most.values()))
+
+    # 1. Leverage scores of the embedded rows; without them, each row counts the same.
+    masses, skew = {name: float(size.n_rows) for name, size in sizes.items()}, None
+    if q < n and landmarks in _BY_LEVERAGE:
+        scores = leverage(rows)
+        masses, skew = masses_of(scores, left), skew_of(scores, n)
+    elif q < n and landmarks == "rpcholesky":
+        masses = masses_of(by_party(rows.ask(role.norm_mass)), left)
+
+    # 2. Landmarks, in one or more shares: after the first, by distance to the span so far.
+    Y: list[Rows] = []
+    fresh: dict[str, Rows] = {}
+    for share in shares_of(landmarks, q, n):
+        if fresh:
+            far = rows.ask(role.residual_mass, each=new_to_each(fresh))
+            masses = masses_of(by_party(far), left)
+        fresh = draw_from(rows, draw, masses, left, share, rng)
+        left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
+        Y.extend(fresh.values())
+    landmark_rows = stack(Y)
+    rows.settle(q=landmark_rows.shape[0])
+    n_values = sum(size.n_values for size in sizes.values())
+    n_rows = {name: size.n_rows for name, size in sizes.items()}
+    seen = share_seen(q, n)
+    return LandmarkSet(landmark_rows, new_to_each(fresh), skew, n_values, seen, n_rows, most, left)
+
+
+def masses_of(replies: Mapping[str, Any], known: Collection[str]) -> dict[str, float]:
+    """By party, the mass that it said; a party that missed an earlier round stays out."""
+    return {name: reply.mass for name, reply in replies.items() if name in known}
+
+
+def draw_from(
+    rows: Federation,
+    draw: Step,
+    masses: Mapping[str, float],
+    left: Mapping[str, int],
+    count: int,
+    rng: np.random.Generator,
+) -> dict[str, Rows]:
+    """Rows from the parties in proportion to their masses, at most as many as each has left."""
+    counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
+    requests = {name: LandmarkShare(n_rows=k) for name, k in zip(masses, counts, strict=True)}
+    fresh = {name: unpack(r) for name, r in by_party(rows.ask(draw, each=requests)).items()}
+    compare_units(rows, fresh, means=draw.name == "local_centroids")
+    return fresh
+
+
+def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
+    """To each party what the others drew; it holds its own."""
+    drawn = stack(list(fresh.values()))
+    all_of_them = NewLandmarks(**pack(drawn), before=0)  # one for all who drew none: they are many
+    messages, before = {}, 0
+    for name, own in fresh.items():
+        after = before + own.shape[0]
+        if after == before:
+            messages[name] = all_of_them
+        else:
+            others = stack([drawn[:before], drawn[after:]])
+            messages[name] = NewLandmarks(**pack(others), before=before)
+        before = after
+    return messages
+
+
+def require_fresh_replies(rows: Federation) -> None:
+    """For protocols with steps of their own that an old reply could stand in for."""
+    if rows.on_loss == "reuse":
+        raise InputError(
+            "on_loss is 'reuse'; 'raise' or 'survivors' is expected: an old draw in place of a "
+            "lost one would leave the parties with different landmarks, whose sums do not add up"
+        )
+
+
+# 3. The best subspace inside their span.
+
+
 def fit_in_span(
     rows: Federation,
     kernel: Kernel,
@@ -359,3 +941,120 @@ def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
 def outside_of(total: CentredSums) -> OutsideSums:
     """What all rows add up to outside the span."""
     return OutsideSums(*(getattr(total, name) for name in OutsideSums._fields))
+
+
+# 4. Beyond the paper: landmarks that are doubled until they miss little of what is wanted.
+
+
+def fit_until_accurate(
+    rows: Federation,
+    step: Step,
+    accuracy: Accuracy,
+    center: bool,
+    landmark_set: LandmarkSet,
+    fit: Callable[[LandmarkSet], SpanFit],
+    draw_more: Callable[[LandmarkSet, int], LandmarkSet],
+) -> MeasuredFit:
+    """Fit, look at what is missing, and draw twice as many landmarks while it is too much.
+
+    `step` is the role's `probe_outside`.
+    """
+    most = min(accuracy.most_landmarks, sum(landmark_set.most.values()))
+    left, is_last = doublings(landmark_set.Y.shape[0], most), False
+    while True:
+        q = landmark_set.Y.shape[0]
+        is_last = is_last or not left
+        try:
+            result = fit(landmark_set)
+        except RankError:  # which more landmarks may have
+            if is_last:
+                raise
+        else:
+            coverage = measure(rows, step, accuracy, center, landmark_set, result)
+            if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
+                return MeasuredFit(landmark_set, result, coverage)
+        landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
+        # None where all rows are in the span, or who had some is lost: the parties have new ones.
+        is_last = landmark_set.Y.shape[0] <= q
+
+
+def measure(
+    rows: Federation,
+    step: Step,
+    accuracy: Accuracy,
+    center: bool,
+    landmark_set: LandmarkSet,
+    fit: SpanFit,
+) -> Coverage:
+    """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
+
+    The second looks at more rows, in more features, and at every wanted component by itself.
+    Where more than one party is asked, all are, so that the cost is known beforehand.
+    """
+    model, n = fit.model, fit.model.n_rows
+    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.parties) == 1
+    z = model.eigenvalues[:k]
+    proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
+    if q >= n or (alone and proven):
+        return Coverage(nothing_missing(k), {}, landmark_set.unheard)
+    d = int(model.landmarks.shape[1])
+    fit_floats = None if alone else floats_of_fit(model.kernel.name, q, d, center)
+    count, width = probed(k, q, fit_floats)
+
+    def ask_for(count: int, share: float, n_features: int) -> ProbeAsk:
+        scaled = probe_directions(z, count) / np.sqrt(np.maximum(z, np.finfo(float).tiny))[:, None]
+        return ProbeAsk(
+            coefficients=model.coefficients[:, :k] @ scaled,
+            offset=model.offset[:k] @ scaled,
+            scale=fit.outside / n,
+            share=share,
+            n_features=n_features,
+        )
+
+    def look(asked: ProbeAsk) -> Coverage:
+        replies = by_party(rows.ask(step, asked))
+        sums = [ProbeSums(*(getattr(r, f) for f in ProbeSums._fields)) for r in replies.values()]
+        missing = shortfall(model.kernel.name, z, sums, fit.outside, center)
+        if fit.outside <= ROUNDING * model.total:
+            missing = nothing_missing(k)
+        outside = {name: reply.outside for name, reply in replies.items()}
+        return Coverage(
+            missing, outside, landmark_set.unheard, q >= sum(landmark_set.most.values())
+        )
+
+    share = share_to_see(q, n)
+    first = look(ask_for(count, share, width))
+    if not first.shortfall.is_doubtful(accuracy.largest_missing):
+        return first
+    return look(ask_for(k, min(1.0, _CLOSER_ROWS * share), _CLOSER_FEATURES * width))
+
+
+def probes_of(asked: ProbeAsk) -> Probes:
+    """What a party is to look for."""
+    return Probes(*(getattr(asked, name) for name in Probes._fields))
+
+
+def more_landmarks(
+    rows: Federation, role: Any, setup: KernelSetup, landmarks: str
+) -> Callable[[LandmarkSet, int], LandmarkSet]:
+    """What draws more of the same kind, up to a number in all: centroids anew, else more rows."""
+
+    def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
+        rng = np.random.default_rng((setup.seed, count))
+        Y, left, draw = [before.Y], before.left, role.draw_rows
+        if landmarks == "centroids":
+            Y, left, draw = [], before.most, role.local_centroids
+        masses = {name: float(size) for name, size in before.sizes.items() if name in left}
+        if landmarks not in ("uniform", "centroids"):
+            nothing = NewLandmarks(**pack(before.Y[:0]), before=0)
+            masses = masses_of(by_party(rows.ask(role.residual_mass, nothing)), left)
+        fresh = draw_from(rows, draw, masses, left, count - sum(y.shape[0] for y in Y), rng)
+        drawn = {name: part.shape[0] for name, part in fresh.items()}
+        return before._replace(
+            Y=stack([*Y, *fresh.values()]),
+            unseen=new_to_each(fresh),
+            share=share_seen(count, sum(before.sizes.values())),
+            left={name: left[name] - own for name, own in drawn.items()},
+        )
+
+    return draw_more

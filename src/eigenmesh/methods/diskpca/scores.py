@@ -17,28 +17,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.landmark_draws import (
+from eigenmesh.methods.diskpca.protocol import (
+    Accuracy,
+    DisKPCAResult,
     LandmarkSet,
     Numbers,
+    ProbedComponents,
+    RowHolder,
+    SpanFit,
     choose_landmarks,
     choosing,
-    more_landmarks,
-    require_fresh_replies,
-)
-from eigenmesh.methods.diskpca.landmark_growth import (
-    Accuracy,
-    ProbedComponents,
-    SpanFit,
-    fit_until_accurate,
-    growing,
-    most_after,
-)
-from eigenmesh.methods.diskpca.leverage import gram_rounds, leverage_by_gram
-from eigenmesh.methods.diskpca.protocol import (
-    DisKPCAResult,
-    RowHolder,
     fit_in_span,
     fit_rounds,
+    fit_until_accurate,
+    gram_rounds,
+    growing,
+    leverage_by_gram,
+    more_landmarks,
+    most_after,
+    require_fresh_replies,
     result_of,
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.leverage import ScoredRows, embedded_blocks
+from eigenmesh.methods.diskpca.protocol import ScoredRows, embedded_blocks
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.embeddings import embedded_width, is_exact
 from eigenmesh.numerics.feature_model import FeatureModel

@@ -22,25 +22,29 @@ from typing import Annotated
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.methods.diskpca.landmark_draws import (
+from eigenmesh.methods.diskpca.protocol import (
+    ROUNDING,
+    Accuracy,
+    DisKPCAResult,
     LandmarkSet,
     NewLandmarks,
     Numbers,
+    RowHolder,
     choose_landmarks,
     choosing,
+    doublings,
+    gram_rounds,
+    growing,
+    leverage_by_gram,
     more_landmarks,
     require_fresh_replies,
     unseen_sizes,
 )
-from eigenmesh.methods.diskpca.landmark_growth import ROUNDING, Accuracy, doublings, growing
-from eigenmesh.methods.diskpca.leverage import gram_rounds, leverage_by_gram
-from eigenmesh.methods.diskpca.protocol import DisKPCAResult, RowHolder
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, weights_of
 from eigenmesh.methods.diskpca.weighted_sums import weighted_landmark_sums
-from eigenmesh.numerics.float32_sums import Span
-from eigenmesh.numerics.landmarks import LandmarkModel, LandmarkSums
+from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
-from eigenmesh.numerics.span_residual import span_residual
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
 from eigenmesh.runtime.party import step

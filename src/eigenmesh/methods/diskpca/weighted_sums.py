@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
-from eigenmesh.numerics.float32_sums import Span
-from eigenmesh.numerics.landmarks import LandmarkSums
+from eigenmesh.numerics.landmark_sums import LandmarkSums, Span
 from eigenmesh.threads import one_blas_thread
 
 _BLOCK = 1024

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.row_samples import RowSampler
+from eigenmesh.numerics.mean_outside import RowSampler
 
 RBF, POLY = Kernel("rbf", 0.1), Kernel("poly", 1.0, 2, 0.0)
 LEVEL = [RBF, Kernel("laplacian", 0.1), Kernel("cosine"), Kernel("arc-cosine", degree=0)]

@@ -1,0 +1,760 @@
+"""What rows add up to with landmarks: fast, in float32 where that is safe, over all idle cores.
+
+Y are q landmarks, K' = K(A, Y) − 1cᵀ the kernel values of rows A, shifted by c, the column means of
+K(Y, Y). Without the shift the sums lose the digits in which samples differ when all kernel values
+are alike (gamma small).
+
+H = K'ᵀK'. In the span of φ(Y), with BᵀK(Y, Y)B = I, H counts as G = BᵀHB: an error in H is divided
+by the eigenvalue w_j of K(Y, Y) in direction j. A float32 product H is off by some 2⁻²⁴ of its
+size, and is good where that is far below w_j times the rows' variance in the span. Projections
+P = K'B lose only 2⁻²⁴ of *their* size, and are good nearly always, at more work.
+
+========  =========================================================================================
+double    all in float64: float64 rows, kernels without a fused form, or few rows
+raw       H in float32, blocks added up in float64: every direction is safe
+hybrid    H, and P for the unsafe directions, at most a quarter of all
+project   P for all directions, or where these are few; G goes back as H = C G Cᵀ with C = K(Y, Y)B,
+          so that messages are alike
+========  =========================================================================================
+
+From the sums down to the block: a route is chosen, a pass goes over the rows, blocks are filled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import scipy.linalg
+
+from eigenmesh.numerics import progress
+from eigenmesh.numerics.arrays import (
+    BLOCK_ROWS,
+    Doubles,
+    Floats,
+    Rows,
+    as_rows,
+    blocks,
+    is_sparse,
+    raw_rows,
+    squared_norms,
+    working_dtype,
+)
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.kernels import LARGEST_MULTIPLIED_DEGREE, Kernel, multiply_up
+from eigenmesh.threads import one_blas_thread, spread
+
+
+class LandmarkSums(NamedTuple):
+    """What rows add up to; sums of these over parties are those of all rows."""
+
+    gram: Doubles  # (q, q), K'ᵀK' inside the span of the landmarks
+    sums: Doubles  # (q,), K'ᵀ1
+    n_rows: int
+    trace: float  # Σ k(x, x)
+
+
+def landmark_sums(kernel: Kernel, A: Rows, Y: Rows, span: Span | None = None) -> LandmarkSums:
+    """The sums of rows A in float64, from float32 blocks if the rows are so and it is safe.
+
+    `span` is that of Y, where it is there already.
+
+    >>> landmark_sums(Kernel("linear"), np.array([[1.0], [4.0]]), np.array([[1.0], [2.0]])).sums
+    array([2., 4.])
+    """
+    A = raw_rows(A)
+    with one_blas_thread():
+        gram, sums, trace, _ = shifted_sums(span or Span.of(kernel, Y), A, Y)
+    return LandmarkSums(gram, sums, A.shape[0], trace)
+
+
+def residuals(kernel: Kernel, A: Rows, Y: Rows) -> Doubles:
+    """Squared distance of every φ(a) to the span of φ(Y), (n,).
+
+    >>> residuals(Kernel("linear"), np.array([[3.0, 4.0]]), np.array([[2.0, 0.0]]))
+    array([16.])
+    """
+    A = raw_rows(A)
+    distances = np.empty(A.shape[0])
+    with one_blas_thread():
+        span = Span.of(kernel, Y)
+        dtype = block_dtype(kernel, A, Y) if span.holds_single() else np.dtype(np.float64)
+
+        def take(rows: slice, P: Floats, diagonal: Doubles) -> None:
+            distances[rows] = diagonal - np.einsum("ij,ij->i", P, P)
+
+        project(A, span.blocks(dtype), span.basis, "distances", take)
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def span_residual(span: Span, sums: LandmarkSums) -> float:
+    """Σ‖φ(a) − Pφ(a)‖² over all rows, P the projection on the span of φ(Y), from their sums.
+
+    It is the trace that a partial Cholesky factor with pivots Y leaves of the kernel matrix.
+
+    >>> X, Y, linear = np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]), Kernel("linear")
+    >>> span_residual(Span.of(linear, Y), landmark_sums(linear, X, Y))
+    16.0
+    """
+    B = span.basis
+    sum_inside, shift_inside = B.T @ sums.sums, B.T @ span.shift
+    inside = np.vdot(B, sums.gram @ B) + 2 * sum_inside @ shift_inside
+    inside += sums.n_rows * shift_inside @ shift_inside
+    return max(sums.trace - float(inside), 0.0)
+
+
+# The span, and the route: which sums float32 may carry.
+
+
+ROUTES = ("raw", "hybrid", "project", "double")  # each is safe wherever those before are
+
+_EPS = 2.0**-24  # of float32
+_MARGIN = 1000.0  # by which rounding is to stay below the variance in every direction
+_HYBRID_SHARE = 1 / 4
+_PROOF_ROWS = 16  # a landmark: with fewer rows, float64 costs less than the proof that float32 does
+_PROJECTION_ERROR = 1e-4  # of the variance, that float32 projections may be off
+
+
+@dataclass(frozen=True)
+class Span:
+    """What depends on the landmarks alone, in float64 whatever the rows are."""
+
+    kernel: Kernel
+    landmarks: Rows  # (q, d)
+    K: Doubles  # K(Y, Y)
+
+    @classmethod
+    def of(cls, kernel: Kernel, Y: Rows) -> Self:
+        """The span of φ(Y)."""
+        Y = as_rows(Y, np.float64)
+        return cls(kernel, Y, np.asarray(kernel.matrix(Y), dtype=np.float64))
+
+    @cached_property
+    def shift(self) -> Doubles:
+        """c, the column means of K(Y, Y)."""
+        return np.asarray(self.K.mean(axis=0))
+
+    @cached_property
+    def basis(self) -> Doubles:
+        """B (q, r) with BᵀK(Y, Y)B = I."""
+        return pseudo_inverse_root(self.K)
+
+    @cached_property
+    def weights(self) -> Doubles:
+        """Eigenvalues w (r,) of K(Y, Y) in the directions of B."""
+        return np.asarray(1 / np.einsum("ij,ij->j", self.basis, self.basis))
+
+    def blocks(self, dtype: Any, level: bool = False) -> ShiftedKernel:
+        """Kernel values less the shift; if `level`, less its mean where columns are alike.
+
+        One number is subtracted faster. But a constant is no function in the span: its projections
+        would be large, and cost digits.
+        """
+        return ShiftedKernel.of(self.kernel, self.landmarks, self._shift(level), np.dtype(dtype))
+
+    def _shift(self, level: bool) -> Doubles:
+        return self.shift.mean(keepdims=True) if level and self.kernel.name == "rbf" else self.shift
+
+    def energy(self, level: bool) -> float:
+        """Mean square of an entry of K'(Y, Y)."""
+        return float(np.mean((self.K - self._shift(level)) ** 2))
+
+    @property
+    def variance(self) -> float:
+        """Of the landmarks in feature space."""
+        return float(np.mean(np.diag(self.K)) - np.mean(self.K))
+
+    def exceeds(self, floor: float) -> bool:
+        """Whether all eigenvalues of K(Y, Y) are above `floor`; no eigenvectors needed."""
+        # Cholesky fails where an eigenvalue is not positive; eigenvectors take ten times as long.
+        try:
+            np.linalg.cholesky(self.K - floor * np.eye(len(self.K)))
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    def captured(self, H: Doubles, regular: bool) -> float:
+        """The trace of BᵀHB; where K(Y, Y) is far from singular, by a triangular factor alone."""
+        if regular:
+            # tr K⁻¹H: far from singular, an inverse (its lower half, by dpotri) is good for the few
+            # digits of a check.
+            factor, _ = scipy.linalg.cho_factor(self.K, lower=True, check_finite=False)
+            lower = np.tril(scipy.linalg.lapack.dpotri(factor, lower=True)[0])  # of the inverse
+            return float(2 * np.vdot(lower, H) - np.vdot(np.diag(lower), np.diag(H)))
+        return float(np.einsum("ij,ij->", self.basis, H @ self.basis))
+
+    def holds_single(self, variance: float | None = None) -> bool:
+        """Whether float32 projections on B are good enough.
+
+        Rounding of K and of its product with B counts as 2⁻⁴⁸/w_j in direction j.
+        """
+        entries = float(np.max(np.diag(self.K))) ** 2
+        product = len(self.K) * self.energy(level=False)
+        error = _EPS**2 * (entries + product) * float(np.sum(1 / self.weights))
+        return error <= _PROJECTION_ERROR * (self.variance if variance is None else variance)
+
+
+@dataclass(frozen=True)
+class Route:
+    """How sums are made.
+
+    `unsafe` marks the directions (r,) that H alone does not give; None where none had to be looked
+    at.
+    """
+
+    name: str
+    unsafe: Any = None
+
+    def is_stricter_than(self, other: Route) -> bool:
+        """Whether it is safe where the other may not be."""
+        own, others = ROUTES.index(self.name), ROUTES.index(other.name)
+        if own == others == ROUTES.index("hybrid"):
+            return bool((self.unsafe & ~other.unsafe).any())
+        return own > others
+
+
+def first_route(span: Span, A: Rows, Y: Rows) -> Route:
+    """From the precision of the rows, their number, and the landmarks."""
+    single = block_dtype(span.kernel, A, Y) == np.float32
+    if not single or A.shape[0] < _PROOF_ROWS * len(span.K):
+        return Route("double")
+    return _safe_route(span, span.energy(level=True), span.variance)
+
+
+def _safe_route(span: Span, energy: float, variance: float) -> Route:
+    """Given the mean square of an entry of K' and the variance of the rows inside the span."""
+    if not (np.isfinite(energy) and variance > 0):
+        return Route("double")
+    # In direction j the error 2⁻²⁴ tr H / w_j, with tr H = n q energy, is to be at most a share
+    # 1/_MARGIN of the rows' n variance: that is a floor for w_j.
+    q = len(span.K)
+    floor = _MARGIN * _EPS * q * energy / variance
+    if span.exceeds(floor):
+        return Route("raw")
+    unsafe, r = span.weights < floor, len(span.weights)
+    # K'B takes q r products a row and PᵀP half of r², by symmetry; H half of q².
+    few = r * (2 * q + r) <= q * q
+    if not (unsafe.any() or few):
+        return Route("raw", unsafe)
+    if not span.holds_single(variance):
+        return Route("double" if unsafe.any() else "raw", unsafe)
+    return Route("project" if few or unsafe.sum() > _HYBRID_SHARE * q else "hybrid", unsafe)
+
+
+def shifted_sums(span: Span, A: Rows, Y: Rows) -> tuple[Doubles, Doubles, float, Route]:
+    """H and K'ᵀ1 for the shift `span.shift`, tr K, and the route that was taken in the end.
+
+    H counts inside the span: what rounding put outside may be left out.
+    """
+    route = first_route(span, A, Y)
+    while True:
+        kernel, pieces = _run(route, span, A)
+        # The landmarks only stand for the rows: what these add up to has the last word.
+        verdict = _check(route, span, pieces, A.shape[0])
+        if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
+            break
+        route = verdict
+    H, s = _whole(route, span, pieces)
+    # The blocks had the shift c + e, rounded or one number for all: K − 1cᵀ = K' + 1eᵀ.
+    e = kernel.shift - span.shift
+    cross = np.outer(e, s)
+    H += cross + cross.T + A.shape[0] * np.outer(e, e)
+    return H, s + A.shape[0] * e, pieces.trace, route
+
+
+def _run(route: Route, span: Span, A: Rows) -> tuple[ShiftedKernel, Pieces]:
+    dtype = np.float64 if route.name == "double" else np.float32
+    kernel = span.blocks(dtype, level=route.name == "raw")
+    B: Floats | None = None
+    if route.name in ("hybrid", "project"):
+        directions = span.basis[:, route.unsafe] if route.name == "hybrid" else span.basis
+        B = np.ascontiguousarray(directions, np.float32)
+    return kernel, gather(A, kernel, B, raw=route.name != "project")
+
+
+def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
+    if route.name == "double":
+        return route
+    if not (pieces.is_finite() and np.isfinite(pieces.trace)):
+        return Route("double")
+    if pieces.raw is None:  # projections alone, whose rounding is of their own size
+        return route
+    energy = float(np.trace(pieces.raw)) / (n * len(span.K))
+    scatter = pieces.raw - np.outer(pieces.sums, pieces.sums) / n
+    regular = route.unsafe is None
+    return _safe_route(span, energy, span.captured(scatter, regular) / n)
+
+
+def _whole(route: Route, span: Span, pieces: Pieces) -> tuple[Doubles, Doubles]:
+    """H and K'ᵀ1 from their pieces."""
+    if pieces.projected is None:
+        assert pieces.raw is not None
+        return pieces.raw, pieces.sums
+    G, u = pieces.projected, pieces.projected_sums
+    if pieces.raw is not None and pieces.cross is not None:
+        G, u = _joined(route, span.basis, pieces.raw, pieces.cross, pieces)
+    # CᵀB = I: whoever takes BᵀHB gets G, and what float32 put outside the span is gone.
+    C = span.K @ span.basis
+    return np.asarray(C @ G @ C.T), np.asarray(C @ u)
+
+
+def _joined(
+    route: Route, B: Doubles, raw: Doubles, cross: Doubles, pieces: Pieces
+) -> tuple[Doubles, Doubles]:
+    """G and Pᵀ1 of all directions, the safe ones from H."""
+    safe, unsafe = np.flatnonzero(~route.unsafe), np.flatnonzero(route.unsafe)
+    B_safe, r = B[:, safe], B.shape[1]
+    G, u = np.empty((r, r)), np.empty(r)
+    G[np.ix_(safe, safe)] = B_safe.T @ raw @ B_safe
+    G[np.ix_(safe, unsafe)] = B_safe.T @ cross
+    G[np.ix_(unsafe, safe)] = G[np.ix_(safe, unsafe)].T
+    G[np.ix_(unsafe, unsafe)] = pieces.projected
+    u[safe], u[unsafe] = B_safe.T @ pieces.sums, pieces.projected_sums
+    return G, u
+
+
+# Passes over rows, block by block, spread over the cores that are idle.
+#
+# Rows are cut into stripes, as many as their number says and not the cores': stripes are added up
+# in their order, so that the answer is the same on every machine.
+
+
+_STRIPES = 64  # about as many, between these sizes
+_FEWEST_ROWS, _MOST_ROWS, _UNIT = 2048, 65536, 1024
+_BUFFER_BYTES = 1 << 24  # a thread's kernel values
+
+
+def stripes(n: int) -> list[slice]:
+    """Consecutive slices that cover range(n).
+
+    >>> stripes(5000)
+    [slice(0, 2048, None), slice(2048, 4096, None), slice(4096, 5000, None)]
+    """
+    # Stripes of many rows cost little more than these; of few rows, all cores should get some.
+    least = _FEWEST_ROWS if n < 32 * _FEWEST_ROWS else 4 * _FEWEST_ROWS
+    rows = -(-n // _STRIPES // _UNIT) * _UNIT
+    return list(_cut(slice(0, n), min(max(rows, least), _MOST_ROWS)))
+
+
+def _cut(rows: slice, size: int) -> Iterator[slice]:
+    for start in range(rows.start, rows.stop, size):
+        yield slice(start, min(start + size, rows.stop))
+
+
+@dataclass
+class Pieces:
+    """Sums over rows, in float64. P = K'B are projections on some directions B (q, p)."""
+
+    raw: Doubles | None  # K'ᵀK' (q, q)
+    cross: Doubles | None  # K'ᵀP (q, p), where both are wanted
+    projected: Doubles | None  # PᵀP (p, p)
+    sums: Doubles  # K'ᵀ1 (q,)
+    projected_sums: Doubles  # Pᵀ1 (p,)
+    trace: float = 0.0  # Σ k(x, x)
+
+    @classmethod
+    def zeros(cls, q: int, p: int, raw: bool) -> Pieces:
+        """Of no rows."""
+        return cls(
+            raw=np.zeros((q, q)) if raw else None,
+            cross=np.zeros((q, p)) if raw and p else None,
+            projected=np.zeros((p, p)) if p else None,
+            sums=np.zeros(q),
+            projected_sums=np.zeros(p),
+        )
+
+    def clear(self) -> None:
+        """Of no rows again, in the same memory."""
+        for own in self._arrays():
+            if own is not None:
+                own.fill(0.0)
+        self.trace = 0.0
+
+    def add(self, other: Pieces) -> None:
+        """Those of more rows."""
+        for own, more in zip(self._arrays(), other._arrays(), strict=True):
+            if own is not None and more is not None:
+                own += more
+        self.trace += other.trace
+
+    def _arrays(self) -> tuple[Doubles | None, ...]:
+        return self.raw, self.cross, self.projected, self.sums, self.projected_sums
+
+    def is_finite(self) -> bool:
+        """Whether nothing overflowed."""
+        return all(a is None or bool(np.isfinite(a).all()) for a in self._arrays())
+
+
+def gather(A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool) -> Pieces:
+    """The pieces of all rows: K'ᵀK' if `raw`, and what B asks for."""
+    cuts = stripes(A.shape[0])
+    # Sums of floats hang on their order: threads finish in any, stripes are added in theirs.
+    total = _InOrder(Pieces.zeros(len(kernel.shift), 0 if B is None else B.shape[1], raw))
+    with progress.over_rows("kernel sums", A.shape[0]) as advance:
+
+        def worker(tasks: Iterator[int]) -> None:
+            desk = _GramDesk(A, kernel, B, raw)
+            for i in tasks:
+                total.add(i, desk.gather(cuts[i], advance))
+
+        spread(worker, len(cuts))
+    return total.sum
+
+
+class _InOrder:
+    """Adds pieces in the order of their numbers, whenever they come; those too early are copied."""
+
+    def __init__(self, zero: Pieces) -> None:
+        self.sum = zero
+        self._waiting: dict[int, Pieces] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def add(self, i: int, pieces: Pieces) -> None:
+        with self._lock:
+            if i != self._next:
+                self._waiting[i] = deepcopy(pieces)
+                return
+            ready: Pieces | None = pieces
+            while ready is not None:
+                self.sum.add(ready)
+                self._next += 1
+                ready = self._waiting.pop(self._next, None)
+
+
+class _Desk:
+    """One thread's buffers: K' of a block, and what is made of it."""
+
+    def __init__(self, A: Rows, kernel: ShiftedKernel, B: Floats | None) -> None:
+        q, dtype = len(kernel.shift), kernel.dtype
+        affordable = _BUFFER_BYTES // (q * dtype.itemsize) // _UNIT * _UNIT
+        self._filler = kernel.filler(A)
+        self._rows = min(max(affordable, _UNIT), self._filler.rows, max(A.shape[0], 1))
+        self._A = A
+        self._B = B
+        self._K = np.empty((self._rows, q), dtype)
+        self._P = np.empty((self._rows, 0 if B is None else B.shape[1]), dtype)
+
+    def blocks(self, stripe: slice) -> Iterator[tuple[slice, Floats, Floats, Doubles]]:
+        """Of every block of the stripe its rows, K', P and k(x, x)."""
+        for rows in _cut(stripe, self._rows):
+            m = rows.stop - rows.start
+            K, P = self._K[:m], self._P[:m]
+            # What overflows float32 is found in the sums, and worked again in float64.
+            with np.errstate(over="ignore", invalid="ignore"):
+                diagonal = self._filler.fill(self._A[rows], K)
+                if self._B is not None:
+                    np.matmul(K, self._B, out=P)
+            yield rows, K, P, diagonal
+
+
+class _GramDesk(_Desk):
+    def __init__(self, A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool) -> None:
+        super().__init__(A, kernel, B)
+        q, p = self._K.shape[1], self._P.shape[1]
+        self._ones = np.ones(self._rows, kernel.dtype)
+        self._squares = {size: np.empty((size, size), kernel.dtype) for size in {q, p}}
+        self._pieces = Pieces.zeros(q, p, raw)
+
+    def gather(self, stripe: slice, advance: Callable[[int], None]) -> Pieces:
+        """The pieces of a stripe, good until the next is asked for."""
+        pieces = self._pieces
+        pieces.clear()
+        for rows, K, P, diagonal in self.blocks(stripe):
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._add(pieces, K, P)
+            pieces.trace += float(diagonal.sum())
+            advance(rows.stop - rows.start)
+        return pieces
+
+    def _add(self, pieces: Pieces, K: Floats, P: Floats) -> None:
+        # In float32 within a block only: so its error grows with a block's rows and not with all.
+        pieces.sums += self._ones[: len(K)] @ K
+        if pieces.raw is not None:
+            pieces.raw += self._gram(K)
+        if pieces.cross is not None:
+            pieces.cross += K.T @ P
+        if pieces.projected is not None:
+            pieces.projected += self._gram(P)
+            pieces.projected_sums += self._ones[: len(P)] @ P
+
+    def _gram(self, K: Floats) -> Any:
+        """KᵀK."""
+        # numpy sees an array times its own transpose and calls syrk: half the work of a product.
+        return np.matmul(K.T, K, out=self._squares[K.shape[1]])
+
+
+def project(
+    A: Rows,
+    kernel: ShiftedKernel,
+    B: Doubles,
+    words: str,
+    take: Callable[[slice, Floats, Doubles], None],
+) -> None:
+    """Hand K(A, Y)B and k(a, a) of every block of rows to `take`, which owns its rows alone."""
+    cuts, weights = stripes(A.shape[0]), B.astype(kernel.dtype)
+    # KB = K'B + cB: in float32 the long sums are of the smaller numbers, K'.
+    back = (kernel.shift @ B).astype(kernel.dtype)
+    with progress.over_rows(words, A.shape[0]) as advance:
+
+        def worker(tasks: Iterator[int]) -> None:
+            desk = _Desk(A, kernel, weights)
+            for i in tasks:
+                for rows, _, P, diagonal in desk.blocks(cuts[i]):
+                    P += back
+                    take(rows, P, diagonal)
+                    advance(rows.stop - rows.start)
+
+        spread(worker, len(cuts))
+
+
+# Blocks: kernel values of rows with landmarks, less a shift, in as few passes as can be.
+#
+# Of kernels that are a simple function of products or distances (linear, poly, rbf, sigmoid), the
+# argument of a dense row x with landmark y is affine in x and ‖x‖²: one matrix product gives it,
+# and the rest works in place. All other kernels, and sparse rows, take `Kernel.block`.
+
+
+# Sizes found by trying.
+_USUAL_ROWS, _MANY_ROWS, _NEAR_ROWS = 2048, 8192, 512
+_FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
+_LONG = 128  # columns
+_CACHED = 1 << 17  # values, that stay in cache between two passes over them
+_LEAST_ROWS = 64  # that are worth a matrix product
+_NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
+
+
+class Filler(Protocol):
+    """Buffers of one thread."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows are best filled at a time."""
+
+    def fill(self, x: Rows, out: Floats) -> Doubles:
+        """Write k(x, Y) − c of some rows (m, d) into `out` (m, q); gives their k(x, x), (m,)."""
+
+
+def block_dtype(kernel: Kernel, A: Rows, Y: Rows) -> np.dtype[Any]:
+    """float32 where rows and landmarks are, and the kernel keeps its digits in it."""
+    is_fused = _is_fused(kernel) and not (is_sparse(A) or is_sparse(Y))
+    # The sigmoid kernel is not positive: nothing bounds its projections, so nothing their rounding.
+    safe = is_fused and kernel.name != "sigmoid"
+    return working_dtype(A, Y) if safe else np.dtype(np.float64)
+
+
+def _is_fused(kernel: Kernel) -> bool:
+    if kernel.name == "poly":
+        return kernel.degree == int(kernel.degree) and kernel.degree <= LARGEST_MULTIPLIED_DEGREE
+    return kernel.name in ("linear", "rbf", "sigmoid")
+
+
+@dataclass(frozen=True)
+class ShiftedKernel:
+    """k(x, Y) − c, in blocks of one dtype; `shift` is the c that is really subtracted."""
+
+    kernel: Kernel
+    dtype: np.dtype[Any]
+    shift: Doubles  # (q,)
+    _landmarks: Rows  # float64
+    _affine: _Affine | None
+
+    @classmethod
+    def of(cls, kernel: Kernel, Y: Rows, c: Doubles, dtype: np.dtype[Any]) -> ShiftedKernel:
+        """For landmarks Y and about the shift c, (q,), or (1,) for an RBF kernel."""
+        Y = as_rows(Y, np.float64)
+        if is_sparse(Y) or not _is_fused(kernel):
+            return cls(kernel, dtype, c, Y, None)
+        affine = _affine(kernel, Y, c, dtype)
+        return cls(kernel, dtype, affine.applied_shift, Y, affine)
+
+    def filler(self, A: Rows) -> Filler:
+        """Buffers for one thread to work on rows of A."""
+        if self._affine is None or is_sparse(A):
+            return _General(self.kernel, self._landmarks, self.shift)
+        affine = self._affine
+        in_place = A.dtype == self.dtype and A.dtype.isnative and A.flags.c_contiguous
+        # A copy of every row costs more than two more passes over its kernel values.
+        if in_place and affine.centre is None and A.shape[1] >= len(self.shift):
+            return _InPlace(self.kernel, affine)
+        return _Copied(self.kernel, affine)
+
+
+@dataclass(frozen=True)
+class _General:
+    kernel: Kernel
+    landmarks: Rows
+    shift: Doubles
+    rows: int = _USUAL_ROWS
+
+    def fill(self, x: Rows, out: Floats) -> Doubles:
+        diagonal = np.empty(len(out))
+        for rows in blocks(len(out)):
+            some = as_rows(x[rows], np.float64)
+            self.kernel.block(some, self.landmarks, out=out[rows])
+            diagonal[rows] = self.kernel.diagonal(some)
+        out -= self.shift
+        return diagonal
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """Arguments (x − centre)·weights + ‖x − centre‖²·norm_weight + constant, and what follows."""
+
+    weights: Floats  # (d, q)
+    constant: Floats  # (q,)
+    norm_weight: float
+    centre: Floats | None  # (d,)
+    shift: Floats | None  # (q,) or (1,), subtracted at the end; None where the constant holds it
+    applied_shift: Doubles  # (q,)
+
+
+def _affine(kernel: Kernel, Y: Doubles, c: Doubles, dtype: np.dtype[Any]) -> _Affine:
+    if kernel.of == "inner" and kernel.name != "linear":
+        # The power is of the whole argument: rows less their middle would save no digits.
+        gamma, shift = float(kernel.gamma or 0), c.astype(dtype)
+        constant = np.full(len(Y), kernel.coef0, dtype)
+        weights = _columns(gamma * Y, dtype)
+        return _Affine(weights, constant, 0.0, None, shift, shift.astype(np.float64))
+    centre = Y.mean(axis=0).astype(dtype)
+    middle = centre.astype(np.float64)
+    near = middle @ middle <= _NEAR * np.mean(squared_norms(Y - middle))
+    # Products of rows far from the origin lose the digits in which the rows differ.
+    origin, middle = (None, np.zeros_like(middle)) if near else (centre, middle)
+    if kernel.name == "linear":
+        # x·y − c = (x − m)·y + (m·y − c): nothing large is ever formed.
+        constant = (Y @ middle - c).astype(dtype)
+        # `constant` was rounded: the sums are told the shift that this makes, not the one meant.
+        true_shift = Y @ middle - constant.astype(np.float64)
+        return _Affine(_columns(Y, dtype), constant, 0.0, origin, None, true_shift)
+    # −γ‖x − y‖² = 2γ x·y − γ‖x‖² − γ‖y‖²: γ goes into the weights, and saves a pass over values.
+    gamma, Y = float(kernel.gamma or 0), Y - middle
+    constant = (-gamma * squared_norms(Y)).astype(dtype)
+    weights = _columns(2 * gamma * Y, dtype)
+    shift = c.astype(dtype)
+    true_shift = np.zeros(len(Y)) + shift
+    return _Affine(weights, constant, -gamma, origin, shift, true_shift)
+
+
+def _columns(Y: Doubles, dtype: np.dtype[Any]) -> Floats:
+    return np.ascontiguousarray(Y.T.astype(dtype))
+
+
+def _squared_norms(x: Floats) -> Floats:
+    """‖x‖² of every row; of long rows by products of single rows, which BLAS does faster."""
+    if x.shape[1] < _LONG:
+        return squared_norms(x)
+    return np.asarray(np.matmul(x[:, None, :], x[:, :, None])[:, 0, 0])
+
+
+class _Fused:
+    """What the two fused fillers share."""
+
+    def __init__(self, kernel: Kernel, affine: _Affine) -> None:
+        self._kernel = kernel
+        self._affine = affine
+        self._base: Floats | None = None  # for odd powers
+        self._by_distance = kernel.of == "distance"
+        self._cached_rows = max(1, _CACHED // affine.weights.shape[1])
+        self._block_rows, self.rows = BLOCK_ROWS, _USUAL_ROWS
+
+    def fill(self, x: Rows, out: Floats) -> Doubles:
+        diagonal = np.ones(len(out))
+        for rows in blocks(len(out), self._block_rows):
+            norms = self._multiply(x[rows], out[rows])
+            # Several passes over few values, which stay in the nearest cache.
+            for few in blocks(len(norms), self._cached_rows):
+                self._add_rest(out[rows][few], norms[few])
+                self._finish(out[rows][few])
+            if not self._by_distance:
+                diagonal[rows] = norms
+        return diagonal if self._by_distance else np.asarray(self._kernel.from_arguments(diagonal))
+
+    def _multiply(self, x: Floats, out: Floats) -> Floats:
+        """Write the product; gives ‖x‖², or ‖x − centre‖² for a kernel of distances."""
+        raise NotImplementedError
+
+    def _add_rest(self, values: Floats, norms: Floats) -> None:
+        """Add what makes arguments of the product."""
+
+    def _finish(self, values: Floats) -> None:
+        if self._kernel.name == "rbf":
+            # Of huge rows that are alike, rounding alone may be above 0 by more than exp can take.
+            np.minimum(values, 0, out=values)
+            np.exp(values, out=values)
+        elif self._kernel.name == "sigmoid":
+            np.tanh(values, out=values)
+        elif self._kernel.name == "poly":
+            self._raise(values, int(self._kernel.degree))
+        shift = self._affine.shift
+        if shift is not None:
+            values -= shift if len(shift) > 1 else shift[0]
+
+    def _raise(self, values: Floats, degree: int) -> None:
+        if degree.bit_count() == 1:  # squares alone
+            base = values
+        else:
+            if self._base is None:
+                self._base = np.empty((self._cached_rows, values.shape[1]), values.dtype)
+            base = self._base[: len(values)]
+            np.copyto(base, values)
+        multiply_up(values, degree, base)
+
+
+class _Copied(_Fused):
+    """Rows copied into a buffer with ‖x‖² and 1 beside them: one product does all."""
+
+    def __init__(self, kernel: Kernel, affine: _Affine) -> None:
+        super().__init__(kernel, affine)
+        d, q = affine.weights.shape
+        dtype = affine.weights.dtype
+        # The product stays in the nearest cache until it is finished.
+        fitting = 1 << (self._cached_rows.bit_length() - 1)
+        self._block_rows = min(max(fitting, _LEAST_ROWS), BLOCK_ROWS)
+        self._left = np.empty((self._block_rows, d + 2), dtype)
+        self._left[:, d + 1] = 1
+        self._right = np.vstack([affine.weights, np.full(q, affine.norm_weight), affine.constant])
+        self._right = self._right.astype(dtype, copy=False)
+
+    def _multiply(self, x: Floats, out: Floats) -> Floats:
+        left = self._left[: len(x)]
+        rows, norms = left[:, :-2], left[:, -2]
+        centre = self._affine.centre
+        if centre is None or not self._by_distance:
+            np.copyto(rows, x)
+        else:
+            np.subtract(x, centre, out=rows)
+        # A kernel of products needs ‖x‖² for k(x, x), of distances ‖x − centre‖² for the argument.
+        norms[:] = _squared_norms(rows)
+        if centre is not None and not self._by_distance:
+            rows -= centre
+        np.matmul(left, self._right, out=out)
+        return norms
+
+
+class _InPlace(_Fused):
+    """Rows multiplied where they lie; norms and constants are added to the product."""
+
+    def __init__(self, kernel: Kernel, affine: _Affine) -> None:
+        super().__init__(kernel, affine)
+        self._near_rows = _NEAR_ROWS
+        # Weights that outgrow the cache are read anew for every product: fewer and larger ones.
+        if affine.weights.size > _FEW_WEIGHTS:
+            self._near_rows = self._block_rows = self.rows = _MANY_ROWS
+
+    def _multiply(self, x: Floats, out: Floats) -> Floats:
+        weights, norms = self._affine.weights, np.empty(len(x), x.dtype)
+        for rows in blocks(len(x), self._near_rows):
+            np.matmul(x[rows], weights, out=out[rows])
+            norms[rows] = _squared_norms(x[rows])  # afterwards: the product has brought x near
+        return norms
+
+    def _add_rest(self, values: Floats, norms: Floats) -> None:
+        if self._by_distance:
+            values += self._affine.norm_weight * norms[:, None]
+        values += self._affine.constant
