@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
 
 test: $(VENV)/.installed-dev
-	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 
 test-fast: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask"

@@ -41,17 +41,14 @@ def expected_failures(estimator):
 # The checks fit tiny or random data, about which the estimators rightly warn.
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
 
+# Instances that differ in path on one array; what differs in numbers only is in other tests.
 ESTIMATORS = [
     em.OneShotKPCA(),
-    em.OneShotKPCA(kernel="rbf"),
     em.OneShotKPCA(kernel="rbf", gamma="median"),
     em.OneShotKPCA(kernel="rbf", fusion="distance"),
-    em.OneShotKPCA(kernel="rbf", center=False),
     em.DisKPCA(),
     em.DisKPCA(kernel="rbf", n_landmarks=8),
-    em.DisKPCA(kernel="poly", degree=2, n_landmarks=8, landmarks="uniform"),
     em.DisKPCA(kernel="laplacian", n_landmarks=8, landmarks="rpcholesky", exact=False),
-    em.SketchingPCA(),
     em.SketchingPCA(kernel="rbf"),
     em.FedKernelKMeans(3, n_iterations=4, n_features=20),
     em.FedKernelKMeans(2, solver="lanczos", n_iterations=3, clustering="lloyd"),
@@ -60,21 +57,16 @@ ESTIMATORS = [
     em.KernelKMeans(2, kernel="linear", n_landmarks=8, kmeans="coreset"),
     em.KernelKMeans(2, method="random-features"),
     em.KernelPCA(),
-    em.KernelPCA(kernel="rbf", gamma="median"),
     em.KernelPCA(2, kernel="rbf", n_landmarks=8, random_state=0),
     em.KernelPCA(0.5, kernel="rbf", fit_inverse_transform=True),
     em.KernelPCA(2, kernel="precomputed"),
     em.KernelPCRegressor(),
-    em.KernelPCRegressor(alpha=0.0, kernel="linear", n_landmarks=30),
     em.KernelPCRegressor(method="sketching-pca"),
-    em.ADMMKPCA(),
     em.ADMMKPCA(1, kernel="rbf", variant="paper", row_noise=0.0),
-    em.GossipKPCA(),
     em.GossipKPCA(1, kernel="rbf"),
     em.DPCA(),
     em.VFedPCA(),
     em.VFedPCA(1, variant="paper"),
-    em.VFedAKPCA(),
     em.VFedAKPCA(kernel="poly", degree=2, n_landmarks=8),
     em.VFedAKPCA(1, variant="paper"),
 ]
