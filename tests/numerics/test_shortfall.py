@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenmesh.numerics.float32_sums import Span
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmarks import LandmarkModel, landmark_sums
+from eigenmesh.numerics.landmark_sums import Span, landmark_sums
+from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Probes, probe, probe_directions, shortfall
 
 LINEAR = Kernel("linear")

@@ -83,7 +83,7 @@ def test_floats_equal_the_formula_and_the_plan():
     model = em.KernelPCRegressor(k, gamma=0.05, n_landmarks=q, landmarks="uniform", random_state=0)
     plan, report = em.plan(model, parts), model.fit(parts, targets).report_
     equations = k * (k + 1) // 2 + k + k + 2
-    probes, features = 1, 66  # of what the landmarks miss
+    probes, features = 2, 64  # one component by itself, the others summed with signs
     missing = (probes + 2) * features + probes
     assert report.floats_up == q * d + s * (q * (q + 1) // 2 + q + missing + 1 + equations)
     assert report.floats_down == (s - 1) * q * d + s * (probes * (q + 1) + q * k + 2 * k + 1)

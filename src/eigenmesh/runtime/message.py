@@ -421,11 +421,11 @@ def planned_floats(message_type: type[Message], sizes: Mapping[str, int]) -> dic
 def in_letters(message_type: type[Message]) -> str:
     """What a message reveals, with its floats in the letters of its shapes.
 
-    >>> class Sums(Message, reveals="gram"):
+    >>> class ExampleSums(Message, reveals="gram"):
     ...     upper: Annotated[Floats, Shape("q*(q+1)//2")]
     ...     sums: Annotated[Floats, Shape("q")]
     ...     n_rows: Annotated[int, Reveals("counts")]
-    >>> in_letters(Sums)
+    >>> in_letters(ExampleSums)
     'counts, gram: q·(q+1)/2 + q'
     """
     sizes: dict[str, list[str]] = {kind: [] for kind in _declaration(message_type).kinds}

@@ -7,6 +7,7 @@ Usage: suite.py FOLDER [PYTEST OPTIONS]; FOLDER/rank-R.json then tells what beca
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def open_on_mpi(*args: Any, **options: Any) -> Any:
     run = fed.run
 
     def run_and_tell(protocol: Any, *args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(protocol.coordinate)
         def coordinate(*args: Any, **kwargs: Any) -> Any:
             return tellable(protocol.coordinate(*args, **kwargs))
 
