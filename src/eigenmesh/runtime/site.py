@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from eigenmesh.errors import StepRefused
+from eigenmesh.errors import InputError, StepRefused
+from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
 
 _MOST_KEPT = 1000  # results of studies in a site's store
+_KEY_FILE = "site.key"
+_KEY_BYTES = 32
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
+T = TypeVar("T")
 
 
 @dataclass
@@ -27,7 +35,8 @@ class Site:
     federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
     state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
     site's samples with those of others, who may have them in another order, or not at all.
-    `remarks` are what its owner should know, by what they are about.
+    `remarks` are what its owner should know, by what they are about. `trust` says whether those who
+    take part are one trust domain, or organisations that need not trust each other.
     """
 
     name: str
@@ -39,8 +48,11 @@ class Site:
     state_dir: Path | None = None
     matcher: Any = None
     remarks: dict[str, str] = field(default_factory=dict)
+    trust: Literal["domain", "organisations"] = "domain"
     left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
     _data: Data = field(default=None, repr=False)
+    _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
+    _secret: bytes | None = field(default=None, repr=False)
 
     @property
     def data(self) -> Data:
@@ -48,6 +60,67 @@ class Site:
         if self._data is None:
             self._data = self.opens()
         return self._data
+
+    def reopen(self) -> None:
+        """Open the data anew at their next use: other samples have been chosen."""
+        self._data, self._of_data = None, {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What is made of the data once, and kept while the site has them; it never leaves."""
+        if name not in self._of_data:
+            self._of_data[name] = make()
+        made: T = self._of_data[name]
+        return made
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the data; between organisations of every value, else of enough of them.
+
+        >>> Site("a", lambda: np.ones((2, 2))).fingerprint[:8]
+        'ea17bde3'
+        """
+        whole = self.trust == "organisations"
+        return self.once("fingerprint", lambda: fingerprint(self.data, whole=whole))
+
+    @property
+    def key(self) -> bytes:
+        """32 bytes that move the draws which nobody else may know.
+
+        Between organisations they are secret, and kept in `state_dir` for the next start; without
+        one they last as long as the site. In one trust domain there is nobody to keep them from:
+        they follow from the data, so that every engine draws alike.
+        """
+        if self.trust == "domain":
+            return bytes.fromhex(self.fingerprint)
+        if self._secret is None:
+            self._secret = _secret_in(self.state_dir) if self.state_dir else os.urandom(_KEY_BYTES)
+        return self._secret
+
+
+def _secret_in(folder: Path) -> bytes:
+    """The site's secret, drawn at its first use; its file is its owner's alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _KEY_FILE
+    if not path.exists():
+        _write_secret(path)
+    secret = path.read_bytes()
+    if len(secret) != _KEY_BYTES:
+        raise InputError(
+            f"{path} has {len(secret)} bytes; the site's key of {_KEY_BYTES} is expected: restore "
+            f"the file, or remove it for a new key (what left before was drawn by the old one, and "
+            f"both together tell more)"
+        )
+    return secret
+
+
+def _write_secret(path: Path) -> None:
+    """All of it or nothing, and the first of two that start at once."""
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # of mode 0600
+    with os.fdopen(handle, "wb") as file:
+        file.write(os.urandom(_KEY_BYTES))
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    os.unlink(draft)
 
 
 class SiteView:
@@ -90,7 +163,11 @@ class SiteView:
 
     def reopen(self) -> None:
         """Open the data anew at their next use: other samples have been chosen."""
-        self._site._data = None
+        self._site.reopen()
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What is made of the data once, for all runs while the site has them; it never leaves."""
+        return self._site.once(name, make)
 
     def keep(self, key: str, share: Mapping[str, Any]) -> None:
         """Put a private result into the site's store, for a later run at this site.
@@ -112,6 +189,19 @@ class SiteView:
         return self._site.store.get(key)
 
     def generator(self, seed: int, protocol: int, round_: int = 0) -> np.random.Generator:
-        """A stateless draw of this party: the same seed and round give the same numbers."""
+        """A stateless draw of this party: the same seed and round give the same numbers.
+
+        Whoever knows the seed can repeat it: it is for draws that all may know.
+        """
         key = (self.index, protocol, round_)
         return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+    def private_generator(self, protocol: int, round_: int = 0) -> np.random.Generator:
+        """A stateless draw that only this site can repeat (`Site.key`), and no seed moves.
+
+        It is for draws that must not be known, such as which rows a sum covers: fits that differ
+        in their seeds draw the same, so that many of them tell no more than one.
+        """
+        purpose = f"draw {protocol} {round_}".encode()
+        entropy = hashlib.blake2b(purpose, key=self._site.key).digest()
+        return np.random.default_rng(int.from_bytes(entropy, "little"))
