@@ -19,12 +19,14 @@ from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.regression.estimator import KernelPCRegressor
+from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.version import __version__ as __version__
 
 __all__ = [
     "ADMMKPCA",
     "DPCA",
+    "Budget",
     "CostWarning",
     "DisKPCA",
     "EigenmeshError",

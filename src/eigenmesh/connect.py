@@ -19,6 +19,7 @@ from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import EigenmeshError, InputError
+from eigenmesh.runtime.content import TRUSTS, Trust
 from eigenmesh.runtime.engine import Engine
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
@@ -59,6 +60,7 @@ def federation(
     faults: Sequence[Fault] = (),
     client: Any = None,
     workers: Sequence[str] | None = None,
+    trust: Trust = "domain",
 ) -> Federation:
     """Open a federation over data that stay where they are.
 
@@ -88,6 +90,9 @@ def federation(
         the links between them.
     client : for "dask": a `distributed.Client`; the current one if None.
     workers : for "dask": addresses of the workers among which parties are dealt; all if None.
+    trust : "domain" if everybody in it may know of everybody's errors; "organisations" rehearses
+        what sites do that do not trust each other: stricter policies, and refusals that tell the
+        name of a rule and nothing of the data.
 
     Examples
     --------
@@ -105,11 +110,14 @@ def federation(
         "id_secret": id_secret,
     }
     _check_options(source, whose)
+    if trust not in TRUSTS:
+        raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
     if engine == "dask":
-        carrier, split = _on_dask(source, split, whose, faults, client, workers)
+        place = {"client": client, "workers": workers}
+        carrier, split = _on_dask(source, split, whose, faults, place, trust)
     else:
         _refuse_options(engine, client=client, workers=workers)
-        carrier, split = _on_sites(engine, source, split, whose, faults)
+        carrier, split = _on_sites(engine, source, split, whose, faults, trust)
     run = Federation(
         carrier,
         split=split,
@@ -165,7 +173,7 @@ def _check_options(source: Any, whose: Whose) -> None:
 
 
 def _on_sites(
-    engine: str, source: Any, split: str, whose: Whose, faults: Sequence[Fault]
+    engine: str, source: Any, split: str, whose: Whose, faults: Sequence[Fault], trust: Trust
 ) -> tuple[Engine, str]:
     if engine not in _ENGINES:
         engines = ", ".join(map(repr, [*_ENGINES, "dask"]))
@@ -176,6 +184,7 @@ def _on_sites(
         parts = source if isinstance(source, Partitioned) else _partitioned(source, split, whose)
         sites, split = sites_of(parts), parts.split
     _check_faults(faults, [site.name for site in sites])
+    sites = [_trusting(site, trust) for site in sites]
     wrap: Any = with_faults(faults, [site.name for site in sites]) if faults else None
     return _ENGINES[engine](sites, wrap), split
 
@@ -265,14 +274,14 @@ def _on_dask(
     split: str,
     whose: Whose,
     faults: Sequence[Fault],
-    client: Any,
-    workers: Sequence[str] | None,
+    place: Mapping[str, Any],
+    trust: Trust,
 ) -> tuple[Engine, str]:
     try:
         from eigenmesh.engines import dask
     except ImportError as error:
         raise InputError(f"{error}; engine='dask' needs pip install 'eigenmesh[dask]'") from None
-    client = dask.require_client(client)
+    client = dask.require_client(place["client"])
     data: Sequence[Any]
     if is_dask_collection(source):
         split, data = dask.chunks_of(source, client, split)
@@ -287,9 +296,9 @@ def _on_dask(
     names, policies = _checked(whose, len(data))
     _check_faults(faults, names)
     own_policies = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
-    build = partial(site_at, split, policies=own_policies, matching=_matching(whose))
+    build = partial(site_at, split, policies=own_policies, matching=_matching(whose), trust=trust)
     site_policies = [policy or Policy() for policy in policies]
-    place = {"client": client, "workers": workers}
+    place = {**place, "client": client}
     return dask.Dask(names, data, build, policies=site_policies, faults=faults, **place), split
 
 
@@ -299,20 +308,26 @@ def site_at(
     data: Any,
     policies: Mapping[str, Policy] | None = None,
     matching: Mapping[str, Any] | None = None,
+    trust: Trust = "domain",
 ) -> Site:
     """At a worker: the site over its part of a Partitioned, a chunk of rows or columns, or a path.
 
     An unusable file or chunk is refused here, before anything runs.
     """
     if isinstance(data, Partitioned):
-        return sites_of(data)[0]
+        return _trusting(sites_of(data)[0], trust)
     how = dict(matching or {})
     if how.get("align") == "inner":
         how["id_secret"] = shared_secret(how["id_secret"], name)
     rows, columns = ([data], None) if split == "rows" else (None, [data])
     policy = (policies or {}).get(name)
     parts = Partitioned(rows=rows, columns=columns, names=[name], policies=policy, **how)
-    return sites_of(parts)[0]
+    return _trusting(sites_of(parts)[0], trust)
+
+
+def _trusting(site: Site, trust: Trust) -> Site:
+    site.trust = trust
+    return site
 
 
 def _check_faults(faults: Sequence[Fault], names: Sequence[str]) -> None:

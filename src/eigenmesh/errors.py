@@ -73,7 +73,11 @@ class FederationError(EigenmeshError):
 
 
 class PolicyRefusal(FederationError):
-    """A party's own policy forbids what was asked of it."""
+    """A party's own policy forbids what was asked of it; `rule` names which part of it."""
+
+    def __init__(self, message: str, *, party: str | None = None, rule: str = "policy") -> None:
+        super().__init__(message, party=party)
+        self.rule = rule
 
 
 class MessageRefused(FederationError):

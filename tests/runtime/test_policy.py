@@ -4,9 +4,13 @@ import dataclasses
 
 import pytest
 
+import eigenmesh  # noqa: F401  registers the protocols
 from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.runtime.bounds import bound_of, parameters_of
+from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.protocol import registered
 
 
 def test_everything_may_leave_by_default():
@@ -57,3 +61,127 @@ def test_limit_must_be_a_whole_number_from_one(limit):
 def test_policy_cannot_be_widened_afterwards():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Policy(allow={"counts"}).allow = KINDS
+
+
+# What a policy is made of.
+
+
+@pytest.mark.parametrize(
+    ("bound", "inside", "outside"),
+    [
+        (20, [20, 1, -3, 2.5], [21, None, "a", True]),
+        ((1, 5), [1, 5, 2.5], [0, 6]),
+        ({"low": 0.1}, [0.1, 1e9], [0.09]),
+        (["rbf", "linear"], ["rbf"], ["poly", None]),
+        ({1, 2}, [1], [True, 1.0, 3]),
+        ("rbf", ["rbf"], ["linear"]),
+        (True, [True], [1, False]),
+    ],
+    ids=str,
+)
+def test_bounds_are_the_most_a_range_or_values(bound, inside, outside):
+    own = bound_of(bound, "x")
+    assert all(own.allows(value) for value in inside)
+    assert not any(own.allows(value) for value in outside)
+    assert bound_of(own.plain, "x") == own
+
+
+@pytest.mark.parametrize("bound", [None, (), (1, 2, 3), (5, 1), ("a", "b"), [], {"most": 3}, {}])
+def test_other_bounds_are_refused(bound):
+    with pytest.raises(InputError, match="bound of vfed-pca.n_rounds"):
+        Policy(protocols={"vfed-pca": {"n_rounds": bound}})
+
+
+def test_unknown_protocols_and_parameters_are_refused_with_those_there_are():
+    with pytest.raises(InputError, match=r"'vfedpca'.*vfed-pca"):
+        Policy(protocols={"vfedpca": {}})
+    with pytest.raises(InputError, match=r"'rounds'.*n_components.*n_rounds.*on_loss"):
+        Policy(protocols={"vfed-pca": {"rounds": 3}})
+    with pytest.raises(InputError, match="expected"):
+        Policy(protocols={"vfed-pca": 3})
+
+
+def test_fields_of_setups_can_be_bounded_in_every_protocol():
+    for name, protocol in registered().items():
+        Policy(protocols={name: dict.fromkeys(parameters_of(protocol), 3)})
+    assert {"n_landmarks", "gamma", "kernel"} <= parameters_of(registered()["diskpca"])
+
+
+@pytest.mark.parametrize("name", ["min_rows", "min_parties", "calls_per_run"])
+@pytest.mark.parametrize("number", [0, 1.5, "2", True])
+def test_fewest_and_most_are_whole_numbers(name, number):
+    with pytest.raises(InputError, match=name):
+        Policy(**{name: number})
+
+
+def test_parties_of_a_study_are_three_between_organisations_unless_said():
+    assert Policy().fewest_parties("organisations") == 3
+    assert Policy().fewest_parties("domain") == 1
+    assert Policy(min_parties=2).fewest_parties("organisations") == 2
+
+
+WHOLE = Policy(
+    allow={"gram", "counts"},
+    protocols={"vfed-pca": {"n_rounds": 9, "n_components": (1, 3)}, "survey": {"split": "rows"}},
+    min_rows=7,
+    budget={"studies": 3, "numbers": 0.5},
+    approve="listed",
+    approved=["ab"],
+)
+
+
+def test_policies_are_what_files_say(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        """
+        allow = ["gram", "counts"]
+        min_rows = 7
+        approve = "listed"
+        approved = ["ab"]
+        [budget]
+        studies = 3
+        numbers = 0.5
+        [protocols.vfed-pca]
+        n_rounds = 9
+        n_components = {low = 1, high = 3}
+        [protocols.survey]
+        split = ["rows"]
+        """
+    )
+    assert Policy.from_toml(path) == WHOLE
+    assert Policy.from_tree(WHOLE.to_tree()) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("allow = [", "cannot be read"),
+        ("alow = []", "'alow'.*allow"),
+        ("allow = ['row']", "'row'.*rows"),
+        ("min_rows = 0", "min_rows is 0"),
+        ("[budget]\nyears = 3", "years"),
+        ("approve = 'never'", "'each'"),
+    ],
+)
+def test_files_that_are_no_policies_say_why(tmp_path, text, words):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as caught:
+        Policy.from_toml(path)
+    assert "policy.toml" in str(caught.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        Policy.from_toml(tmp_path / "none.toml")
+
+
+def test_a_policy_of_an_older_file_that_allowed_everything_still_does():
+    older = sorted(KINDS - {"columns"})
+    assert Policy.from_tree({"allow": older, "calls_per_run": None}) == Policy()
+    assert Policy.from_tree({"allow": ["gram"], "calls_per_run": 2}).allow == {"gram"}
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True])
+def test_budgets_are_whole_numbers(limit):
+    with pytest.raises(InputError, match="studies"):
+        Budget(studies=limit)
+    with pytest.raises(InputError, match="numbers"):
+        Budget(numbers="all")

@@ -212,13 +212,11 @@ class ColumnEstimator(FederatedEstimator):
     def _save_shares(self, path: str | Path) -> None:
         for i, name in enumerate(self.model_.parties):
             self._share(name)
-            policy = self._policies[name]
             tree = {
                 "party": name,
                 "model": self.model_.name,
                 "share": dict(self._shares[name]),
-                "allow": sorted(policy.allow),
-                "calls_per_run": policy.calls_per_run,
+                "policy": self._policies[name].to_tree(),
             }
             model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
 
@@ -232,7 +230,8 @@ class ColumnEstimator(FederatedEstimator):
             # A share that an earlier model left here is of no use to this one.
             if (tree.get("party"), tree.get("model")) == (name, self.model_.name):
                 self._shares[name] = tree["share"]
-                self._policies[name] = Policy(tree["allow"], tree["calls_per_run"])
+                older = {own: tree.get(own) for own in ("allow", "calls_per_run")}
+                self._policies[name] = Policy.from_tree(tree.get("policy", older))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

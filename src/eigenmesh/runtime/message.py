@@ -44,7 +44,7 @@ from eigenmesh.runtime import wire
 from eigenmesh.runtime.records import record
 
 KINDS = frozenset(
-    "rows centroids scores eigenvectors distances gram moments sketch seed counts hashes "
+    "rows columns centroids scores eigenvectors distances gram moments sketch seed counts hashes "
     "aggregate".split()
 )
 

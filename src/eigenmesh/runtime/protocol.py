@@ -85,6 +85,12 @@ def is_scheduled(role: type[Party]) -> bool:
     return any(role in p.roles for p in _protocols.values() if p.schedule is not None)
 
 
+def registered() -> dict[str, Protocol[Any]]:
+    """Every protocol by name, those of installed extensions included."""
+    _load_extensions()
+    return dict(_protocols)
+
+
 def protocol_named(name: str) -> Protocol[Any]:
     """A registered protocol."""
     _load_extensions()

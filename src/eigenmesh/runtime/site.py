@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from eigenmesh.errors import InputError, StepRefused
+from eigenmesh.runtime.content import Trust
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
 
@@ -35,8 +36,9 @@ class Site:
     federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
     state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
     site's samples with those of others, who may have them in another order, or not at all.
-    `remarks` are what its owner should know, by what they are about. `trust` says whether those who
-    take part are one trust domain, or organisations that need not trust each other.
+    `remarks` are what its owner should know, by what they are about. `trust` says who else is
+    there: everybody in one trust "domain", or "organisations" that do not trust each other, where
+    a refusal tells the name of a rule and nothing of the data.
     """
 
     name: str
@@ -48,7 +50,7 @@ class Site:
     state_dir: Path | None = None
     matcher: Any = None
     remarks: dict[str, str] = field(default_factory=dict)
-    trust: Literal["domain", "organisations"] = "domain"
+    trust: Trust = "domain"
     left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -1,0 +1,124 @@
+"""Kinds by content: what numbers are worth, whatever they are called.
+
+Pure functions, for hosts before a reply leaves, for plans and for the audit. A sum over few rows is
+`rows`; as many numbers as a party has are its rows, or its columns, in principle; a spectrum,
+products or a triangular factor that determine columns up to rotation are `columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Trust = Literal["domain", "organisations"]
+TRUSTS: tuple[str, ...] = get_args(Trust)
+
+# What is computed from rows, so that its worth hangs on how many it covers.
+OVER_ROWS = frozenset("centroids scores eigenvectors distances gram moments sketch".split())
+_LOOKED_AT = 256  # samples of which all pairs are compared
+_NEAR = 0.1  # distances are given away within a tenth
+
+
+class Release(NamedTuple):
+    """What a party is about to let out of its data, and of how many.
+
+    `covers` are the fewest rows behind any number of it; `numbers` all that one study has released
+    so far, these included; `trust` and `min_rows` are the party's own.
+    """
+
+    covers: int
+    numbers: int
+    n_rows: int
+    n_columns: int
+    min_rows: int
+    trust: Trust = "domain"
+    split: str = "rows"
+
+    @property
+    def is_determined(self) -> bool:
+        """Whether as many numbers are out as the party has."""
+        return is_determined(self.numbers, self.n_rows, self.n_columns)
+
+
+def is_determined(numbers: int, n_rows: int, n_columns: int) -> bool:
+    """Whether so many numbers determine a party's data in principle.
+
+    >>> is_determined(90, n_rows=30, n_columns=3), is_determined(89, n_rows=30, n_columns=3)
+    (True, False)
+    """
+    return numbers >= n_rows * n_columns
+
+
+def kind_of(kind: str, release: Release) -> str:
+    """The kind that numbers declared as `kind` are.
+
+    >>> few = Release(covers=4, numbers=10, n_rows=4, n_columns=30, min_rows=5)
+    >>> kind_of("gram", few), kind_of("gram", few._replace(covers=5)), kind_of("counts", few)
+    ('rows', 'gram', 'counts')
+    """
+    if kind not in OVER_ROWS:
+        return kind
+    if release.covers < release.min_rows:
+        return "rows"
+    if release.trust == "organisations" and release.is_determined:
+        return "columns" if release.split == "columns" else "rows"
+    return kind
+
+
+def kinds_of_release(kinds: Iterable[str], release: Release) -> frozenset[str]:
+    """The kinds that a message of these declared kinds has."""
+    return frozenset(kind_of(kind, release) for kind in kinds)
+
+
+def numbers_over_rows(floats: Mapping[str, int]) -> int:
+    """Of floats by kind, those that tell of rows: what is held against a party's own number."""
+    told = OVER_ROWS | {"rows", "columns"}
+    return sum(count for kind, count in floats.items() if kind in told)
+
+
+def determine_columns(directions: int, n_rows: int, n_columns: int) -> bool:
+    """Whether products with so many directions determine columns up to rotation.
+
+    Centred columns span less than the samples, so that few samples need fewer directions.
+
+    >>> determine_columns(6, 100, 7), determine_columns(7, 100, 7), determine_columns(3, 4, 7)
+    (False, True, True)
+    """
+    return directions >= min(n_columns, max(n_rows - 1, 1))
+
+
+def tells_distances(spectrum_kernel: Any, kernel: Any) -> bool:
+    """Whether an RBF kernel matrix rebuilt from a spectrum gives the samples' distances away.
+
+    Both are over the same few samples; gamma drops out of the ratio of −log K̂ and −log K. Half of
+    the pairs within a tenth are enough: the others follow from them.
+    """
+    off = ~np.eye(len(kernel), dtype=bool)
+    true = -np.log(np.maximum(np.asarray(kernel)[off], 1e-300))
+    guess = -np.log(np.maximum(np.asarray(spectrum_kernel)[off], 1e-300))
+    apart = true > 0
+    if not apart.any():
+        return False
+    errors = np.abs(guess[apart] - true[apart]) / true[apart]
+    return bool(np.median(errors) <= _NEAR)
+
+
+def looked_at(n_samples: int) -> NDArray[np.int64]:
+    """The samples on which distances are compared, evenly over all."""
+    return np.unique(np.linspace(0, n_samples - 1, min(n_samples, _LOOKED_AT)).astype(np.int64))
+
+
+def is_triangular_factor(values: Any) -> bool:
+    """Whether an array is a triangular matrix, as from a QR or Cholesky factorisation.
+
+    >>> is_triangular_factor(np.triu(np.ones((3, 3)))), is_triangular_factor(np.eye(3))
+    (True, False)
+    """
+    square = getattr(values, "ndim", 0) == 2 and values.shape[0] == values.shape[1] > 1
+    if not square:
+        return False
+    above, below = np.any(np.triu(values, 1)), np.any(np.tril(values, -1))
+    return bool(above != below)
