@@ -5,7 +5,7 @@ from tests.contracts.fits import FITS
 from tests.contracts.requests import key_of, recorded
 
 import eigenmesh as em
-from eigenmesh.runtime.schedule import steps_in
+from eigenmesh.runtime.schedule import kinds_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 every_fit = pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
@@ -21,7 +21,7 @@ def test_whoever_builds_a_study_builds_the_same(fit):
 @every_fit
 def test_a_fit_asks_for_nothing_that_is_not_in_its_study(fit):
     study = em.study(fit.build(), fit.parts())
-    steps = {(step.role.__name__, step.name) for run in study.runs for step in steps_in(run.tree)}
+    steps = {(step.role.__name__, step.name) for run in study.runs for step in kinds_in(run.tree)}
     roles = {role.__name__ for run in study.runs for role in run.protocol.roles}
     calls, stores = {}, {}
     with fit.open() as fed, recorded(calls, stores):

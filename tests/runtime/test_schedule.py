@@ -32,6 +32,7 @@ from eigenmesh.runtime.schedule import (
     sequence,
     settle,
     times,
+    total,
 )
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Study, read_study, stage
@@ -84,7 +85,7 @@ def toy_schedule(scope, setup, n_rounds):
         settle(
             lambda parties: {"n": parties.n_rows},
             lambda n: sequence(
-                loop(n_rounds, ask(ToyHolder.multiply, k=setup.k, d=columns), fewest=1),
+                loop(n_rounds, total(ToyHolder.multiply, k=setup.k, d=columns), fewest=1),
                 maybe(ask(ToyHolder.keep, k=at_most(setup.k), d=columns)) if n > 2 else None,
             ),
             lambda own, n: n >= own.rows,

@@ -20,7 +20,7 @@ from eigenmesh.errors import InputError, MessageRefused, PartyLost, PolicyRefusa
 from eigenmesh.numerics.sketched_median import sketch_width
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message
-from eigenmesh.runtime.schedule import Parties, steps_in
+from eigenmesh.runtime.schedule import Parties, kinds_in
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.gamma import (
@@ -55,7 +55,7 @@ def forecast_rounds(rule, split, n_parties):
 
 def needed_steps(rule, split, n_parties=2):
     parties = Parties(tuple(map(str, range(n_parties))), ((4, 4),) * n_parties)
-    return steps_in(stage(bandwidth, rule).study(parties.scope(split)).tree)
+    return kinds_in(stage(bandwidth, rule).study(parties.scope(split)).tree)
 
 
 MOMENT_RULES = (None, "scale", "mean-distance")

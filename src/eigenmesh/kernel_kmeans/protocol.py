@@ -42,7 +42,7 @@ from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, total
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
@@ -159,7 +159,7 @@ class LabelledRows(Party):
 def moment_schedule(scope: Scope, setup: LabelSetup, n_clusters: int, n_landmarks: int) -> Node:
     """One question."""
     sizes = {"c": n_clusters, "q": n_landmarks}
-    question = ask(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
+    question = total(LabelledRows.cluster_moments, down={"n_clusters": n_clusters}, up=sizes)
     return sequence(enlist(LabelledRows, setup), question)
 
 

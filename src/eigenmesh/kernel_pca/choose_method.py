@@ -16,7 +16,7 @@ from eigenmesh.estimators.checks import components_asked
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.schedule import steps_in
+from eigenmesh.runtime.schedule import kinds_in
 
 
 def suitable_methods(
@@ -129,8 +129,8 @@ def _nothing_allowed(
     needed = []
     for name, needs in needs_refused:
         trees = [run.study(fed.scope).tree for run in needs]
-        steps = [step for tree in trees if tree is not None for step in steps_in(tree)]
-        kinds = sorted(set().union(*(step.reveals for step in steps)))
+        leaving = [kinds_in(tree, fed.scope.secure) for tree in trees if tree is not None]
+        kinds = sorted(set().union(*(kinds for by_step in leaving for kinds in by_step.values())))
         needed.append(f"{', '.join(kinds)} (for {name})")
     options = "; or ".join(dict.fromkeys(needed))
     return PolicyRefusal(f"{first.reason}; what would do: {options}", party=first.party)

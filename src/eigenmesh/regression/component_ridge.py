@@ -31,7 +31,7 @@ from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, at_most, enlist, sequence, total
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
@@ -111,7 +111,7 @@ class TargetHolder(Party):
 
 def target_schedule(scope: Scope, setup: TargetSetup) -> Node:
     """One question; how many targets a row has is known by the replies."""
-    question = ask(TargetHolder.sum_targets, m=at_most(MOST_TARGETS, planned=1))
+    question = total(TargetHolder.sum_targets, m=at_most(MOST_TARGETS, planned=1))
     return sequence(enlist(TargetHolder, setup), question)
 
 
@@ -147,7 +147,7 @@ def ridge_schedule(
 ) -> Node:
     """One question, with the targets' mean."""
     (m,) = mean
-    question = ask(ScoredTargets.normal_equations, m=m, k=n_components)
+    question = total(ScoredTargets.normal_equations, m=m, k=n_components)
     return sequence(enlist(ScoredTargets, setup), question)
 
 

@@ -31,7 +31,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Reveals, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, total
 from eigenmesh.stages.row_messages import (
     GramSums,
     KernelSetup,
@@ -91,7 +91,7 @@ def schedule(scope: Scope, setup: EmbeddedRidgeSetup, mean: tuple[int, ...]) -> 
     return sequence(
         enlist(RowsWithTargets, setup),
         ask(RowsWithTargets.count_rows),
-        of_width(setup, lambda t: ask(RowsWithTargets.embedded_equations, m=m, q=t, t=t)),
+        of_width(setup, lambda t: total(RowsWithTargets.embedded_equations, m=m, q=t, t=t)),
     )
 
 

@@ -251,7 +251,7 @@ class Federation:
         self._told = {**self._told, **numbers}
 
     def _next_in_study(
-        self, key: tuple[str, ...], messages: Iterable[Message | None] = ()
+        self, key: tuple[str, ...], messages: Iterable[Message | None] = (), summed: bool = False
     ) -> dict[str, Any]:
         """Hold a request against the study before it is sent; gives the fields that it adds.
 
@@ -260,7 +260,9 @@ class Federation:
         if self._guard is None or self._guard.study.tree is None:
             return {}
         try:
-            places = _narrowed(self._guard.admit(key, self._told), messages)
+            secure = self._guard.study.scope.secure
+            places = _declared(self._guard.admit(key, self._told), summed, secure)
+            places = _narrowed(places, messages)
         except StepRefused as error:
             raise FederationError(
                 f"protocol {self._guard.study.protocol.name!r} breaks its own schedule: "
@@ -369,21 +371,25 @@ class Federation:
             sums[:] = [add(sums[0], reply) if sums else reply]
             covered.append(self._names[i])
 
-        self._round_of(step, self._addressed(message, each), fold)
+        self._round_of(step, self._addressed(message, each), fold, summed=True)
         if not sums:
             raise PartyLost(f"no party answered {step.name!r} in this round")
         check(sums[0])  # finite summands may have a sum that is not
         return Total(sums[0], tuple(covered))
 
     def _round_of(
-        self, step: Step, messages: Mapping[int, Message | None], take: Callable[[int, Any], None]
+        self,
+        step: Step,
+        messages: Mapping[int, Message | None],
+        take: Callable[[int, Any], None],
+        summed: bool = False,
     ) -> None:
         self._books.new_round()
         label = step_label(step)
         request = {"op": "step", "role": role_name(step.role), "step": step.name}
         distinct = {id(message): message for message in messages.values()}
         key = ("step", role_name(step.role), step.name)
-        request |= self._next_in_study(key, distinct.values())
+        request |= self._next_in_study(key, distinct.values(), summed)
         encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
         stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
         for i, message in messages.items():
@@ -588,6 +594,19 @@ def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:
     if message is None:
         return None, {}
     return np.frombuffer(encode(message), np.uint8), floats_by_kind(message)
+
+
+def _declared(places: tuple[Match, ...], summed: bool, secure: bool) -> tuple[Match, ...]:
+    """Of several places those that are declared as sums, or as not.
+
+    Without masks it is no harm if replies are summed that might have been looked at.
+    """
+    fits = tuple(p for p in places if not isinstance(p.node, Ask) or p.node.summed == summed)
+    if fits or (summed and not secure):
+        return fits or places
+    asked, declared = ("total", "ask") if summed else ("ask", "total")
+    name = places[0].node.key[-1]
+    raise StepRefused(f"step {name!r} is run by {asked}(), its schedule declares {declared}(...)")
 
 
 def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> tuple[Match, ...]:

@@ -40,8 +40,8 @@ from eigenmesh.runtime.schedule import (
     Own,
     Positions,
     common_limits,
+    kinds_in,
     limits,
-    steps_in,
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
@@ -199,8 +199,9 @@ class Host:
             if study.scope.parties != names or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
             study.require_built()
-        for step in steps_in(study.tree) if study.tree else ():
-            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
+        leaving = kinds_in(study.tree, study.scope.secure) if study.tree else {}
+        for step, kinds in leaving.items():
+            self.site.policy.check_kinds(kinds, step.name, self.site.name)
         return study
 
     def _enlist(self, tree: Tree) -> Tree:

@@ -6,12 +6,12 @@ A protocol declares its schedule once, as a function of what its coordinator is 
         return sequence(
             enlist(Holder, setup),
             ask(Holder.local_start, k=setup.n_components),
-            loop(n_rounds, ask(Holder.multiply, k=setup.n_components)),
+            loop(n_rounds, total(Holder.multiply, k=setup.n_components)),
             ask(Holder.keep_loadings, k=at_most(setup.n_components)),
         )
 
 Everything that follows from order and size of messages is derived from it: the forecast
-(`forecast`), the kinds that a policy must allow (`steps_in`), which steps a host answers and when
+(`forecast`), the kinds that a policy must allow (`kinds_in`), which steps a host answers and when
 (`Program`), the table on the method's page (`table`).
 
 `scope` says who takes part and what becomes of losses. Sizes are bound by the names that the
@@ -48,6 +48,7 @@ from eigenmesh.runtime.topology import is_lossy, mark_losses
 
 _OLDEST = 1000  # rounds that a party may miss in a row, at the most
 _LONGEST = 100_000  # instructions of a program
+MASKED = frozenset({"aggregate"})  # what a masked summand reveals
 
 # What sizes may depend on.
 
@@ -184,6 +185,12 @@ class Ask:
     down: Mapping[str, Size]
     up: Mapping[str, Size]
     missable: bool = False  # whether it may be addressed to some parties only
+    summed: bool = False  # whether only the sum of the replies is wanted
+    apart: bool = False  # whether parties are sent different messages before they are summed
+
+    def reveals(self, secure: bool) -> frozenset[str]:
+        """The kinds that leave a party: of a masked summand nothing but what the sum tells."""
+        return MASKED if secure and self.summed else self.step.reveals
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -262,6 +269,21 @@ def ask(
     return Ask(step, None, _sizes(both, down), _sizes(both, up), missable)
 
 
+def total(
+    step: Any,
+    *,
+    down: Sizes | None = None,
+    up: Sizes | None = None,
+    apart: bool = False,
+    **both: Size | Amount,
+) -> Ask:
+    """One round of `step` of whose replies only the sum is wanted, as `Federation.total` gives it.
+
+    `apart` says that parties are sent different messages: what they sum is then not compared.
+    """
+    return Ask(step, None, _sizes(both, down), _sizes(both, up), summed=True, apart=apart)
+
+
 def exchange(
     send: Any,
     receive: Any,
@@ -335,6 +357,7 @@ class Scope:
     on_loss: str = "raise"
     max_age: int = 3
     edges: tuple[tuple[int, int], ...] | None = None  # None: there is a coordinator
+    secure: bool = False  # whether sums are masked
 
     def require_sound(self) -> None:
         """Raise `StepRefused` unless these are words and numbers that a run can have."""
@@ -346,6 +369,8 @@ class Scope:
             and 0 <= self.max_age <= _OLDEST
             and all(type(i) is type(j) is int and 0 <= i < j < n for i, j in edges)
             and not (self.on_loss == "skip" and self.edges is not None)
+            and type(self.secure) is bool
+            and not (self.secure and (self.forgiving or self.edges is not None))
         )
         if not sound:
             raise StepRefused("the study's parties, graph or losses are none that a run can have")
@@ -696,21 +721,28 @@ def _onwards(
 # What must be allowed, and what people read.
 
 
-def steps_in(node: Node) -> dict[Step, None]:
-    """All steps that may be asked for, in order; in an exchange the one that sends."""
+def asks_in(node: Node) -> list[Ask]:
+    """All rounds that may be asked for, in order; of numbers that are settled, typical ones."""
     match node:
         case Ask():
-            return {node.step: None}
+            return [node]
         case InOrder():
-            parts = [steps_in(part) for part in node.parts]
-            return {step: None for part in parts for step in part}
+            return [each for part in node.parts for each in asks_in(part)]
         case Loop() if node.most:
-            return steps_in(node.body)
+            return asks_in(node.body)
         case CutShort():
-            return steps_in(node.body)
+            return asks_in(node.body)
         case Settle():
-            return steps_in(node.rest(**node.typical))
-    return {}
+            return asks_in(node.rest(**node.typical))
+    return []
+
+
+def kinds_in(node: Node, secure: bool = False) -> dict[Step, frozenset[str]]:
+    """All steps that may be asked for, in order, with the kinds that leave a party by them."""
+    kinds: dict[Step, frozenset[str]] = {}
+    for each in asks_in(node):
+        kinds[each.step] = kinds.get(each.step, frozenset()) | each.reveals(secure)
+    return kinds
 
 
 class TableRow(NamedTuple):

@@ -135,7 +135,7 @@ class Study:
     @cached_property
     def document(self) -> bytes:
         """The canonical form."""
-        tree = {
+        tree: dict[str, Any] = {
             "protocol": self.protocol.name,
             "version": self.protocol.version,
             "terms": {name: records.to_tree(value) for name, value in self.terms.items()},
@@ -147,6 +147,8 @@ class Study:
                 "edges": None if self.scope.edges is None else [list(e) for e in self.scope.edges],
             },
         }
+        if self.scope.secure:  # others keep the digests that they had before there were masks
+            tree["scope"]["secure"] = True
         return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -205,7 +207,12 @@ def read_study(text: str) -> Study:
             protocol_named(tree["protocol"]),
             {name: records.from_tree(value) for name, value in tree["terms"].items()},
             Scope(
-                tuple(scope["parties"]), scope["split"], scope["on_loss"], scope["max_age"], edges
+                tuple(scope["parties"]),
+                scope["split"],
+                scope["on_loss"],
+                scope["max_age"],
+                edges,
+                scope.get("secure", False),
             ),
         )
         version = study.protocol.version

@@ -54,6 +54,7 @@ from eigenmesh.runtime.schedule import (
     sequence,
     settle,
     times,
+    total,
 )
 from eigenmesh.stages.kmeans_party import (
     CandidateShare,
@@ -170,7 +171,7 @@ def _seeding(
 
     def weighing(candidates: int) -> Node:
         return sequence(
-            ask(
+            total(
                 PointHolder.weigh_candidates,
                 down={"n": candidates, "dim": dim},
                 up={"m": candidates},
@@ -250,7 +251,7 @@ def _lloyd_rounds(
     )
     return loop(
         max_iter,
-        ask(
+        total(
             PointHolder.sum_clusters,
             down={"dim": leading or dim},
             up={"dim": dim},
@@ -276,7 +277,7 @@ def _coreset_rounds(dim: int, k: int, n_draws: int, n_init: int, refine: int) ->
     )
 
     def rest(centres: int) -> Node:
-        sums = ask(PointHolder.sum_clusters, r=n_init, k=centres, dim=dim)
+        sums = total(PointHolder.sum_clusters, r=n_init, k=centres, dim=dim)
         return sequence(times(refine, sums), _labelling(centres, dim))
 
     few_enough = settle(
@@ -286,7 +287,7 @@ def _coreset_rounds(dim: int, k: int, n_draws: int, n_init: int, refine: int) ->
 
 
 def _labelling(k: int, dim: int) -> Node:
-    return ask(PointHolder.assign, k=k, dim=dim)
+    return total(PointHolder.assign, k=k, dim=dim)
 
 
 @protocol("distributed-kmeans", roles=(PointHolder,), skips=True, schedule=schedule)

@@ -26,7 +26,17 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Own, Parties, Scope, ask, enlist, sequence, settle
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Parties,
+    Scope,
+    ask,
+    enlist,
+    sequence,
+    settle,
+    total,
+)
 from eigenmesh.stages.row_messages import (
     KernelSetup,
     by_party,
@@ -80,7 +90,7 @@ def schedule(scope: Scope, setup: KernelSetup) -> Node:
             return ask(ScoreKeeper.exact_mass)
         t = embedded_width(setup.kernel, d, setup.embedding_dim)
         return sequence(
-            ask(ScoreKeeper.embedded_gram, t=t), ask(ScoreKeeper.leverage_mass, t=t, r=k)
+            total(ScoreKeeper.embedded_gram, t=t), ask(ScoreKeeper.leverage_mass, t=t, r=k)
         )
 
     def planned(parties: Parties) -> dict[str, int]:

@@ -62,7 +62,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence, total
 from eigenmesh.stages.row_messages import (
     CentredSums,
     GramSums,
@@ -194,9 +194,9 @@ def schedule(
         sketch = ask(role.sketched_coordinates, **unseen_sizes(numbers.last, d), up=coordinates)
         down, up = {"q": q, "k": k}, {"q": k}
         if not center or numbers.is_every_row:
-            return sequence(sketch, ask(role.captured, down=down, up=up))
+            return sequence(sketch, total(role.captured, down=down, up=up))
         t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
-        return sequence(sketch, ask(role.captured_centred, down=down, up={**up, "t": t, "f": f}))
+        return sequence(sketch, total(role.captured_centred, down=down, up={**up, "t": t, "f": f}))
 
     landmark_rounds = choosing(role, setup, n_landmarks, landmarks, leverage, subspace)
     return sequence(enlist(role, setup), landmark_rounds)

@@ -97,6 +97,7 @@ from eigenmesh.runtime.schedule import (
     maybe,
     sequence,
     settle,
+    total,
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.coverage import Coverage
@@ -550,7 +551,7 @@ def schedule(
 
 def gram_rounds(role: Any) -> Callable[[int], Node]:
     """The rounds of `leverage_by_gram` in t dimensions."""
-    return lambda t: sequence(ask(role.embedded_gram, t=t), ask(role.leverage_mass, t=t, r=t))
+    return lambda t: sequence(total(role.embedded_gram, t=t), ask(role.leverage_mass, t=t, r=t))
 
 
 def choosing(
@@ -639,11 +640,11 @@ def fit_rounds(
     """The sums of one fit, of so many landmarks or, unless that is sure, at most so many."""
     d, q = numbers.d, Size(numbers.q, is_sure)
     new = unseen_sizes(numbers.last, d, numbers.last_planned)
-    plain = ask(RowHolder.projected_gram, **new, up={"q": q})
+    plain = total(RowHolder.projected_gram, apart=True, **new, up={"q": q})
     if not center or (is_sure and numbers.is_every_row):
         return plain
     t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
-    centred = ask(RowHolder.centred_gram, **new, up={"q": q, "t": t, "f": f})
+    centred = total(RowHolder.centred_gram, apart=True, **new, up={"q": q, "t": t, "f": f})
     if not numbers.is_every_row:
         return centred
     return sequence(maybe(centred, planned=False), maybe(plain))  # as many as rows, or fewer

@@ -30,7 +30,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, settle
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, settle, total
 from eigenmesh.stages.row_messages import (
     GramSums,
     KernelSetup,
@@ -86,7 +86,7 @@ def schedule(scope: Scope, setup: KernelSetup) -> Node:
     return sequence(
         enlist(EmbeddedRows, setup),
         ask(EmbeddedRows.count_rows),
-        of_width(setup, lambda t: ask(EmbeddedRows.embedded_sums, q=t)),
+        of_width(setup, lambda t: total(EmbeddedRows.embedded_sums, q=t)),
     )
 
 

@@ -49,7 +49,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.schedule import Node, Scope, Size, ask, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import full, kernel_of, upper
 
@@ -92,7 +92,9 @@ def schedule(
 
     def fit(numbers: Numbers, is_sure: bool) -> Node:
         new = unseen_sizes(numbers.last, numbers.d, numbers.last_planned)
-        return ask(WeightedRows.weighted_gram, **new, up={"q": Size(numbers.q, is_sure)})
+        return total(
+            WeightedRows.weighted_gram, apart=True, **new, up={"q": Size(numbers.q, is_sure)}
+        )
 
     def fits(numbers: Numbers) -> Node:
         if accuracy is None:

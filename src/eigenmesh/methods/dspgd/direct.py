@@ -52,6 +52,7 @@ from eigenmesh.runtime.schedule import (
     rows,
     sequence,
     settle,
+    total,
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, count
@@ -132,7 +133,7 @@ def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int) -> 
         usual = min(D + (rank if t > 1 else 0), usual_products(rank))
         return loop(
             n_rows,
-            ask(SampleHolder.project, down={"t": t, "n": rows}, up={"t": 0, "D": D}),
+            total(SampleHolder.project, apart=True, down={"t": t, "n": rows}, up={"t": 0, "D": D}),
             ask(SampleHolder.expand, down={"t": t, "D": D}, up={"n": rows}),
             fewest=1,
             usual=usual,

@@ -69,6 +69,7 @@ from eigenmesh.runtime.schedule import (
     loop,
     sequence,
     settle,
+    total,
 )
 from eigenmesh.stages.ask_again import Patient
 from eigenmesh.stages.row_messages import RowCount, by_party, full
@@ -203,7 +204,7 @@ def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int, sol
         T = n_iterations
         return sequence(
             *(_iteration(scope, sizes, t, solver) for t in range(1, T + 1)),
-            ask(FeatureHolder.basis_gram, down=sizes.updates(T), up={"w": sizes.rank(T)}),
+            total(FeatureHolder.basis_gram, down=sizes.updates(T), up={"w": sizes.rank(T)}),
             ask(
                 FeatureHolder.keep_scores,
                 down={"first": T + 1, "m": 1, "c": 0, "r": sizes.rank(T), "s": sizes.scores(T)},
@@ -224,17 +225,17 @@ def schedule(scope: Scope, setup: DSPGDSetup, goal: Goal, n_iterations: int, sol
 
 def _iteration(scope: Scope, sizes: _Sizes, t: int, solver: str) -> Node:
     if solver == "gram":
-        return ask(FeatureHolder.gram, down=sizes.updates(t - 1), up={"w": sizes.joint(t)})
+        return total(FeatureHolder.gram, down=sizes.updates(t - 1), up={"w": sizes.joint(t)})
     if solver == "nystrom":
         D = Size(sizes.features.width)
         sketch = {"D": D, "p": sizes.drawn(t), "r": sizes.rank(t - 1)}
-        return ask(FeatureHolder.sketch, down=sizes.updates(t - 1), up=sketch)
+        return total(FeatureHolder.sketch, down=sizes.updates(t - 1), up=sketch)
     # Products of different parties do not add up: when one leaves, the others begin anew.
     most, usual = sizes.products(t)
     return loop(
         1 + scope.restarts,
-        ask(FeatureHolder.advance, down=sizes.updates(t - 1, again=scope.restarts > 0)),
-        loop(most, ask(FeatureHolder.multiply, w=sizes.joint(t)), fewest=1, usual=usual),
+        total(FeatureHolder.advance, down=sizes.updates(t - 1, again=scope.restarts > 0)),
+        loop(most, total(FeatureHolder.multiply, w=sizes.joint(t)), fewest=1, usual=usual),
         fewest=1,
         usual=1,
     )
