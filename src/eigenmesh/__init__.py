@@ -19,6 +19,7 @@ from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.regression.estimator import KernelPCRegressor
+from eigenmesh.reports.audit import audit
 from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.version import __version__ as __version__
@@ -43,6 +44,7 @@ __all__ = [
     "SketchingPCA",
     "VFedAKPCA",
     "VFedPCA",
+    "audit",
     "federation",
     "leverage_scores",
     "load",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
+from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
@@ -46,19 +47,22 @@ class Plan:
     refusals: Mapping[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
     method: str = ""
+    split: str = ""
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    disclosures: tuple[Disclosure, ...] = ()
 
     @classmethod
     def of(
         cls,
         ledger: Ledger,
-        names: Sequence[str],
-        baseline: int,
+        shapes: Mapping[str, tuple[int, int]],
+        split: str,
         policies: Any,
         notes: tuple[str, ...] = (),
         method: str = "",
     ) -> Self:
         """The plan that a forecast ledger amounts to."""
-        reveals = ledger.revealed()
+        names, reveals = tuple(shapes), ledger.revealed()
         refused = {name: policies[name].forbids(reveals.get(name, {})) for name in policies}
         return cls(
             floats_up=ledger.floats_up,
@@ -67,11 +71,14 @@ class Plan:
             by_step=ledger.by_step(),
             by_party=ledger.by_party(names),
             reveals=reveals,
-            parties=tuple(names),
-            baseline_floats=baseline,
+            parties=names,
+            baseline_floats=sum(n * d for n, d in shapes.values()),
             refusals={name: kinds for name, kinds in refused.items() if kinds},
             notes=notes,
             method=method,
+            split=split,
+            shapes=shapes,
+            disclosures=disclosures_in(ledger),
         )
 
     @property
@@ -127,11 +134,12 @@ def plan(estimator: Any, source: Any) -> Plan:
         matching = forecast_stages([stage(entity_alignment)], parties, "columns")
         ledger.entries += matching.entries
         ledger.rounds += matching.rounds
-    baseline, method = sum(n * d for n, d in shapes), estimator._plan_method(shapes)
     floats = ledger.floats_up + ledger.floats_down
-    if floats > baseline and len(names) > 1:
+    if floats > sum(n * d for n, d in shapes) and len(names) > 1:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
-    return Plan.of(ledger, names, baseline, policies, notes, method)
+    by_name = dict(zip(names, shapes, strict=True))
+    split, method = _split_of(estimator, source), estimator._plan_method(shapes)
+    return Plan.of(ledger, by_name, split, policies, notes, method)
 
 
 def study(estimator: Any, source: Any) -> FitStudy:

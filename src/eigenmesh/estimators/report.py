@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from eigenmesh.errors import CostWarning
+from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
 
@@ -57,6 +58,8 @@ class RunReport:
     bounds : proven limits by name: "kernel_error" ‖K − K̂‖_F at most, "eigengap" at least,
         "sin_theta" ‖sin Θ‖_F of the components at most (√n_components is the largest there is).
     notes : caveats, in words.
+    split, shapes, disclosures : what `em.audit` is made of: rows or columns, how many of both each
+        party has, and what left whom for whom. Empty in models of earlier versions.
     """
 
     floats_up: int
@@ -75,6 +78,9 @@ class RunReport:
     baseline_floats: int
     bounds: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    split: str = ""
+    shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    disclosures: tuple[Disclosure, ...] = ()
 
     @classmethod
     def of(
@@ -117,6 +123,9 @@ class RunReport:
             baseline_floats=baseline_floats,
             bounds=dict(bounds or {}),
             notes=notes,
+            split=fed.split,
+            shapes=fed.shapes(),
+            disclosures=disclosures_in(ledger),
         )
 
     @classmethod
@@ -154,8 +163,11 @@ class RunReport:
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """The report that `to_tree` gave."""
-        tuples = {name: tuple(tree[name]) for name in ("parties", "notes")}
-        return cls(**{**tree, **tuples})
+        parts: dict[str, Any] = {name: tuple(tree[name]) for name in ("parties", "notes")}
+        shapes, disclosures = tree.get("shapes", {}), tree.get("disclosures", ())
+        parts["shapes"] = {name: (rows, columns) for name, (rows, columns) in shapes.items()}
+        parts["disclosures"] = tuple(Disclosure.from_tree(one) for one in disclosures)
+        return cls(**{**tree, **parts})
 
     def __str__(self) -> str:
         kinds = sorted({kind for own in self.reveals.values() for kind in own})

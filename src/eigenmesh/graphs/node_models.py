@@ -47,18 +47,18 @@ class Question(Message, reveals=None):
     """Nothing but the question."""
 
 
-class RowModel(RowBlock, reveals="rows"):
+class RowModel(RowBlock, reveals="rows", covers="joint"):
     """A model over rows: score(x) = k(x, rows) coefficients − offset."""
 
     coefficients: Annotated[Floats, Shape("q", "k"), Reveals("eigenvectors")]
     offset: Annotated[Floats, Shape("k"), Reveals("moments")]
 
 
-class CentroidModel(RowModel, reveals="centroids"):
+class CentroidModel(RowModel, reveals="centroids", covers="joint"):
     """The same over centroids."""
 
 
-class EmbeddedModel(Message, reveals="eigenvectors"):
+class EmbeddedModel(Message, reveals="eigenvectors", covers="joint"):
     """Components of embedded rows."""
 
     components: Annotated[Floats, Shape("t", "k")]

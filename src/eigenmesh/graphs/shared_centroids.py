@@ -51,7 +51,7 @@ _ATTEMPTS = 20  # to spread them, where messages may be lost
 _PATIENCE = 2  # exchanges from a question to its answer
 
 
-class SharedCentroids(Message, reveals="centroids"):
+class SharedCentroids(Message, reveals="centroids", covers=MIN_CLUSTER):
     """Whose centroids the sender has, whose it wants, and those that the receiver wanted."""
 
     has: Annotated[Integers, Reveals("counts"), Shape("h"), NonNegative]

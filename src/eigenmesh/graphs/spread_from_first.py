@@ -38,7 +38,7 @@ class PassingSetup(MixingSetup, reveals=None):
     first: int
 
 
-class PassedOn(Message, reveals="eigenvectors"):
+class PassedOn(Message, reveals="eigenvectors", covers="joint"):
     """What the first node has found; or nothing yet."""
 
     value: Annotated[Floats, Shape("n")]

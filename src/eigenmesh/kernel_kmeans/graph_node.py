@@ -51,7 +51,7 @@ class ClusterSetup(PassingSetup, reveals=None):
     seed: int
 
 
-class PassedCentres(PassedOn, reveals="moments"):
+class PassedCentres(PassedOn, reveals="moments", covers="joint"):
     """Centres, or numbers of which the largest counts."""
 
 
@@ -61,7 +61,7 @@ class StillMoving(Message, reveals="counts"):
     n_moving: Annotated[int, NonNegative]
 
 
-class ClusterOutcome(Message, reveals="moments"):
+class ClusterOutcome(Message, reveals="moments", covers="joint"):
     """What every node knows in the end."""
 
     centres: Annotated[Floats, Shape("k", "dim")]

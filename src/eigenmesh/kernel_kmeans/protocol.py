@@ -129,7 +129,7 @@ class ClusterAsk(Message, reveals=None):
     n_clusters: Annotated[int, NonNegative]
 
 
-class KernelSums(Message, reveals="moments"):
+class KernelSums(Message, reveals="moments", covers=1):
     """Σ w k(x, Y) over the rows of each cluster, their weight, and Σ w k(x, x)."""
 
     sums: Annotated[Floats, Shape("c", "q")]

@@ -27,7 +27,13 @@ from eigenmesh.methods.diskpca.scores import LandmarkScores
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, Reveals, Shape
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    OwnRows,
+    Reveals,
+    Shape,
+)
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
@@ -58,7 +64,7 @@ class TargetSums(Message, reveals="moments"):
     """Sum of the targets, and over how many rows."""
 
     sums: Annotated[Floats, Shape("m")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
 
 
 class TargetMean(Message, reveals="moments"):
@@ -75,7 +81,7 @@ class NormalEquations(Message, reveals="moments"):
     score_sums: Annotated[Floats, Shape("k")]
     target_sums: Annotated[Floats, Shape("m")]
     target_squares: Annotated[Floats, Shape("m")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
 
 
 def targets_of(site: SiteView, key: str) -> Doubles:

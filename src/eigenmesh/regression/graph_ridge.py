@@ -70,7 +70,7 @@ class TargetWidth(Message, reveals="counts"):
     n_targets: Annotated[int, Positive, SameEverywhere]
 
 
-class NodeRidge(Message, reveals="moments"):
+class NodeRidge(Message, reveals="moments", covers="joint"):
     """What a node ends with, `numerics.ridge.RidgeFit`, and what it so predicts at the probes."""
 
     coefficients: Annotated[Floats, Shape("k", "m")]

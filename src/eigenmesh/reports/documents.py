@@ -15,13 +15,15 @@ import numpy as np
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
+from eigenmesh.reports.audit import audit
 
 SCORE_SUFFIXES = (".npy", ".csv")
 
 
 def account_tree(account: RunReport | Plan) -> dict[str, Any]:
     """A report or a forecast in plain numbers and words."""
-    return {**dataclasses.asdict(account), "share_of_baseline": account.share_of_baseline}
+    worth = {"share_of_baseline": account.share_of_baseline, "audit": audit(account).to_tree()}
+    return {**dataclasses.asdict(account), **worth}
 
 
 def model_tree(kpca: Any) -> dict[str, Any]:

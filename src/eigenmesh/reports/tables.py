@@ -13,6 +13,7 @@ from rich.text import Text
 
 from eigenmesh.estimators.plan import AT_MOST, Plan
 from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport
+from eigenmesh.reports.audit import Severity, audit
 from eigenmesh.reports.documents import cluster_sizes
 
 Account: TypeAlias = RunReport | Plan
@@ -47,6 +48,7 @@ def report_table(report: RunReport, *, title: str = "What it cost", notes: bool 
     _add(table, "stopped because", report.stop_reason)
     for name, bound in report.bounds.items():
         _add(table, "proven", f"{BOUNDS_IN_WORDS[name]} {figure(bound)}")
+    _add_worst(table, report)
     for note in report.notes if notes else ():
         _add(table, "note", note, style="yellow")
     return table
@@ -67,6 +69,7 @@ def plan_table(plan: Plan, *, title: str = "What it would cost") -> Table:
         _add(table, "would refuse", f"{party}: {', '.join(kinds)} may not leave it", style="red")
     if not plan.refusals:
         _add(table, "would refuse", "nobody")
+    _add_worst(table, plan)
     for note in plan.notes:
         _add(table, "note", note, style="yellow")
     return table
@@ -189,6 +192,14 @@ def _add_cost(table: Table, account: Account, verb: str) -> None:
         f"{shipping:,} floats if everything were shipped, so {share} of that{more}",
         style="red" if dear else "green",
     )
+
+
+def _add_worst(table: Table, account: Account) -> None:
+    """What tells most of anybody's data; `em.audit` has the rest."""
+    worst = audit(account).worst if account.disclosures else None
+    if worst is not None:
+        grave = worst.severity >= Severity.DETERMINED
+        _add(table, "tells most", str(worst), style="yellow" if grave else "")
 
 
 def _count(n: int, noun: str) -> str:

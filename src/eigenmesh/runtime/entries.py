@@ -44,6 +44,16 @@ class StepTotal(NamedTuple):
     messages: int
 
 
+class Flow(NamedTuple):
+    """All messages of one step from one sender to one receiver, each of which revealed `kinds`."""
+
+    step: str
+    sender: str
+    receiver: str
+    kinds: Mapping[str, int]
+    messages: int
+
+
 @record
 class Entries(Sequence[Entry]):
     """Entries in the order in which they came. Only numbers are kept: 64 bytes a message.
@@ -153,6 +163,21 @@ class Entries(Sequence[Entry]):
     def bytes(self) -> int:
         """Of all messages."""
         return int(self._numbers()[:, 6].sum())
+
+    def flows(self) -> list[Flow]:
+        """Sums over rounds: who sent what to whom."""
+        table, n_words, n_kinds = self._numbers(), len(self._words), len(self._kinds)
+        keys = (table[:, 1] * n_words + table[:, 2]) * n_words + table[:, 3]
+        alike, counts = np.unique(keys * n_kinds + table[:, 4], return_counts=True)
+        words, kinds = list(self._words), [dict(some) for some in self._kinds]
+        flows = []
+        for key, messages in zip(alike.tolist(), counts.tolist(), strict=True):
+            names, number = divmod(key, n_kinds)
+            pair, receiver = divmod(names, n_words)
+            step, sender = divmod(pair, n_words)
+            way = (words[step], words[sender], words[receiver])
+            flows.append(Flow(*way, kinds[number], messages))
+        return flows
 
     def totals(self) -> list[StepTotal]:
         """Sums over rounds and receivers, in the order in which steps and senders appeared."""

@@ -30,6 +30,8 @@ from eigenmesh.runtime.ledger import COORDINATOR, Books, Recording, step_label
 from eigenmesh.runtime.message import (
     NO_LIMITS,
     Message,
+    OwnColumns,
+    OwnRows,
     add,
     check,
     check_sizes,
@@ -105,6 +107,7 @@ class Federation:
         self.lost: dict[str, str] = {}
         self.reused: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
+        self._told_counts: dict[str, dict[str, int]] = {}  # by party, what it said that it holds
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
@@ -148,6 +151,18 @@ class Federation:
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""
         return {self._names[i]: site for i, site in self._engine.local_sites().items()}
+
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        """Rows and columns of the parties, as they said themselves or as this process knows."""
+        shapes = {}
+        for name, counts in self._told_counts.items():
+            if counts.keys() == {OwnRows, OwnColumns}:
+                shapes[name] = (counts[OwnRows], counts[OwnColumns])
+        for name, site in self.local_sites().items():
+            if name not in shapes and site.is_open:
+                n_rows, n_columns = site.data.shape
+                shapes[name] = (int(n_rows), int(n_columns))
+        return shapes
 
     def column_names(self) -> dict[str, tuple[str, ...] | None]:
         """The columns' names of the parties that this process knows them of; nobody is asked."""
@@ -206,6 +221,7 @@ class Federation:
             self._books.absorb(run.recording.ledger)
             self.lost = dict(run.lost)
             self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
+            self._told_counts = {name: dict(counts) for name, counts in run.counts.items()}
         for site in self.local_sites().values():
             for about, words in site.remarks.items():
                 self.remark(about, words)
@@ -230,7 +246,8 @@ class Federation:
                 self._dismiss()
         reason = getattr(value, "stop_reason", "finished")
         reused, dropped = dict(self.reused), dict(self.dropped)
-        return Run(value, recording, self.parties, dict(self.lost), reused, dropped, reason)
+        who = (self.parties, dict(self.lost), reused, dropped)
+        return Run(value, recording, *who, reason, counts=self._told_counts)
 
     # The study of the run under way.
 
@@ -304,6 +321,7 @@ class Federation:
         """
         if self._books.idle:
             self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+            self._told_counts = {}
         with self._books.recording() as recording:
             yield recording
 
@@ -586,7 +604,21 @@ class Federation:
         message = decode(step.signature.gives, answer.data, self._reply_sizes)
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
+        self._note_counts(self._names[i], message)
         return message
+
+    def _note_counts(self, name: str, message: Message) -> None:
+        """What a party says that it holds, it says in every reply."""
+        counts = self._told_counts.setdefault(name, {})
+        for declared in fields_of(type(message)):
+            if declared.counts is None:
+                continue
+            number = getattr(message, declared.name)
+            before = counts.setdefault(declared.counts, number)
+            if number != before:
+                raise MessageRefused(
+                    f"its reply is about {number} {declared.counts}, an earlier one about {before}"
+                )
 
 
 def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:

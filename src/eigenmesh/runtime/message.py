@@ -26,6 +26,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    Literal,
     NamedTuple,
     TypeVar,
     Union,
@@ -134,6 +135,17 @@ Limits = Mapping[str, Limit]
 NO_LIMITS: Limits = {}
 
 
+Covered = int | Literal["all", "joint"]
+"""Rows behind one number of a message: the fewest, all of the sender's, or those of all parties."""
+
+_SINGLE = frozenset("rows columns scores eigenvectors distances sketch hashes".split())
+
+
+def usually_covered(kind: str | None) -> Covered:
+    """Rows behind one number of a kind, unless its message says otherwise."""
+    return 1 if kind in _SINGLE else "all"
+
+
 class Check(NamedTuple):
     """A condition on a field's value, and the words for it."""
 
@@ -154,6 +166,7 @@ def no_more_than(limit: int) -> Check:
 
 
 SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
+OwnRows, OwnColumns = "rows", "columns"  # how many the sender has: every reply must say the same
 
 
 def _is_orthonormal(vectors: Floats) -> bool:
@@ -168,11 +181,15 @@ class Message:
     """Base of all messages. `reveals` is a kind, or None if it tells of nobody's data."""
 
     reveals: ClassVar[str | None] = None
+    covers: ClassVar[Covered] = "all"
 
-    def __init_subclass__(cls, *, reveals: str | None) -> None:
+    def __init_subclass__(cls, *, reveals: str | None, covers: Covered | None = None) -> None:
+        """`covers` are the rows behind one number; of a kind usually the same."""
         if reveals is not None and reveals not in KINDS:
             raise TypeError(f"{cls.__name__} reveals {reveals!r}, which is none of {sorted(KINDS)}")
-        cls.reveals = reveals
+        if covers is None:
+            covers = cls.covers if reveals == cls.reveals else usually_covered(reveals)
+        cls.reveals, cls.covers = reveals, covers
         record(dataclasses.dataclass(frozen=True, eq=False)(cls))
 
     def __post_init__(self) -> None:
@@ -194,6 +211,7 @@ class Field(NamedTuple):
     shape: Shape | None
     checks: tuple[Check, ...]
     same: bool
+    counts: str | None  # "rows" or "columns", if it says how many its sender has
     dtype_kinds: str  # of an array; empty for a scalar
 
     @property
@@ -255,12 +273,21 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
         rule = "cannot be the same everywhere, send a hash" if same else "say what it reveals"
         raise TypeError(f"{message_type.__name__}.{name} is an array; {rule}")
     shape = shapes[0] if shapes else None
-    return Field(name, hint, optional, kind, shape, checks, same, _DTYPE_KINDS.get(hint, ""))
+    counts = next((mark for mark in (OwnRows, OwnColumns) if mark in marks), None)
+    dtypes = _DTYPE_KINDS.get(hint, "")
+    return Field(name, hint, optional, kind, shape, checks, same, counts, dtypes)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:
     """Every kind that a message of this type reveals."""
     return frozenset(_declaration(message_type).kinds)
+
+
+def covered_by(message_type: type[Message], kind: str) -> Covered:
+    """Rows behind one number of a kind in messages of this type."""
+    joint = message_type.covers == "joint"
+    own = joint or kind == message_type.reveals
+    return message_type.covers if own else usually_covered(kind)
 
 
 def check(message: Message, limits: Limits = NO_LIMITS) -> None:

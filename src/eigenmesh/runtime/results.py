@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
 from eigenmesh.runtime.ledger import Recording
@@ -52,3 +52,4 @@ class Run(Generic[R]):
     reused: Mapping[str, int]  # how often an older message of a party stood in for a missing one
     dropped: Mapping[str, int]  # how often a neighbour went on without a party's message
     stop_reason: str
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # what each said it holds

@@ -491,8 +491,8 @@ def _entries(round_: Round, parties: Parties) -> Iterator[Entry]:
     label, signature = step_label(asked.step), asked.step.signature
     for name, own in zip(parties.names, parties.owns, strict=True):
         if asked.receive is not None:
-            for kinds in _to_neighbours(asked, own):
-                yield _entry(label, name, COORDINATOR, kinds, times)
+            for receiver, kinds in _to_neighbours(asked, own):
+                yield _entry(label, name, receiver, kinds, times)
             continue
         if signature.takes is not None:
             kinds = planned_floats(signature.takes, _planned(asked.down, own))
@@ -511,15 +511,15 @@ def _planned(sizes: Mapping[str, Size], own: Own) -> dict[str, int]:
     return {name: size.planned(own) for name, size in sizes.items()}
 
 
-def _to_neighbours(asked: Ask, own: Own) -> Iterator[dict[str, int]]:
-    """Floats by kind of each message of a node to its neighbours."""
+def _to_neighbours(asked: Ask, own: Own) -> Iterator[tuple[str, dict[str, int]]]:
+    """Each neighbour, and floats by kind of a message of the node to it."""
     parties, gives = own.parties, asked.step.signature.gives
     assert gives is not None, f"{asked.step!r} gives nothing to neighbours"
     assert parties is not None, "who is near is known in a plan"
     assert parties.graph is not None, "an exchange is planned on a graph"
     for j in parties.graph.neighbors(own.index):
         to = replace(own, receiver=parties.owns[j])
-        yield planned_floats(gives, _planned(asked.up, to))
+        yield parties.names[j], planned_floats(gives, _planned(asked.up, to))
 
 
 # What hosts follow.

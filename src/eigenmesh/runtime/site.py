@@ -57,6 +57,11 @@ class Site:
     _secret: bytes | None = field(default=None, repr=False)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the data have been used."""
+        return self._data is not None
+
+    @property
     def data(self) -> Data:
         """The site's data, opened on first use."""
         if self._data is None:

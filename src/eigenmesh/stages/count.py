@@ -15,7 +15,14 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Message, Positive, Reveals, SameEverywhere
+from eigenmesh.runtime.message import (
+    Message,
+    OwnColumns,
+    OwnRows,
+    Positive,
+    Reveals,
+    SameEverywhere,
+)
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
@@ -30,20 +37,20 @@ class SurveySetup(Message, reveals=None):
 class SiteShape(Message, reveals="counts"):
     """How much a site holds."""
 
-    n_rows: Annotated[int, Reveals("counts"), Positive]
-    n_columns: Annotated[int, Reveals("counts"), Positive]
+    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), Positive, OwnColumns]
 
 
 class RowSiteShape(SiteShape, reveals="counts"):
     """Of a site that holds rows: all have the same columns."""
 
-    n_columns: Annotated[int, Reveals("counts"), Positive, SameEverywhere]
+    n_columns: Annotated[int, Reveals("counts"), Positive, SameEverywhere, OwnColumns]
 
 
 class ColumnSiteShape(SiteShape, reveals="counts"):
     """Of a site that holds columns: all have the same rows."""
 
-    n_rows: Annotated[int, Reveals("counts"), Positive, SameEverywhere]
+    n_rows: Annotated[int, Reveals("counts"), Positive, SameEverywhere, OwnRows]
 
 
 class SurveyedSite(Party):

@@ -86,7 +86,7 @@ class Centres(Message, reveals="moments"):
     centres: Annotated[Floats, Shape("r", "k", "dim")]
 
 
-class Sums(Message, reveals="moments"):
+class Sums(Message, reveals="moments", covers=1):
     """For each restart and cluster the sum of the points; a sum over one point is that point."""
 
     sums: Annotated[Floats, Shape("r", "k", "dim")]

@@ -15,6 +15,8 @@ from eigenmesh.numerics.eigen import SPECTRUM_ROUNDING
 from eigenmesh.runtime.message import (
     Message,
     NonNegative,
+    OwnColumns,
+    OwnRows,
     Reveals,
     SameEverywhere,
 )
@@ -28,13 +30,13 @@ from eigenmesh.stages.prepare import preparation_of
 class PeerStart(Message, reveals="counts"):
     """What a node holds."""
 
-    n_samples: Annotated[int, SameEverywhere]
-    n_columns: int
+    n_samples: Annotated[int, SameEverywhere, OwnRows]
+    n_columns: Annotated[int, OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     total: Annotated[float, Reveals("moments"), NonNegative]
 
 
-class GramMixture(Mixture, reveals="gram"):
+class GramMixture(Mixture, reveals="gram", covers=1):
     """A running average of products."""
 
 

@@ -17,6 +17,8 @@ from eigenmesh.runtime.message import (
     Message,
     NonNegative,
     Numbers,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -48,8 +50,8 @@ def kernel_of(setup: KernelSetup) -> Kernel:
 class RowCount(Message, reveals="counts"):
     """How much a party holds; `n_values` are the numbers that shipping its rows would take."""
 
-    n_rows: Annotated[int, Positive]
-    n_columns: Annotated[int, SameEverywhere]
+    n_rows: Annotated[int, Positive, OwnRows]
+    n_columns: Annotated[int, SameEverywhere, OwnColumns]
     n_values: Annotated[int, NonNegative]
 
 
@@ -132,7 +134,7 @@ class GramSums(Message, reveals="gram"):
 
     upper: Annotated[Floats, Shape("q*(q+1)//2")]
     sums: Annotated[Floats, Shape("q")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
     trace: Annotated[float, Reveals("moments")]
 
 

@@ -51,6 +51,8 @@ from eigenmesh.runtime.message import (
     Message,
     NonEmpty,
     NonNegative,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -94,8 +96,8 @@ class ArgumentSetup(Message, reveals=None):
 class LocalCoordinates(Message, reveals="scores"):
     """Coordinates of the samples in a party's columns."""
 
-    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
-    n_columns: Annotated[int, Reveals("counts")]
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty]
     has_residual: bool  # whether the last coordinate is the norm of what the others leave out
@@ -108,8 +110,8 @@ class AllDistances(Message, reveals="distances"):
     `new_width` numbers each.
     """
 
-    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
-    n_columns: Annotated[int, Reveals("counts")]
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     coordinates: Annotated[Floats | None, Shape("n_samples", "r"), NonEmpty]
     pairs: Annotated[Floats | None, Shape("pairs")]
@@ -118,7 +120,7 @@ class AllDistances(Message, reveals="distances"):
     new_width: Annotated[int, Reveals("counts")]
 
 
-class AllProducts(AllDistances, reveals="gram"):
+class AllProducts(AllDistances, reveals="gram", covers=1):
     """Inner products of all samples in a party's columns, in the same forms."""
 
 

@@ -63,7 +63,7 @@ class Similarity(Message, reveals="moments"):
     ceiling: float
 
 
-class Outcome(Message, reveals="moments"):
+class Outcome(Message, reveals="moments", covers="joint"):
     """What a node knows of the whole."""
 
     eigenvalues: Annotated[Floats, Shape("k")]

@@ -59,7 +59,15 @@ from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected, outside_sizes
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    NonNegative,
+    OwnRows,
+    Positive,
+    Reveals,
+    Shape,
+)
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence, total
@@ -80,19 +88,19 @@ class SketchSetup(KernelSetup, reveals=None):
     sketch_size: Annotated[int, Positive]
 
 
-class EmbeddingSketch(Message, reveals="sketch"):
+class EmbeddingSketch(Message, reveals="sketch", covers="all"):
     """(E^i)ᵀT^i, transposed."""
 
     columns: Annotated[Floats, Shape("p", "t")]
 
 
-class CoordinateSketch(Message, reveals="sketch"):
+class CoordinateSketch(Message, reveals="sketch", covers="all"):
     """(Π^i)ᵀT^i and 1ᵀT^i, transposed; and exactly the sum and the squares of Π^i."""
 
     columns: Annotated[Floats, Shape("w", "q")]
     ones: Annotated[Floats, Shape("w")]
     sums: Annotated[Floats, Shape("q")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
     inside: Annotated[float, Reveals("moments"), NonNegative]
     trace: Annotated[float, Reveals("moments")]
 

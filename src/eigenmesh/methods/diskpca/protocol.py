@@ -78,7 +78,15 @@ from eigenmesh.numerics.shortfall import (
     shortfall,
 )
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    NonNegative,
+    OwnRows,
+    Positive,
+    Reveals,
+    Shape,
+)
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
@@ -154,7 +162,7 @@ class SampledLandmarks(NewLandmarks, reveals="rows"):
     share: Annotated[float, Positive]
 
 
-class Centroids(RowBlock, reveals="centroids"):
+class Centroids(RowBlock, reveals="centroids", covers=MIN_CLUSTER):
     """Means of at least MIN_CLUSTER rows each."""
 
 
@@ -197,7 +205,7 @@ class OutsideProbes(Message, reveals="moments"):
     direction: Annotated[Floats, Shape("t")]
     peak: Annotated[float, NonNegative]
     outside: Annotated[float, NonNegative]
-    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
 
 
 # The party.

@@ -46,7 +46,14 @@ from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
+from eigenmesh.runtime.message import (
+    Floats,
+    Message,
+    NonNegative,
+    OwnRows,
+    Reveals,
+    Shape,
+)
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
@@ -59,7 +66,7 @@ class WeightedSums(Message, reveals="gram"):
 
     upper: Annotated[Floats, Shape("q*(q+1)//2")]
     sums: Annotated[Floats, Shape("q")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
     weight: Annotated[float, Reveals("moments"), NonNegative]
     trace: Annotated[float, Reveals("moments")]
 

@@ -83,7 +83,7 @@ class Estimate(Message, reveals="scores"):
     value: Annotated[Floats, Shape("n", "k")]
 
 
-class NodeScores(Message, reveals="scores"):
+class NodeScores(Message, reveals="scores", covers="joint"):
     """A node's answer; the residual is the largest as a share of its own eigenvalue."""
 
     scores: Annotated[Floats, Shape("n", "k")]

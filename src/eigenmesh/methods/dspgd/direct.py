@@ -65,7 +65,7 @@ class RowsOfVector(Message, reveals="scores"):
     entries: Annotated[Floats, Shape("n")]
 
 
-class FeatureSum(Message, reveals="sketch"):
+class FeatureSum(Message, reveals="sketch", covers="all"):
     """Aᵀc, of a party or of all, in iteration t."""
 
     t: int

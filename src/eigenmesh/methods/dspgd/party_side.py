@@ -26,6 +26,7 @@ from eigenmesh.runtime.message import (
     Floats,
     Integers,
     Message,
+    OwnRows,
     Positive,
     Reveals,
     Shape,
@@ -79,27 +80,27 @@ class Direction(Message, reveals="eigenvectors"):
 class Present(Message, reveals="counts"):
     """A party is there, with so many rows."""
 
-    n_rows: Annotated[int, Positive]
+    n_rows: Annotated[int, Positive, OwnRows]
 
 
 class Product(Present, reveals="gram"):
     """WᵀW times a vector."""
 
-    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
     vector: Annotated[Floats, Shape("w")]
 
 
 class GramTriangle(Present, reveals="gram"):
     """[A B]ᵀ[A B], or BᵀB, by the upper triangle."""
 
-    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
     upper: Annotated[Floats, Shape("w*(w+1)//2")]
 
 
 class GramSketch(Present, reveals="gram"):
     """AᵀAΩ and AᵀB, and BᵀB by its upper triangle."""
 
-    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
     drawn: Annotated[Floats, Shape("D", "p")]
     cross: Annotated[Floats, Shape("D", "r")]
     basis: Annotated[Floats, Shape("r*(r+1)//2")]

@@ -161,7 +161,7 @@ class Missing(Message, reveals="moments"):
     errors: Annotated[Floats, Shape("k"), NonNegative]
 
 
-class GossipOutcome(Message, reveals="moments"):
+class GossipOutcome(Message, reveals="moments", covers="joint"):
     """What all nodes know of the whole."""
 
     eigenvalues: Annotated[Floats, Shape("k")]

@@ -46,6 +46,8 @@ from eigenmesh.runtime.message import (
     NonEmpty,
     NonNegative,
     Orthonormal,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -86,8 +88,8 @@ class OneShotSetup(Message, reveals=None):
 class LocalSpectrum(Message, reveals="eigenvectors"):
     """Top eigenpairs of a party's own kernel matrix, and what the error bound needs."""
 
-    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
-    n_columns: Annotated[int, Reveals("counts")]
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     vectors: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Orthonormal]
     values: Annotated[Floats, Shape("r"), Descending, NonNegative]

@@ -92,7 +92,7 @@ class Progress(Message, reveals="moments"):
     rank: Annotated[int, NonNegative]
 
 
-class PeerScores(Message, reveals="scores"):
+class PeerScores(Message, reveals="scores", covers="joint"):
     """A node's answer."""
 
     scores: Annotated[Floats, Shape("n", "k"), NonEmpty]

@@ -60,6 +60,8 @@ from eigenmesh.runtime.message import (
     Message,
     NonEmpty,
     NonNegative,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -109,8 +111,8 @@ class ArgumentPeerSetup(PassingSetup, reveals=None):
 class NodeStart(Message, reveals="counts"):
     """What a node holds."""
 
-    n_samples: Annotated[int, SameEverywhere]
-    n_columns: int
+    n_samples: Annotated[int, SameEverywhere, OwnRows]
+    n_columns: Annotated[int, OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
 
 
@@ -118,7 +120,7 @@ class DistanceMixture(Mixture, reveals="distances"):
     """A running average of distances."""
 
 
-class CommonAnswer(Message, reveals="eigenvectors"):
+class CommonAnswer(Message, reveals="eigenvectors", covers="joint"):
     """The components, and what it takes to score new samples, as `fusion.packed` lays them out."""
 
     value: Annotated[Floats, Shape("n"), NonEmpty]

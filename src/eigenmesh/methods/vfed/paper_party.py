@@ -29,6 +29,8 @@ from eigenmesh.runtime.message import (
     Message,
     NonEmpty,
     NonNegative,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -65,8 +67,8 @@ class PowerSetup(Message, reveals=None):
 class Introduction(Message, reveals="moments"):
     """How much a party holds, and the trace of its matrix."""
 
-    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
-    n_columns: Annotated[int, Reveals("counts")]
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     total: Annotated[float, NonNegative]
 
@@ -92,7 +94,7 @@ class Captured(Message, reveals="moments"):
     captured: Annotated[Floats, Shape("k"), NonEmpty]
 
 
-class NodeVectors(Message, reveals="eigenvectors"):
+class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
     """A node's components, the variance of its own columns along them, and how its vector moved."""
 
     vectors: Annotated[Floats, Shape("n", "k"), NonEmpty]

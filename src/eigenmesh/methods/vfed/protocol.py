@@ -34,6 +34,8 @@ from eigenmesh.runtime.message import (
     Message,
     NonEmpty,
     NonNegative,
+    OwnColumns,
+    OwnRows,
     Positive,
     Reveals,
     SameEverywhere,
@@ -65,8 +67,8 @@ class VFedSetup(Message, reveals=None):
 class LocalStart(Message, reveals="eigenvectors"):
     """Top left singular vectors of a party's columns, each times its singular value."""
 
-    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
-    n_columns: Annotated[int, Reveals("counts")]
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     vectors: Annotated[Floats, Shape("n_samples", "k"), NonEmpty]
     total: Annotated[float, NonNegative]  # sum of squares of the columns
@@ -79,7 +81,7 @@ class Directions(Message, reveals="eigenvectors"):
     vectors: Annotated[Floats, Shape("n", "b"), NonEmpty]
 
 
-class GramProduct(Message, reveals="gram"):
+class GramProduct(Message, reveals="gram", covers=1):
     """X_i X_iᵀ times the block of that number."""
 
     number: int

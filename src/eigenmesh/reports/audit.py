@@ -1,0 +1,361 @@
+"""What a receiver could rebuild of a party's data from what it got, or will get.
+
+Three things are held against each other: how many numbers left, how many rows stand behind each,
+and how many numbers a party keeps to itself (n rows times d columns). No data are looked at: the
+facts are those of the plan or the report, and a statement holds for any data of these shapes.
+
+What was found by attacking it (tests/attacks) is what it says:
+
+- numbers about single samples of a party's columns are coordinates. As many a sample as there are
+  columns determine the columns up to a rotation, and d + 2 samples that somebody knows fix that;
+- a sum over all rows hides them while it has fewer numbers than they have. Landmark sums of five
+  rows were inverted whole, of eight half, of twelve hardly;
+- a mean of five rows is near to each of them where these are alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+from math import ceil
+from typing import Any, NamedTuple
+
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.disclosure import NEIGHBOURS, Disclosure, of_party
+from eigenmesh.estimators.plan import Plan
+from eigenmesh.estimators.report import RunReport
+from eigenmesh.runtime.ledger import COORDINATOR
+
+FEWEST_ROWS = 5  # behind a number: a sum over fewer says too much of each
+_ABOUT_SAMPLES = frozenset(("columns", "scores", "eigenvectors", "distances", "gram"))
+_LITTLE = {
+    "counts": "how many rows or columns, or how many of them fell to what",
+    "hashes": "digests of ids or names, which tell who has the same",
+    "seed": "where draws begin",
+}
+_SAY_LITTLE = frozenset(_LITTLE)
+_INSIDE_MODELS = frozenset(("rows", "centroids"))
+_TOGETHER = "together"
+_OTHERS = "parties"
+_SHOWN = 3  # parties by name, of many that are alike
+
+
+class Severity(IntEnum):
+    """How much of a party's data a receiver has, least first."""
+
+    LITTLE = 0  # sizes, digests
+    SUMS = 1  # of all rows, fewer numbers than the rows have
+    MEANS = 2  # of a few rows each
+    PARTS = 3  # some coordinates of single rows or samples
+    DETERMINED = 4  # as many numbers as there are unknowns, or more
+    ROTATED = 5  # the columns up to a rotation
+    ROWS = 6  # rows or columns as they are
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one receiver has of one party in one kind.
+
+    Attributes
+    ----------
+    kind : by content, which `sent_as` need not be: a sum over two rows is `rows`.
+    numbers : how many it got; `unknowns` are the party's rows times columns, None if not known.
+    rows : the fewest behind one number; None if not known.
+    words : what could be rebuilt.
+    """
+
+    party: str
+    receiver: str
+    kind: str
+    sent_as: str
+    numbers: int
+    unknowns: int | None
+    rows: int | None
+    severity: Severity
+    words: str
+
+    @property
+    def is_determined(self) -> bool:
+        """Whether there are as many numbers as unknowns."""
+        return self.unknowns is not None and 0 < self.unknowns <= self.numbers
+
+    def __str__(self) -> str:
+        return f"{self.party} → {self.receiver}: {self.words}"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What could be rebuilt, a line a party, receiver and kind, the worst first.
+
+    `model` says what the released model itself tells of the data.
+    """
+
+    lines: tuple[Line, ...]
+    model: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> Line | None:
+        """The line that tells most; None where nothing left."""
+        return self.lines[0] if self.lines else None
+
+    def of(self, party: str) -> tuple[Line, ...]:
+        """The lines about one party."""
+        return tuple(line for line in self.lines if line.party == party)
+
+    def to_tree(self) -> dict[str, Any]:
+        """Plain numbers and words, for machines."""
+        lines = [{**_plain(line), "determined": line.is_determined} for line in self.lines]
+        return {"worst": lines[0] if lines else None, "lines": lines, "model": list(self.model)}
+
+    def __str__(self) -> str:
+        shown = [
+            f"{_spoken(alike)} → {alike[0].receiver}: {alike[0].words}" for alike in self.alike
+        ]
+        shown += [f"the model: {words}" for words in self.model]
+        return "\n".join(shown) or "nothing left any party"
+
+    @property
+    def alike(self) -> list[list[Line]]:
+        """Lines that say the same of several parties, together."""
+        groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
+        for line in self.lines:
+            groups[line.receiver, line.words].append(line)
+        return list(groups.values())
+
+
+def audit(account: Plan | RunReport) -> Audit:
+    """What a receiver could rebuild from what it gets by a plan, or got by a report.
+
+    >>> import eigenmesh as em, numpy as np
+    >>> parts = em.Partitioned(columns=[np.ones((100, 30)), np.ones((100, 2))], names=["a", "b"])
+    >>> print(em.audit(em.plan(em.OneShotKPCA(n_components=2, local_rank=5), parts)).worst)
+    b → coordinator: 202 numbers as eigenvectors ... determine its 2 columns up to rotation: 4 known
+    samples give all others, and two-valued columns are recoverable without any
+    """
+    if not isinstance(account, Plan | RunReport):
+        raise InputError(
+            f"{type(account).__name__} cannot be audited; pass em.plan(...) or an estimator's "
+            f"report_"
+        )
+    if not account.disclosures and any(account.by_party.values()):
+        raise InputError("this report was saved by an earlier version, which kept no facts for it")
+    own = of_party(account.disclosures)
+    passed_on = own.pop(COORDINATOR, [])
+    lines: list[Line] = []
+    for name, disclosures in own.items():
+        party = _Party(name, account.split, account.shapes.get(name), disclosures)
+        lines += party.lines(passed_on)
+    lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
+    return Audit(tuple(lines), tuple(_inside_model(account)))
+
+
+def _share(line: Line) -> float:
+    return line.numbers / line.unknowns if line.unknowns else 0.0
+
+
+class Verdict(NamedTuple):
+    """The kind by content, how much it tells, and what could be rebuilt."""
+
+    kind: str
+    severity: Severity
+    words: str
+
+
+@dataclass(frozen=True)
+class _Party:
+    """One party's side of an account."""
+
+    name: str
+    split: str
+    shape: tuple[int, int] | None
+    disclosures: Sequence[Disclosure]
+
+    def lines(self, passed_on: Sequence[Disclosure]) -> Iterator[Line]:
+        """A line a receiver and kind; then what a receiver has in all."""
+        own = [d for d in self.disclosures if d.rows != "joint"]
+        by_receiver = sorted(own, key=_receiver)
+        for receiver, some in groupby(by_receiver, key=_receiver):
+            got = list(some)
+            numbers = sum(d.floats for d in got)
+            for kind, of_kind in groupby(sorted(got, key=lambda d: d.kind), lambda d: d.kind):
+                yield self._line(receiver, kind, list(of_kind), numbers)
+            if len({d.kind for d in got if d.floats}) > 1:
+                yield self._in_all(receiver, numbers)
+        # Centroids go on as rows: whoever gets landmarks need not know how they came about.
+        if any(d.floats and d.kind in _INSIDE_MODELS for d in passed_on):
+            for kind in sorted(_INSIDE_MODELS & {d.kind for d in own if d.floats}):
+                yield self._line(_OTHERS, kind, [d for d in own if d.kind == kind], 0)
+
+    @property
+    def unknowns(self) -> int | None:
+        """Numbers that the party holds."""
+        return None if self.shape is None else self.shape[0] * self.shape[1]
+
+    def _line(
+        self, receiver: str, kind: str, disclosures: Sequence[Disclosure], in_all: int
+    ) -> Line:
+        numbers = sum(d.floats for d in disclosures)
+        rows = self._rows_behind(disclosures)
+        verdict = self._verdict(kind, numbers, rows, in_all)
+        return self._as_line(receiver, kind, numbers, rows, verdict)
+
+    def _as_line(
+        self, receiver: str, kind: str, numbers: int, rows: int | None, verdict: Verdict
+    ) -> Line:
+        return Line(
+            party=self.name,
+            receiver=receiver,
+            kind=verdict.kind,
+            sent_as=kind,
+            numbers=numbers,
+            unknowns=self.unknowns,
+            rows=rows,
+            severity=verdict.severity,
+            words=verdict.words,
+        )
+
+    def _rows_behind(self, disclosures: Sequence[Disclosure]) -> int | None:
+        """The fewest rows behind a number; all of the party's are as many as it has."""
+        n = None if self.shape is None else self.shape[0]
+        fewest = [n if d.rows == "all" else d.rows for d in disclosures if d.floats or n]
+        whole = [rows for rows in fewest if isinstance(rows, int)]
+        return min(whole) if whole and len(whole) == len(fewest) else None
+
+    def _verdict(self, kind: str, numbers: int, rows: int | None, in_all: int) -> Verdict:
+        if kind in _SAY_LITTLE or not numbers:
+            words = f"{kind}: {_LITTLE.get(kind, 'a few single numbers')}"
+            return Verdict(kind, Severity.LITTLE, words)
+        if kind == "aggregate":
+            words = f"{numbers:,} numbers, seen only in the sum of all parties"
+            return Verdict(kind, Severity.SUMS, words)
+        if kind == "rows":
+            return Verdict(kind, Severity.ROWS, self._as_they_are(numbers))
+        if kind == "centroids":
+            return self._means(numbers, rows)
+        if self.split == "columns" and rows == 1 and kind in _ABOUT_SAMPLES:
+            return self._about_columns(kind, numbers, in_all)
+        return self._about_rows(kind, numbers) if rows == 1 else self._sums(kind, numbers, rows)
+
+    def _as_they_are(self, numbers: int) -> str:
+        if self.shape is None:
+            return f"{numbers:,} numbers of rows, as they are"
+        n, d = self.shape
+        return f"{min(ceil(numbers / d), n):,} of its {n:,} rows, as they are"
+
+    def _means(self, numbers: int, rows: int | None) -> Verdict:
+        if rows == 1:
+            words = f"{self._as_they_are(numbers)}: means of one row"
+            return Verdict("rows", Severity.ROWS, words)
+        few = rows is not None and rows < FEWEST_ROWS
+        count = f"{numbers:,} numbers" if self.shape is None else f"{numbers // self.shape[1]:,}"
+        words = f"{count} means of rows; the smallest may be a mean of {rows} rows"
+        return Verdict("rows" if few else "centroids", Severity.MEANS, words)
+
+    def _about_columns(self, kind: str, numbers: int, in_all: int) -> Verdict:
+        """Numbers about each sample, in a party's own columns."""
+        sent = f"{numbers:,} numbers as {kind}"
+        if self.shape is None:
+            words = f"{sent}, coordinates of samples in its columns"
+            return Verdict(kind, Severity.PARTS, words)
+        n, d = self.shape
+        enough = min(n * d, n * (n - 1) // 2)  # all distances determine the samples, whatever d is
+        if max(numbers, in_all) < enough:
+            return self._some_directions(kind, numbers, n, d)
+        if numbers < enough:
+            sent += f" (of {in_all:,} in all)"
+        if d == 1:
+            words = f"{sent}: one column: sent as it is, but for sign, scale and mean"
+            return Verdict("columns", Severity.ROWS, words)
+        words = (
+            f"{sent} beside {n * d:,} unknowns determine its {d} columns up to rotation: {d + 2} "
+            f"known samples give all others, and two-valued columns are recoverable without any"
+        )
+        return Verdict("columns", Severity.ROTATED, words)
+
+    def _some_directions(self, kind: str, numbers: int, n: int, d: int) -> Verdict:
+        width = ceil(numbers / n)
+        words = (
+            f"{numbers:,} numbers as {kind}: {width} a sample beside {d} columns: these directions "
+            f"up to rotation, which {width + 2} known samples give for all others"
+        )
+        if kind == "eigenvectors":
+            words += "; of an RBF kernel all distances, as far as they hold its trace"
+        return Verdict(kind, Severity.PARTS, words)
+
+    def _about_rows(self, kind: str, numbers: int) -> Verdict:
+        """Numbers some of which may be about one row."""
+        sent = f"{numbers:,} numbers as {kind}, some of which may tell of a single row"
+        if self._has_enough(numbers):
+            return Verdict("rows", Severity.DETERMINED, f"{sent}: {self._in_principle}")
+        beside = "" if self.shape is None else f"; its rows have {self.shape[1]} columns"
+        words = f"{sent}{beside}: a row with nearly as many can be inverted"
+        return Verdict(kind, Severity.PARTS, words)
+
+    def _sums(self, kind: str, numbers: int, rows: int | None) -> Verdict:
+        sent = f"{numbers:,} numbers as {kind}"
+        if rows is None:
+            return Verdict(kind, Severity.SUMS, f"{sent}, sums over its rows")
+        over = f"{sent}, each over {rows:,} rows"
+        if rows < FEWEST_ROWS:
+            words = f"{over}: so few can be told from their sums"
+            return Verdict("rows", Severity.ROWS, words)
+        if self._has_enough(numbers):
+            return Verdict(kind, Severity.DETERMINED, f"{over}: {self._in_principle}")
+        return Verdict(kind, Severity.SUMS, f"{over}, beside {self.unknowns:,} unknowns")
+
+    def _has_enough(self, numbers: int) -> bool:
+        return self.unknowns is not None and numbers >= self.unknowns
+
+    @property
+    def _in_principle(self) -> str:
+        return f"as many as its {self.unknowns:,} unknowns, which are determined in principle"
+
+    def _in_all(self, receiver: str, numbers: int) -> Line:
+        enough = self._has_enough(numbers)
+        beside = "" if self.unknowns is None else f" beside {self.unknowns:,} unknowns"
+        words = f"{numbers:,} numbers in all{beside}"
+        words += ": determined in principle" if enough else ""
+        severity = Severity.DETERMINED if enough else Severity.LITTLE
+        rows = None if self.shape is None else self.shape[0]
+        verdict = Verdict(_TOGETHER, severity, words)
+        return self._as_line(receiver, _TOGETHER, numbers, rows, verdict)
+
+
+def _receiver(disclosure: Disclosure) -> str:
+    if disclosure.receiver != NEIGHBOURS:
+        return disclosure.receiver
+    n = disclosure.n_receivers
+    return f"{n} neighbours" if n > 1 else "1 neighbour"
+
+
+# What the model tells.
+
+
+def _inside_model(account: Plan | RunReport) -> Iterator[str]:
+    """Landmarks are part of a model, and so are the joint scores of samples."""
+    columns = next((d for _, d in account.shapes.values()), 0)
+    for kind in sorted(_INSIDE_MODELS):
+        numbers = sum(d.floats * len(d.parties) for d in account.disclosures if _stays(d, kind))
+        if numbers and columns and account.split == "rows":
+            what = "rows of the data" if kind == "rows" else "means of rows"
+            yield f"holds {ceil(numbers / columns):,} {what}: whoever has it has them"
+    if account.split == "columns" and account.disclosures:
+        yield "holds the scores of all samples in the joint components"
+
+
+def _stays(disclosure: Disclosure, kind: str) -> bool:
+    is_own = COORDINATOR not in disclosure.parties and disclosure.rows != "joint"
+    return is_own and disclosure.kind == kind
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    return {**dataclasses.asdict(line), "severity": line.severity.name.lower()}
+
+
+def _spoken(lines: Sequence[Line]) -> str:
+    few = ", ".join(line.party for line in lines[:_SHOWN])
+    return few if len(lines) <= _SHOWN else f"{few} and {len(lines) - _SHOWN} more"
