@@ -144,7 +144,7 @@ def test_the_command_line_says_what_tells_most(tmp_path):
         words = CliRunner().invoke(app, [command[0], *files, *command[1:]]).output
         assert "one column: sent as it is" in " ".join(words.split())
         tree = json.loads(
-            CliRunner().invoke(app, [command[0], *files, *command[1:], "--json"]).output
+            CliRunner().invoke(app, [command[0], *files, *command[1:], "--json"]).stdout
         )
         account = tree["report"] if command[0] == "fit" else tree
         assert account["audit"]["worst"]["party"] == "b"

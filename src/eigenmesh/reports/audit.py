@@ -28,6 +28,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.disclosure import NEIGHBOURS, Disclosure, of_party
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
+from eigenmesh.runtime.content import is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
 
 FEWEST_ROWS = 5  # behind a number: a sum over fewer says too much of each
@@ -238,7 +239,9 @@ class _Party:
             return self._means(numbers, rows)
         if self.split == "columns" and rows == 1 and kind in _ABOUT_SAMPLES:
             return self._about_columns(kind, numbers, in_all)
-        return self._about_rows(kind, numbers) if rows == 1 else self._sums(kind, numbers, rows)
+        few = self.shape is not None and self.shape[0] < FEWEST_ROWS
+        about_one = rows == 1 and not few
+        return self._about_rows(kind, numbers) if about_one else self._sums(kind, numbers, rows)
 
     def _as_they_are(self, numbers: int) -> str:
         if self.shape is None:
@@ -262,7 +265,8 @@ class _Party:
             words = f"{sent}, coordinates of samples in its columns"
             return Verdict(kind, Severity.PARTS, words)
         n, d = self.shape
-        enough = min(n * d, n * (n - 1) // 2)  # all distances determine the samples, whatever d is
+        # All distances determine the samples, whatever d is.
+        enough = min(n * d, n * max(n - 1, 1) // 2)
         if max(numbers, in_all) < enough:
             return self._some_directions(kind, numbers, n, d)
         if numbers < enough:
@@ -308,7 +312,7 @@ class _Party:
         return Verdict(kind, Severity.SUMS, f"{over}, beside {self.unknowns:,} unknowns")
 
     def _has_enough(self, numbers: int) -> bool:
-        return self.unknowns is not None and numbers >= self.unknowns
+        return self.shape is not None and is_determined(numbers, *self.shape)
 
     @property
     def _in_principle(self) -> str:

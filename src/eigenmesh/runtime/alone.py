@@ -46,6 +46,7 @@ class Alone(Federation):
         self.align = "strict"
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+        self._told_counts = {}
         self._names = (NAME,)
         self._graph = None
         self._site = Site(NAME, lambda: rows)
