@@ -57,7 +57,7 @@ FEW: dict[str, Any] = {"n_landmarks": 12, "random_state": 0}
 FITS = [
     *(
         Fit(f"diskpca-{name}", rows, lambda name=name: em.DisKPCA(2, **RBF, landmarks=name, **FEW))
-        for name in ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
+        for name in ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
     ),
     Fit("diskpca-median", rows, lambda: em.DisKPCA(2, kernel="rbf", gamma="median", **FEW)),
     Fit("diskpca-paper", rows, lambda: em.DisKPCA(2, **RBF, exact=False, **FEW)),

@@ -65,7 +65,9 @@ class DisKPCA(RowEstimator):
     landmarks : "diskpca" draws half by leverage score and half by distance to the span of these,
         right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 8 blocks, each by distance
         to the span of those before, at twice 8 rounds; "centroids" takes means of clusters of at
-        least 5 rows of a party, best for "rbf" on real data, and no row leaves.
+        least 5 rows of a party, best for "rbf" on real data, and no row leaves; "drawn" takes
+        points of the normal law that has the mean and the largest directions of all rows, and means
+        of the rows near them, whosever they are: parties of any size count, by sums alone.
     embedding_dim : dimensions in which leverage is measured; 2·n_components if None, or 20.
     center : centre in feature space, exactly.
     exact : True sums Gram matrices over the parties; False is the paper's own form, with sketches
@@ -247,6 +249,11 @@ class DisKPCA(RowEstimator):
         q, agreed = whole_number(self.n_landmarks, "n_landmarks"), self._agreed(gamma)
         how = (self._wanted(), q, choice, bool(self.center))
         accuracy = self._accuracy(q)
+        if choice == "drawn" and not self.exact:
+            raise InputError(
+                "landmarks is 'drawn' and exact is False; sketches take rows or centroids: another "
+                "choice is expected, or exact=True"
+            )
         if weights != NONE:
             if not self.exact:
                 raise InputError(

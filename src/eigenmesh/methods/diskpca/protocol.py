@@ -43,6 +43,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError, PartitionError, RankError
+from eigenmesh.methods.diskpca.drawn import (
+    NormalLaw,
+    SummedRows,
+    draw_landmarks,
+    drawing_rounds,
+    stream_of,
+)
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents, keep_points
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
 from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
@@ -130,7 +137,7 @@ from eigenmesh.stages.unit_check import compare_units
 for kind in (LandmarkModel, Kernel, Shortfall):
     record(kind)
 
-LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids")
+LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
 RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
 _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
@@ -411,6 +418,12 @@ class LandmarkSet(NamedTuple):
     sizes: dict[str, int]  # rows of each party
     most: dict[str, int]  # landmarks that each can give
     left: dict[str, int]  # how many more
+    law: NormalLaw | None = None  # of landmarks that no party gave
+
+    @property
+    def most_in_all(self) -> int:
+        """How many there can be."""
+        return most_in_all("drawn" if self.law else "", sum(self.most.values()))
 
     @property
     def unheard(self) -> tuple[str, ...]:
@@ -455,6 +468,14 @@ class DisKPCAResult:
 def most_landmarks(landmarks: str, n_rows: int) -> int:
     """How many landmarks a party can give: every row, or clusters that are large enough."""
     return n_rows // MIN_CLUSTER if landmarks == "centroids" else n_rows
+
+
+def most_in_all(landmarks: str, most: int) -> int:
+    """How many there can be, of parties that can give `most`: points that are drawn are no rows.
+
+    As many landmarks as rows would be taken for all of these.
+    """
+    return max(1, most - 1) if landmarks == "drawn" else most
 
 
 def shares_of(landmarks: str, q: int, n: int) -> list[int]:
@@ -513,6 +534,7 @@ class Numbers(NamedTuple):
     quota: int  # that they were to give
     last: int  # of the quota, in the last draw
     last_planned: int  # where a draw may be smaller, what a plan counts
+    are_drawn: bool = False  # by no party: each is told all
 
     @property
     def is_every_row(self) -> bool:
@@ -578,6 +600,11 @@ def choosing(
 
     def after_counts(n: int, d: int, most: int) -> Node:
         q = min(n_landmarks, most)
+        if landmarks == "drawn":
+            return sequence(
+                drawing_rounds(setup.leverage_rank, q, d),
+                rest(Numbers(n, d, most, q, q, q, q, are_drawn=True)),
+            )
         shares = shares_of(landmarks, q, n)
         scores = _scores(role, setup, landmarks, leverage, d) if q < n else None
         draws: list[Node] = []
@@ -596,10 +623,13 @@ def choosing(
 
     def planned(parties: Parties) -> dict[str, int]:
         most = sum(most_landmarks(landmarks, rows) for rows, _ in parties.shapes)
+        most = most_in_all(landmarks, most)
         return {"n": parties.n_rows, "d": parties.shapes[0][1], "most": most}
 
     def fits(own: Own, n: int, d: int, most: int) -> bool:
-        own_most, all_most = most_landmarks(landmarks, own.rows), most_landmarks(landmarks, n)
+        own_most, all_most = (
+            most_in_all(landmarks, most_landmarks(landmarks, rows)) for rows in (own.rows, n)
+        )
         return n >= own.rows and d == own.columns and own_most <= most <= all_most
 
     many = max(_MANY, 100 * n_landmarks)
@@ -629,12 +659,15 @@ def drawing(role: Any, landmarks: str, share: int, d: int, planned: int | None =
     )
 
 
-def unseen_sizes(share: int, d: int, planned: int | None = None) -> dict[str, Any]:
+def unseen_sizes(
+    share: int, d: int, planned: int | None = None, are_drawn: bool = False
+) -> dict[str, Any]:
     """The sizes of `NewLandmarks` of one draw: to each what fell to the others."""
     count = share if planned is None else planned
+    unseen = count if are_drawn else lambda own: count - by_rows(count)(own)
     return {
         "down": {
-            "n": at_most(share, lambda own: count - by_rows(count)(own)),
+            "n": at_most(share, unseen),
             "n_columns": d,
             "n_plus_1": at_most(share + 1),
             "before": at_most(share),
@@ -642,17 +675,23 @@ def unseen_sizes(share: int, d: int, planned: int | None = None) -> dict[str, An
     }
 
 
+def landmarks_of_fit(numbers: Numbers) -> dict[str, Any]:
+    """The sizes of what comes with the question for sums; all get the same where none drew it."""
+    sizes = unseen_sizes(numbers.last, numbers.d, numbers.last_planned, numbers.are_drawn)
+    return {**sizes, "apart": not numbers.are_drawn}
+
+
 def fit_rounds(
     scope: Scope, setup: LandmarkSetup, numbers: Numbers, is_sure: bool, center: bool
 ) -> Node:
     """The sums of one fit, of so many landmarks or, unless that is sure, at most so many."""
     d, q = numbers.d, Size(numbers.q, is_sure)
-    new = unseen_sizes(numbers.last, d, numbers.last_planned)
-    plain = total(RowHolder.projected_gram, apart=True, **new, up={"q": q})
+    new = landmarks_of_fit(numbers)
+    plain = total(RowHolder.projected_gram, **new, up={"q": q})
     if not center or (is_sure and numbers.is_every_row):
         return plain
     t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
-    centred = total(RowHolder.centred_gram, apart=True, **new, up={"q": q, "t": t, "f": f})
+    centred = total(RowHolder.centred_gram, **new, up={"q": q, "t": t, "f": f})
     if not numbers.is_every_row:
         return centred
     return sequence(maybe(centred, planned=False), maybe(plain))  # as many as rows, or fewer
@@ -684,7 +723,7 @@ def growing(
         share = planned if anew or is_sure else min(own.q, most)
         grown = own._replace(q=q, quota=q, last=share, last_planned=planned)
         more = drawing_more(role, landmarks, share, own.d, planned)
-        further = maybe(more, level(grown, False, left - 1), planned=False)
+        further = maybe(more, level(grown, own.are_drawn, left - 1), planned=False)
         return sequence(fit(own, is_sure), looks, further)
 
     return level(numbers, True, doublings(numbers.q, most))
@@ -695,8 +734,10 @@ def most_after(accuracy: Accuracy, numbers: Numbers) -> int:
     return min(accuracy.most_landmarks, numbers.most)
 
 
-def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) -> Node:
+def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) -> Node | None:
     """The rounds of `more_landmarks`, with at most `share` new ones."""
+    if landmarks == "drawn":
+        return None  # nobody is asked
     by_distance = landmarks not in ("uniform", "centroids")
     far = ask(role.residual_mass, **unseen_sizes(0, d)) if by_distance else None
     return sequence(far, drawing(role, landmarks, share, d, planned))
@@ -743,7 +784,7 @@ def floats_of_fit(kernel: str, q: int, d: int, center: bool) -> int:
 # The coordinator's side.
 
 
-@protocol("diskpca", roles=(RowHolder,), skips=True, schedule=schedule)
+@protocol("diskpca", roles=(RowHolder, SummedRows), skips=True, schedule=schedule)
 def diskpca(
     rows: Federation,
     setup: LandmarkSetup,
@@ -828,7 +869,8 @@ def choose_landmarks(
     sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
     n = sum(size.n_rows for size in sizes.values())
     most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
-    left, q = most, min(n_landmarks, sum(most.values()))
+    in_all = most_in_all(landmarks, sum(most.values()))
+    left, q = most, min(n_landmarks, in_all)
     draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
     rng = np.random.default_rng(setup.seed)
 
@@ -837,7 +879,16 @@ def choose_landmarks(
             f"every party has fewer than {MIN_CLUSTER} rows, the fewest that a mean may stand for; "
             f"join some parties, or pass landmarks='uniform' or 'diskpca' if rows may leave"
         )
-    rows.settle(n=n, d=next(iter(sizes.values())).n_columns, most=sum(most.values()))
+    d = next(iter(sizes.values())).n_columns
+    rows.settle(n=n, d=d, most=in_all)
+    n_values = sum(size.n_values for size in sizes.values())
+    n_rows = {name: size.n_rows for name, size in sizes.items()}
+    if landmarks == "drawn":
+        points, law = draw_landmarks(rows, setup.leverage_rank, q, d, setup.seed)
+        unseen = to_all(points, rows.parties)
+        return LandmarkSet(
+            points, unseen, None, n_values, share_seen(q, n), n_rows, most, left, law
+        )
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
     masses, skew = {name: float(size.n_rows) for name, size in sizes.items()}, None
@@ -859,8 +910,6 @@ def choose_landmarks(
         Y.extend(fresh.values())
     landmark_rows = stack(Y)
     rows.settle(q=landmark_rows.shape[0])
-    n_values = sum(size.n_values for size in sizes.values())
-    n_rows = {name: size.n_rows for name, size in sizes.items()}
     seen = share_seen(q, n)
     return LandmarkSet(landmark_rows, new_to_each(fresh), skew, n_values, seen, n_rows, most, left)
 
@@ -900,6 +949,11 @@ def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
             messages[name] = NewLandmarks(**pack(others), before=before)
         before = after
     return messages
+
+
+def to_all(points: Rows, parties: Sequence[str]) -> dict[str, NewLandmarks]:
+    """Landmarks that no party gave."""
+    return dict.fromkeys(parties, NewLandmarks(**pack(points), before=0))
 
 
 def require_fresh_replies(rows: Federation) -> None:
@@ -968,7 +1022,7 @@ def fit_until_accurate(
 
     `step` is the role's `probe_outside`.
     """
-    most = min(accuracy.most_landmarks, sum(landmark_set.most.values()))
+    most = min(accuracy.most_landmarks, landmark_set.most_in_all)
     left, is_last = doublings(landmark_set.Y.shape[0], most), False
     while True:
         q = landmark_set.Y.shape[0]
@@ -1027,9 +1081,7 @@ def measure(
         if fit.outside <= ROUNDING * model.total:
             missing = nothing_missing(k)
         outside = {name: reply.outside for name, reply in replies.items()}
-        return Coverage(
-            missing, outside, landmark_set.unheard, q >= sum(landmark_set.most.values())
-        )
+        return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
 
     share = share_to_see(q, n)
     first = look(ask_for(count, share, width))
@@ -1049,6 +1101,11 @@ def more_landmarks(
     """What draws more of the same kind, up to a number in all: centroids anew, else more rows."""
 
     def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
+        seen = share_seen(count, sum(before.sizes.values()))
+        if before.law is not None:
+            points = before.law.draw(count - before.Y.shape[0], stream_of(setup.seed, count))
+            unseen = to_all(points, rows.parties)
+            return before._replace(Y=stack([before.Y, points]), unseen=unseen, share=seen)
         rng = np.random.default_rng((setup.seed, count))
         Y, left, draw = [before.Y], before.left, role.draw_rows
         if landmarks == "centroids":
@@ -1062,7 +1119,7 @@ def more_landmarks(
         return before._replace(
             Y=stack([*Y, *fresh.values()]),
             unseen=new_to_each(fresh),
-            share=share_seen(count, sum(before.sizes.values())),
+            share=seen,
             left={name: left[name] - own for name, own in drawn.items()},
         )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eigenmesh.methods.diskpca.drawn import SummedRows
 from eigenmesh.methods.diskpca.protocol import (
     Accuracy,
     DisKPCAResult,
@@ -111,7 +112,7 @@ def schedule(
     )
 
 
-@protocol("landmark-scores", roles=(RowHolder,), schedule=schedule)
+@protocol("landmark-scores", roles=(RowHolder, SummedRows), schedule=schedule)
 def landmark_scores(
     rows: Federation,
     setup: LandmarkSetup,

@@ -22,6 +22,7 @@ from typing import Annotated
 import numpy as np
 
 from eigenmesh.errors import InputError
+from eigenmesh.methods.diskpca.drawn import SummedRows
 from eigenmesh.methods.diskpca.protocol import (
     ROUNDING,
     Accuracy,
@@ -35,10 +36,10 @@ from eigenmesh.methods.diskpca.protocol import (
     doublings,
     gram_rounds,
     growing,
+    landmarks_of_fit,
     leverage_by_gram,
     more_landmarks,
     require_fresh_replies,
-    unseen_sizes,
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, weights_of
 from eigenmesh.methods.diskpca.weighted_sums import weighted_landmark_sums
@@ -98,10 +99,8 @@ def schedule(
     """Landmarks, and sums with their weights; with an accuracy perhaps more of both."""
 
     def fit(numbers: Numbers, is_sure: bool) -> Node:
-        new = unseen_sizes(numbers.last, numbers.d, numbers.last_planned)
-        return total(
-            WeightedRows.weighted_gram, apart=True, **new, up={"q": Size(numbers.q, is_sure)}
-        )
+        new = landmarks_of_fit(numbers)
+        return total(WeightedRows.weighted_gram, **new, up={"q": Size(numbers.q, is_sure)})
 
     def fits(numbers: Numbers) -> Node:
         if accuracy is None:
@@ -115,7 +114,7 @@ def schedule(
     )
 
 
-@protocol("weighted-kpca", roles=(WeightedRows,), schedule=schedule)
+@protocol("weighted-kpca", roles=(WeightedRows, SummedRows), schedule=schedule)
 def weighted_kpca(
     rows: Federation,
     setup: LandmarkSetup,
@@ -131,7 +130,7 @@ def weighted_kpca(
     leverage = leverage_by_gram(WeightedRows)
     landmark_set = choose_landmarks(rows, WeightedRows, setup, n_landmarks, landmarks, leverage)
     draw_more = more_landmarks(rows, WeightedRows, setup, landmarks)
-    most = sum(landmark_set.most.values())
+    most = landmark_set.most_in_all
     largest = 0 if accuracy is None else min(accuracy.most_landmarks, most)
     left = doublings(landmark_set.Y.shape[0], largest)
     while True:
