@@ -155,7 +155,7 @@ def _total(rows: Rows) -> Doubles:
     return np.asarray(rows.sum(axis=0, dtype=np.float64)).ravel()
 
 
-def _scatter_product(rows: Rows, m: Doubles, Q: Doubles) -> Doubles:
+def _scatter_product(rows: Rows, m: Floats, Q: Floats) -> Doubles:
     """Σ (x − m)(x − m)ᵀQ; sparse rows are not filled up."""
     if is_sparse(rows):
         sums, around = np.asarray(rows.sum(axis=0)).ravel(), m @ Q
@@ -165,7 +165,7 @@ def _scatter_product(rows: Rows, m: Doubles, Q: Doubles) -> Doubles:
     return X.T @ (X @ Q)
 
 
-def _nearest(rows: Rows, points: Doubles) -> Any:
+def _nearest(rows: Rows, points: Floats) -> Any:
     """Around the points' mean: far from the origin, products lose the digits that differ."""
     middle = points.mean(axis=0)
     X, Y = dense(rows).astype(np.float64) - middle, points - middle
