@@ -73,11 +73,16 @@ class FederationError(EigenmeshError):
 
 
 class PolicyRefusal(FederationError):
-    """A party's own policy forbids what was asked of it; `rule` names which part of it."""
+    """A party's own policy forbids what was asked of it.
 
-    def __init__(self, message: str, *, party: str | None = None, rule: str = "policy") -> None:
+    `rule` names which part of it, `digest` the study that waits for approval.
+    """
+
+    def __init__(
+        self, message: str, *, party: str | None = None, rule: str = "policy", digest: str = ""
+    ) -> None:
         super().__init__(message, party=party)
-        self.rule = rule
+        self.rule, self.digest = rule, digest
 
 
 class MessageRefused(FederationError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
+from eigenmesh.runtime.study import FitStudy, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.count import survey
 
@@ -171,16 +170,7 @@ def study(estimator: Any, source: Any) -> FitStudy:
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
     runs = [run.study(scope) for run in [*align, *estimator._stages(parties)]]
-    return FitStudy(tuple(_nameless(run) for run in runs))
-
-
-def _nameless(run: Study) -> Study:
-    """Without the name under which parties keep their shares, which every fit draws anew."""
-    terms = {
-        name: dataclasses.replace(term, model="") if hasattr(term, "model") else term
-        for name, term in run.terms.items()
-    }
-    return dataclasses.replace(run, terms=terms)
+    return FitStudy(tuple(run.as_agreed for run in runs))
 
 
 def _split_of(estimator: Any, source: Any) -> str:

@@ -47,7 +47,7 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
-from eigenmesh.runtime.study import Guard, Stage, Study
+from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
     Topology,
     build_graph,
@@ -116,6 +116,7 @@ class Federation:
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
         self._told: dict[str, int] = {}
+        self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
@@ -210,7 +211,7 @@ class Federation:
         def question() -> None:
             for study, stage in studies.items():
                 role = role_name(stage.protocol.roles[0])
-                self._broadcast("require", role=role, steps=[], study=study)
+                self._broadcast("require", role=role, steps=[], study=study, **self._fit_fields)
 
         self._together(question)
 
@@ -258,6 +259,19 @@ class Federation:
         if self._graph is not None:
             edges = tuple(sorted((min(e), max(e)) for e in self._graph.edges))
         return Scope(self._names, self.split, self.on_loss, self.max_age, edges)
+
+    @contextmanager
+    def under(self, study: FitStudy) -> Iterator[None]:
+        """Tell sites that approve studies which fit the runs inside belong to.
+
+        ``with fed.under(em.study(estimator, fed)): estimator.fit(fed)`` is held, run by run, to
+        the fit of that digest.
+        """
+        before, self._fit_fields = self._fit_fields, {"fit": study.digests}
+        try:
+            yield
+        finally:
+            self._fit_fields = before
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
@@ -337,7 +351,7 @@ class Federation:
         names = _step_names(role, steps)
         fields = self._next_in_study(("enlist", role_name(role)))
         if self._guard is not None and self._guard.study.tree is not None:
-            fields["study"] = self._guard.study.document.decode()
+            fields |= {"study": self._guard.study.document.decode(), **self._fit_fields}
             names = []  # the study says what may be asked; a role may offer more than it needs
         self._broadcast("enlist", role=role_name(role), steps=names, message=data, **fields)
 

@@ -28,19 +28,19 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.consent import Consent
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
 from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
 from eigenmesh.runtime.protocol import is_scheduled, known_roles
-from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request
+from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request, rule_alone
 from eigenmesh.runtime.schedule import (
     START,
     Match,
     Own,
     Positions,
     common_limits,
-    kinds_in,
     limits,
 )
 from eigenmesh.runtime.site import Site, SiteView
@@ -79,6 +79,7 @@ class Host:
         self._undone = 0  # exchanges of the run that were taken back
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
+        self._consents = Consent(site)
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
         self._positions_before: Positions = START  # of the exchange that the snapshot is of
         # The request of an exchange whose second half is still to come, as it came and as read.
@@ -129,15 +130,15 @@ class Host:
         turn = -1
         if not self._lock.acquire(blocking=False):
             busy = PartyLost("is still at work on an earlier request", party=self.site.name)
-            return wire.dumps(error_tree(busy, turn))
+            return wire.dumps(error_tree(self._told(busy), turn))
         try:
             tree = self._read(request)
             turn = tree["turn"]
             return answer(tree)
         except EigenmeshError as error:
-            return wire.dumps(error_tree(error, turn))
+            return wire.dumps(error_tree(self._told(error), turn))
         except (Exception, SystemExit) as error:
-            return wire.dumps(error_tree(self._own_words(error), turn))
+            return wire.dumps(error_tree(self._told(self._own_words(error)), turn))
         finally:
             self._lock.release()
 
@@ -146,6 +147,13 @@ class Host:
         if self._half_done is not None and self._half_done[0] == request:
             return self._half_done[1]
         return read_request(request)
+
+    def _told(self, error: EigenmeshError) -> EigenmeshError:
+        """What leaves of an error: between organisations the name of a rule, the rest is logged."""
+        if self.site.trust == "domain":
+            return error
+        _log.info("site %s: %s", self.site.name, error)
+        return rule_alone(error, self.site.name)
 
     def _own_words(self, error: BaseException) -> EigenmeshError:
         _log.exception("site %s: a step failed", self.site.name)
@@ -184,13 +192,13 @@ class Host:
 
     def _require(self, tree: Tree) -> Tree:
         """Would the policy let these steps' replies out? Nothing is built, nothing leaves."""
-        for step in self._listed(tree["role"], tree["steps"]).values():
-            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
         self._consent(tree)
         return None
 
     def _consent(self, tree: Tree) -> Study | None:
         """The study that a request is about, if it concerns this site and its policy allows it."""
+        for step in self._listed(tree["role"], tree["steps"]).values():
+            self.site.policy.check_kinds(step.reveals, step.name, self.site.name)
         if "study" not in tree:
             return None
         with naming(self.site.name):
@@ -199,14 +207,11 @@ class Host:
             if study.scope.parties != names or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
             study.require_built()
-        leaving = kinds_in(study.tree, study.scope.secure) if study.tree else {}
-        for step, kinds in leaving.items():
-            self.site.policy.check_kinds(kinds, step.name, self.site.name)
+        self._consents.require(study, tree.get("fit", []), lambda: self._own)
         return study
 
     def _enlist(self, tree: Tree) -> Tree:
         """Build a party. A new run sends the parties of the old one home."""
-        self._require(tree)
         study = self._consent(tree)
         if tree["run"] != self._run:
             self._note_run(tree["run"])
@@ -214,6 +219,7 @@ class Host:
             self._enlisted, self._snapshot, self._undone = {}, (0, {}), 0
             self._mailbox = Mailbox(self._view)
             self._guard = None if study is None else Guard(study)
+            self._consents.begin(study, tree.get("fit", []))
         if self._guard is None and is_scheduled(self._role(tree["role"])):
             raise StepRefused(
                 f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
@@ -279,8 +285,23 @@ class Host:
             return None
         if self._guard is not None:
             fits = self._fitting(chain(places, fits), [result], "up")
-            self._guard.move(self._possible(fits))
+            places = self._possible(fits)
+            self._guard.move(places)
+        self._release(enlisted, step, [result], places)
         return np.frombuffer(encode(result), np.uint8)
+
+    def _release(
+        self,
+        enlisted: Enlisted,
+        step: Step,
+        messages: Iterable[Message],
+        places: tuple[Match, ...],
+    ) -> None:
+        """Let the site's policy look at what is about to leave, if it is one that looks."""
+        if self.site.policy.minds_content:
+            scope = None if self._guard is None else self._guard.study.scope
+            at = (self._own, scope.split, scope.secure) if scope else (self._own, "rows", False)
+            self._consents.release(enlisted.party, step, messages, places, at)
 
     def _fitting(
         self, places: Iterable[Match], messages: Iterable[Message], way: str
@@ -361,9 +382,11 @@ class Host:
         places = tuple(self._fitting(places, distinct, "up"))
         if self._guard is not None:
             self._guard.move(places)
+        self._release(enlisted, step, distinct, places)
         self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
         self._half_done = (request, tree)
+        self._write_state()  # what was offered has left, whether or not the second half comes
         return outbox
 
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
@@ -389,6 +412,8 @@ class Host:
         messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
         receive.function(enlisted.party, messages)
         self._write_state()
+        if self.site.trust != "domain":
+            missed = [[sender, "", replaced] for sender, _, replaced in missed]
         return {"sent": self._mailbox.sent, "missed": missed}
 
     # Roles and steps.
@@ -458,6 +483,7 @@ class Host:
                 "seen_runs": list(self._seen_runs),
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
+                "consent": self._consents.export(),
                 "undone": self._undone,
                 "turn_before": self._turn_before,
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
@@ -475,6 +501,7 @@ class Host:
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         self._undone, self._turn_before = tree["undone"], tree["turn_before"]
+        self._consents.restore(tree["consent"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
         self._positions_before = frozenset((pc, tuple(turns)) for pc, turns in tree["before"])
         for role, saved in tree["parties"].items():

@@ -312,6 +312,18 @@ def check_sizes(message: Message, limits: Limits) -> None:
             _check_shape(value.shape, field.shape.axes, sizes, limits, label)
 
 
+def sizes_of(message: Message) -> dict[str, int]:
+    """The sizes of a message by the names in its shapes."""
+    sizes: dict[str, int] = {}
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.shape is not None and isinstance(value, np.ndarray):
+            for axis, size in zip(field.shape.axes, value.shape, strict=False):
+                if axis.is_name:
+                    sizes.setdefault(axis.text, size)
+    return sizes
+
+
 def _check_field(
     field: Field, value: Any, sizes: dict[str, int], limits: Limits, label: str
 ) -> None:

@@ -21,20 +21,36 @@ class Signature(NamedTuple):
     to_each_neighbour: bool  # gives such a dict, instead of one message for all
 
 
+class Worth(NamedTuple):
+    """What only its party can tell of a reply.
+
+    `covers` are the fewest rows behind any number of it, all of the party's if None; `kinds` what
+    it is beside what it is called.
+    """
+
+    covers: int | None = None
+    kinds: frozenset[str] = frozenset()
+
+
 class Step:
     """A method that may be asked for by name; made by `@step`.
 
     ``Role.name`` is the step itself, to hand to a federation; ``party.name`` is the bound method.
     `reusable` says whether its last reply may stand in for one that is missing; `cumulative`,
-    whether the next one makes up for it.
+    whether the next one makes up for it; `worth` tells what a reply is worth.
     """
 
     def __init__(
-        self, function: Callable[..., Any], reusable: bool = True, cumulative: bool = False
+        self,
+        function: Callable[..., Any],
+        reusable: bool = True,
+        cumulative: bool = False,
+        worth: Callable[[Any, Any], Worth] | None = None,
     ) -> None:
         self.function = function
         self.reusable = reusable
         self.cumulative = cumulative
+        self.worth = worth
         self.name = function.__name__
         self.__doc__ = function.__doc__
         self._inherited: dict[type[Party], Step] = {}
@@ -48,7 +64,8 @@ class Step:
         if owner is self.role:
             return self
         if owner not in self._inherited:
-            self._inherited[owner] = Step(self.function, self.reusable, self.cumulative)
+            options = (self.reusable, self.cumulative, self.worth)
+            self._inherited[owner] = Step(self.function, *options)
             self._inherited[owner].role = owner
         return self._inherited[owner]
 
@@ -89,10 +106,17 @@ def _message_type(hint: Any, step: Step) -> tuple[type[Message] | None, bool]:
 def step(function: Callable[..., Any]) -> Any: ...
 @overload
 def step(
-    *, reusable: bool = True, cumulative: bool = False
+    *,
+    reusable: bool = True,
+    cumulative: bool = False,
+    worth: Callable[[Any, Any], Worth] | None = None,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def step(
-    function: Callable[..., Any] | None = None, *, reusable: bool = True, cumulative: bool = False
+    function: Callable[..., Any] | None = None,
+    *,
+    reusable: bool = True,
+    cumulative: bool = False,
+    worth: Callable[[Any, Any], Worth] | None = None,
 ) -> Any:
     """Offer a method of a party to the federation. Its annotations fix what it takes and gives.
 
@@ -100,10 +124,13 @@ def step(
     ``on_loss="reuse"`` an older reply never stands in for it, and the loss of the party is raised.
     ``@step(cumulative=True)`` marks what neighbours send anew with all that they sent before: one
     that is missing, however often, costs time and nobody's place in the run.
+    ``@step(worth=function)`` has ``function(party, reply)`` tell what a reply is worth, where its
+    sizes do not: how few rows it covers, or that it gives columns away. A host asks before a reply
+    leaves, if its policy forbids what it might be.
     """
     if function is None:
-        return functools.partial(Step, reusable=reusable, cumulative=cumulative)
-    return Step(function, reusable, cumulative)
+        return functools.partial(Step, reusable=reusable, cumulative=cumulative, worth=worth)
+    return Step(function, reusable, cumulative, worth)
 
 
 class Party:

@@ -7,11 +7,20 @@ from collections.abc import Container
 import numpy as np
 
 from eigenmesh import errors
-from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed
+from eigenmesh.errors import (
+    EigenmeshError,
+    MessageRefused,
+    PartyFailed,
+    PartyLost,
+    PolicyRefusal,
+    StaleRound,
+    StepRefused,
+)
 from eigenmesh.runtime import wire
 
 Tree = wire.Tree
 _LONGEST_NAME = 200
+_MOST_RUNS = 1000  # of a fit
 ON_LOSS = ("raise", "survivors", "reuse", "skip")
 
 _REQUEST_FIELDS = {
@@ -28,6 +37,7 @@ _REQUEST_FIELDS = {
     "max_age": int,
     "undo": int,
     "study": str,
+    "fit": list,
     "told": dict,
     "message": np.ndarray,
 }
@@ -40,8 +50,8 @@ _FIELDS = {
     "dismiss": set(),
 }
 _OPTIONAL = {
-    "require": {"study"},
-    "enlist": {"study", "told"},
+    "require": {"study", "fit"},
+    "enlist": {"study", "fit", "told"},
     "step": {"message", "told"},
     "exchange": {"told"},
 }
@@ -64,6 +74,9 @@ def read_request(request: bytes) -> Tree:
             raise MessageRefused(f"field {key!r} of the request has the wrong type")
     if len(tree["run"]) > _LONGEST_NAME or (not tree["run"] and tree["op"] != "require"):
         raise MessageRefused("the name of the run is empty, or too long")
+    runs = tree.get("fit", [])
+    if len(runs) > _MOST_RUNS or not all(type(run) is str and len(run) == 64 for run in runs):
+        raise MessageRefused("the fit is not a list of its runs' digests")
     if tree.get("on_loss", "raise") not in ON_LOSS:
         raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
     return tree
@@ -75,6 +88,26 @@ def as_bytes(tree: Tree, key: str) -> memoryview:
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
         raise MessageRefused(f"field {key!r} does not hold a message")
     return value.data
+
+
+# What hangs on the request alone; whether anything else fails hangs on the data too.
+_RULES: dict[type[EigenmeshError], str] = {
+    StaleRound: "turns go up",
+    StepRefused: "the study's steps, in its order",
+    MessageRefused: "messages as declared",
+    PartyLost: "one request at a time",
+}
+
+
+def rule_alone(error: EigenmeshError, party: str) -> EigenmeshError:
+    """An error as organisations hear of it: the name of the rule, and nothing of the data."""
+    if isinstance(error, PolicyRefusal):
+        asked = f", of study {error.digest}" if error.digest else ""
+        words = f"party {party!r} refuses by the rule {error.rule!r} of its policy{asked}"
+        return PolicyRefusal(words, party=party, rule=error.rule)
+    if type(error) in _RULES:
+        return type(error)(f"refused by the rule {_RULES[type(error)]!r}", party=error.party)
+    return PartyFailed(f"party {party!r} failed; its own log has the details", party=party)
 
 
 def error_tree(error: EigenmeshError, turn: int) -> Tree:

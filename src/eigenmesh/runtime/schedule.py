@@ -187,6 +187,7 @@ class Ask:
     missable: bool = False  # whether it may be addressed to some parties only
     summed: bool = False  # whether only the sum of the replies is wanted
     apart: bool = False  # whether parties are sent different messages before they are summed
+    directions: str | None = None  # the size of a reply that counts products with own columns
 
     def reveals(self, secure: bool) -> frozenset[str]:
         """The kinds that leave a party: of a masked summand nothing but what the sum tells."""
@@ -263,10 +264,15 @@ def ask(
     down: Sizes | None = None,
     up: Sizes | None = None,
     missable: bool = False,
+    directions: str | None = None,
     **both: Size | Amount,
 ) -> Ask:
-    """One round of `step`; `down` binds sizes of what it takes, `up` of what it gives."""
-    return Ask(step, None, _sizes(both, down), _sizes(both, up), missable)
+    """One round of `step`; `down` binds sizes of what it takes, `up` of what it gives.
+
+    `directions` names the size of a reply that counts what it tells of a party's own columns: that
+    many products with them, or coordinates in them. As many as there are columns determine them.
+    """
+    return Ask(step, None, _sizes(both, down), _sizes(both, up), missable, directions=directions)
 
 
 def total(
@@ -474,6 +480,28 @@ def rounds_of(node: Node, parties: Parties, most: bool = False) -> Iterator[Roun
         case Settle():
             numbers = node.fullest(parties) if most else node.planned(parties)
             yield from rounds_of(node.rest(**numbers), parties, most)
+
+
+class Turns(NamedTuple):
+    """How often a round is asked for, as far as a study alone tells."""
+
+    ask: Ask
+    fewest: int
+    most: int
+
+
+def turns_of(node: Node, fewest: int = 1, most: int = 1) -> Iterator[Turns]:
+    """Every round that is known before a number is settled, in order."""
+    match node:
+        case Ask():
+            yield Turns(node, 0 if node.missable else fewest, most)
+        case InOrder():
+            for part in node.parts:
+                yield from turns_of(part, fewest, most)
+        case Loop():
+            yield from turns_of(node.body, fewest * node.fewest, most * node.most)
+        case CutShort():
+            yield from turns_of(node.body, 0, most)
 
 
 def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:

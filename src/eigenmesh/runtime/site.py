@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from eigenmesh.runtime.policy import Policy
 _MOST_KEPT = 1000  # results of studies in a site's store
 _KEY_FILE = "site.key"
 _KEY_BYTES = 32
+_DIGEST = re.compile("[0-9a-f]{64}")
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
 T = TypeVar("T")
 
@@ -54,6 +57,7 @@ class Site:
     left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
+    _approved: set[str] = field(default_factory=set, repr=False)
     _secret: bytes | None = field(default=None, repr=False)
 
     @property
@@ -78,6 +82,35 @@ class Site:
             self._of_data[name] = make()
         made: T = self._of_data[name]
         return made
+
+    def approve(self, study: Any) -> None:
+        """Let a study, or a whole fit, happen at this site: `em.study` has it, or its digest.
+
+        Kept in `state_dir` for the next start, and for a host in another process.
+
+        >>> site = Site("a", lambda: np.ones((2, 2)), Policy(approve="each"))
+        >>> site.approve("0" * 64)
+        """
+        digest = getattr(study, "digest", study)
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise InputError(f"{study!r} is approved; the 64 digits of a digest are expected")
+        self._approved.add(digest)
+        if self.state_dir is not None:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            with open(self._file(".approved"), "a", encoding="ascii") as file:
+                file.write(f"{digest}\n")
+
+    @property
+    def approvals(self) -> set[str]:
+        """Digests of what was approved here; in one file of the site that others may write to."""
+        if self.state_dir is not None and self._file(".approved").exists():
+            return self._approved | set(self._file(".approved").read_text("ascii").split())
+        return set(self._approved)
+
+    def _file(self, suffix: str) -> Path:
+        """A file of this site: a site may be called anything, a file may not."""
+        assert self.state_dir is not None
+        return self.state_dir / f"{quote(self.name, safe='')}{suffix}"
 
     @property
     def fingerprint(self) -> str:

@@ -156,6 +156,15 @@ class Study:
         """The name of the study."""
         return hashlib.sha256(self.document).hexdigest()
 
+    @cached_property
+    def as_agreed(self) -> Study:
+        """Without what a fit finds or draws on its way: gamma, and names of what parties keep.
+
+        It is what people approve, and the same for every fit that `em.study` describes.
+        """
+        terms = {name: _open_ended(term) for name, term in self.terms.items()}
+        return dataclasses.replace(self, terms=terms)
+
     def program(self, told: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
         """The schedule as far as it is known when these numbers are."""
         if self.tree is None:
@@ -172,7 +181,12 @@ class FitStudy:
     @property
     def digest(self) -> str:
         """The name of the whole."""
-        return hashlib.sha256(b"\n".join(run.document for run in self.runs)).hexdigest()
+        return fit_digest(self.digests)
+
+    @property
+    def digests(self) -> list[str]:
+        """The names of its runs."""
+        return [run.digest for run in self.runs]
 
     def __str__(self) -> str:
         names = self.runs[0].scope.parties if self.runs else ()
@@ -182,6 +196,21 @@ class FitStudy:
             lines.append(run.protocol.name)
             lines += [f"  {row}" for row in (table(run.tree) if run.tree is not None else ())]
         return "\n".join(lines)
+
+
+def fit_digest(digests: Iterable[str]) -> str:
+    """The name of a fit, from those of its runs."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def _open_ended(term: Any) -> Any:
+    if not dataclasses.is_dataclass(term) or isinstance(term, type):
+        return term
+    fields = {field.name for field in dataclasses.fields(term)}
+    changes: dict[str, Any] = {name: "" for name in ("model", "targets") if name in fields}
+    if getattr(term, "gamma", None) is not None:
+        changes["gamma"] = 1.0
+    return dataclasses.replace(term, **changes) if changes else term
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,198 @@
+"""Consent: what a site's policy says of a study, before it begins and before each reply leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from eigenmesh.errors import PolicyRefusal
+from eigenmesh.runtime.bounds import outside
+from eigenmesh.runtime.content import (
+    OVER_ROWS,
+    Release,
+    determine_columns,
+    is_triangular_factor,
+    kinds_of_release,
+    numbers_over_rows,
+)
+from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
+from eigenmesh.runtime.party import Step, Worth
+from eigenmesh.runtime.schedule import Ask, Match, Own, Turns, kinds_in, limits, turns_of
+from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import Study, fit_digest
+
+
+class Consent:
+    """A site's side of the studies that it is asked for.
+
+    Of the study under way it counts the numbers that have left and the products with the site's
+    columns: what they come to is not seen in any one reply.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.numbers, self.directions = 0, 0
+        self._fit: tuple[str, int] = ("", -1)  # the fit under way, and the last of its runs
+
+    # Before a study begins.
+
+    def require(self, study: Study, fit: list[str], owns: Callable[[], Own]) -> None:
+        """Raise `PolicyRefusal` unless the site's policy allows a study, as far as sizes tell.
+
+        What it `owns` is not looked at, and no file opened, unless all else is allowed.
+        """
+        policy, name = self.site.policy, self.site.name
+        leaving = kinds_in(study.tree, study.scope.secure) if study.tree else {}
+        for step, kinds in leaving.items():
+            policy.check_kinds(kinds, step.name, name)
+        self._require_bounds(study)
+        self._require_parties(study)
+        self._require_approval(study, fit)
+        if policy.minds_content and study.tree is not None:
+            self._require_content(study, owns())
+
+    def _refuse(self, rule: str, words: str, digest: str = "") -> PolicyRefusal:
+        name = self.site.name
+        words = f"party {name!r} refuses the study: {words}"
+        return PolicyRefusal(words, party=name, rule=rule, digest=digest)
+
+    def _require_bounds(self, study: Study) -> None:
+        protocols, name = self.site.policy.protocols, study.protocol.name
+        if protocols is None:
+            return
+        if name not in protocols:
+            listed = ", ".join(map(repr, protocols)) or "none"
+            raise self._refuse(
+                "protocols", f"its policy does not answer protocol {name!r} (it answers {listed})"
+            )
+        beyond = outside(protocols[name], study.terms, study.scope)
+        if beyond is not None:
+            raise self._refuse("protocols", f"{beyond} by its policy for protocol {name!r}")
+
+    def _require_parties(self, study: Study) -> None:
+        fewest, n = self.site.policy.fewest_parties(self.site.trust), len(study.scope.parties)
+        if n < fewest:
+            raise self._refuse("min_parties", f"it is of {n} parties, at least {fewest} must be in")
+
+    def _require_approval(self, study: Study, fit: list[str]) -> None:
+        """A study by itself is approved, or the whole fit that it says it is a run of."""
+        policy = self.site.policy
+        if policy.approve == "any":
+            return
+        approved = self.site.approvals | (policy.approved if policy.approve == "listed" else set())
+        digest = study.as_agreed.digest
+        if digest in approved:
+            return
+        whole = fit_digest(fit)
+        if fit and whole in approved and self._is_next(whole, fit, digest):
+            return
+        waits = whole if digest in fit else digest
+        raise self._refuse("approve", f"nobody has approved it; its digest is {waits}", waits)
+
+    def _is_next(self, whole: str, fit: list[str], digest: str) -> bool:
+        """Whether a run is one of the fit's that is still to come; the first begins it anew."""
+        places = [i for i, run in enumerate(fit) if run == digest]
+        last = self._fit[1] if self._fit[0] == whole else -1
+        return any(i == 0 or i >= last for i in places)
+
+    def _require_content(self, study: Study, own: Own) -> None:
+        numbers = directions = 0
+        for turns in turns_of(study.tree) if study.tree is not None else ():
+            kinds = turns.ask.reveals(study.scope.secure)
+            if not kinds & OVER_ROWS:
+                continue
+            numbers += turns.fewest * _fewest_numbers(turns.ask, own)
+            directions += turns.most * _most_directions(turns, own)
+            release = self._release(own, own.rows, numbers, study.scope.split)
+            self._check(turns.ask.step, kinds, release, _worth_of(directions, own))
+
+    # Before a reply leaves.
+
+    def begin(self, study: Study | None, fit: list[str]) -> None:
+        """A run has begun: nothing of it has left."""
+        self.numbers, self.directions = 0, 0
+        if study is not None and fit:
+            digest = study.as_agreed.digest
+            self._fit = (fit_digest(fit), fit.index(digest) if digest in fit else -1)
+
+    def export(self) -> list[Any]:
+        """What a restarted host goes on from."""
+        return [self.numbers, self.directions, *self._fit]
+
+    def restore(self, exported: list[Any]) -> None:
+        """Go on where `export` was called."""
+        self.numbers, self.directions, whole, place = exported
+        self._fit = (whole, place)
+
+    def release(
+        self, party: Any, step: Step, messages: Iterable[Message], places: tuple[Match, ...], at: At
+    ) -> None:
+        """Raise `PolicyRefusal` if what is about to leave is what may not, by its content."""
+        own, split, secure = at
+        summed = [p.node.summed for p in places if isinstance(p.node, Ask)]
+        if not self.site.policy.minds_content or (secure and summed and all(summed)):
+            return
+        for message in messages:
+            self.numbers += numbers_over_rows(floats_by_kind(message))
+            self.directions += _directions_of(message, places)
+            worth = Worth() if step.worth is None else step.worth(party, message)
+            covers = own.rows if worth.covers is None else min(worth.covers, own.rows)
+            release = self._release(own, covers, self.numbers, split)
+            kinds = worth.kinds | _worth_of(self.directions, own) | _factors_in(message)
+            self._check(step, step.reveals, release, kinds)
+
+    def _release(self, own: Own, covers: int, numbers: int, split: str) -> Release:
+        policy, trust = self.site.policy, self.site.trust
+        return Release(covers, numbers, own.rows, own.columns, policy.min_rows, trust, split)
+
+    def _check(
+        self, step: Step, declared: frozenset[str], release: Release, besides: frozenset[str]
+    ) -> None:
+        kinds = kinds_of_release(declared, release) | besides
+        if self.site.policy.forbids(kinds):
+            why = _reasons(release, besides)
+            self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
+
+
+At = tuple[Own, str, bool]  # what the party owns, how data are split, whether sums are masked
+
+
+def _fewest_numbers(ask: Ask, own: Own) -> int:
+    """Numbers that a reply has for sure: none where sizes are not told, or may be smaller."""
+    gives = ask.step.signature.gives
+    if gives is None or not all(limit.exact for limit in limits(ask.up, own).values()):
+        return 0
+    sizes = {name: limit.size for name, limit in limits(ask.up, own).items()}
+    try:
+        return numbers_over_rows(planned_floats(gives, sizes))
+    except TypeError:  # sizes that the schedule leaves to the data
+        return 0
+
+
+def _most_directions(turns: Turns, own: Own) -> int:
+    size = turns.ask.up.get(turns.ask.directions or "")
+    return 0 if size is None else size.limit(own).size
+
+
+def _directions_of(message: Message, places: tuple[Match, ...]) -> int:
+    names = [p.node.directions for p in places if isinstance(p.node, Ask) and p.node.directions]
+    return sizes_of(message).get(names[0], 0) if names else 0
+
+
+def _worth_of(directions: int, own: Own) -> frozenset[str]:
+    enough = directions and determine_columns(directions, own.rows, own.columns)
+    return frozenset({"columns"} if enough else ())
+
+
+def _factors_in(message: Message) -> frozenset[str]:
+    values: Mapping[str, Any] = {f.name: getattr(message, f.name) for f in fields_of(type(message))}
+    factor = any(is_triangular_factor(value) for value in values.values())
+    return frozenset({"columns"} if factor else ())
+
+
+def _reasons(release: Release, besides: frozenset[str]) -> str:
+    if release.covers < release.min_rows:
+        return f", which numbers over {release.covers} rows are where {release.min_rows} must be"
+    if "columns" in besides:
+        return ", which products or coordinates are that determine them up to rotation"
+    return f", which {release.numbers} numbers are of {release.n_rows} × {release.n_columns}"
