@@ -27,7 +27,13 @@ from eigenmesh.errors import (
 )
 from eigenmesh.kernel_kmeans import fit_components as kernel_kmeans_split
 from eigenmesh.metrics import feature_space_inertia
-from eigenmesh.numerics.kmeans import WeightedPoints, cluster_sums, lloyd, nearest, weighted_kmeans
+from eigenmesh.numerics.centroids import (
+    WeightedPoints,
+    cluster_sums,
+    lloyd,
+    nearest,
+    weighted_kmeans,
+)
 from eigenmesh.numerics.mixing import MixingSpectrum
 
 # What the features miss is the business of test_graph_accuracy.

@@ -1,4 +1,4 @@
-"""What landmarks miss, in words: how much, whose rows, and what would help."""
+"""What components are worth, in words: their gap, what landmarks miss and what would help."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlie
 # Of the variance. A Gram matrix errs by 1e-16 of its size, which in a direction of share s counts
 # 1/s-fold, and s itself is as small: 1e-16/s², a hundredth or so from here on.
 _RESOLVED = 5e-7
+_NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
 
 class MissingShares(NamedTuple):
@@ -42,6 +43,18 @@ def adopt_missing(estimator: Any, missing: MissingShares | None) -> None:
     values = (None, None, None) if missing is None else missing
     for name, value in zip(SHORTFALL, values, strict=True):
         setattr(estimator, name, value)
+
+
+def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
+    """The caveat that the last component is not determined by the data, if it is not."""
+    k, last = len(eigenvalues), float(eigenvalues[-1])
+    gap = (last - next_eigenvalue) / last
+    if gap >= _NO_GAP:
+        return ()
+    return (
+        f"eigenvalues {k} and {k + 1} differ by {gap:.1e} of their size: the last component is not "
+        f"determined by the data",
+    )
 
 
 def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What estimators share: checks of arguments, gamma by rule, the caveat of a missing gap."""
+"""What estimators share: checks of arguments, gamma by rule."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.gamma import RULES, bandwidth
 from eigenmesh.stages.graph_gamma import graph_bandwidth
-
-_NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -91,18 +89,6 @@ def gamma_stage(rule: str | None, among_neighbours: bool, seed: int, **preparati
         return stage(graph_bandwidth, rule, seed, **preparation)
     preparation.pop("row_noise", None)
     return stage(bandwidth, rule, seed, **preparation)
-
-
-def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
-    """The caveat that the last component is not determined by the data, if it is not."""
-    k, last = len(eigenvalues), float(eigenvalues[-1])
-    gap = (last - next_eigenvalue) / last
-    if gap >= _NO_GAP:
-        return ()
-    return (
-        f"eigenvalues {k} and {k + 1} differ by {gap:.1e} of their size: the last component is not "
-        f"determined by the data",
-    )
 
 
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import is_number, missing_gap, preparation_fields
+from eigenmesh.estimators.checks import is_number, preparation_fields
 from eigenmesh.estimators.columns import shipping
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.federation import Federation

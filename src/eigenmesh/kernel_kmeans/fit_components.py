@@ -15,9 +15,9 @@ from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.numerics.centroids import WeightedPoints, membership, weight_of_each
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
-from eigenmesh.numerics.kmeans import WeightedPoints, membership, weight_of_each
 from eigenmesh.numerics.score_kmeans import ScoreClusters, score_kmeans
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage

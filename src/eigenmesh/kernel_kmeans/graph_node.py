@@ -14,10 +14,7 @@ from eigenmesh.graphs.node_models import KEPT, Question
 from eigenmesh.graphs.spread_from_first import PassedOn, PassingParty, PassingSetup
 from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
-from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.embeddings import embedding
-from eigenmesh.numerics.kmeans import (
+from eigenmesh.numerics.centroids import (
     WeightedPoints,
     cluster_sums,
     membership,
@@ -25,6 +22,9 @@ from eigenmesh.numerics.kmeans import (
     weight_of_each,
     weighted_kmeans,
 )
+from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.score_kmeans import clearly_different
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step

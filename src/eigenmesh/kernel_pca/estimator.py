@@ -16,12 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import SHORTFALL, residual_claim
+from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
     components_asked,
-    missing_gap,
     one_of,
     share_of_missing,
     whole_number,
@@ -290,12 +289,12 @@ class KernelPCA(FrontDoor):
             )
 
     def _check_parameters(self) -> None:
+        names, landmarks = names_of(methods()), method_called("diskpca").landmarks
         self._check_switches()
         components_asked(self.n_components)
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
-        names, landmarks = names_of(methods()), method_called("diskpca").landmarks
         one_of(self.method, "method", ("auto", "exact", *names))
         if isinstance(self.landmarks, str):
             one_of(self.landmarks, "landmarks", ("auto", *landmarks))

@@ -207,8 +207,9 @@ def _with_landmarks(
     q = default_landmarks(k, kpca.kernel, X.shape[1]) if q is None else q
     landmarks, why = kpca.landmarks, f"the landmarks are {kpca.landmarks!r}, as asked for"
     if landmarks == "auto":
-        seed = seed_of(kpca.random_state)
-        landmarks, why = landmarks_for(_own_kernel(kpca, gamma), X, q, k or 10, seed)
+        landmarks, why = landmarks_for(
+            _own_kernel(kpca, gamma), X, q, k or 10, seed_of(kpca.random_state)
+        )
     own = {**kpca.get_params(deep=False), "gamma": gamma, "landmarks": landmarks, **params}
     share, most = components_asked(kpca.n_components)[0], landmarks_at_most(kpca, q)
     arguments = DoorArguments(

@@ -1,16 +1,23 @@
-"""Means of clusters of rows, as landmarks that are nobody's row."""
+"""k-means: of weighted points, and means of clusters of rows, landmarks that are nobody's row."""
 
 from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from eigenmesh.numerics.arrays import (
+    Doubles,
     Floats,
     Rows,
     as_rows,
+    blocks,
     dense,
     is_sparse,
     raw_rows,
@@ -18,15 +25,22 @@ from eigenmesh.numerics.arrays import (
     working_dtype,
 )
 from eigenmesh.numerics.embeddings import count_sketch
-from eigenmesh.numerics.kmeans import fitted
+from eigenmesh.threads import one_openmp_thread
 
+MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 _SAMPLE = 20  # rows a cluster; more change little
 _SKETCH = 64  # columns that keep distances well enough to begin with
 _WIDE = 2 * _SKETCH  # columns from which a sketch pays
 
-Labels = NDArray[np.intp]
+POINTS_A_BLOCK = 4096
+_SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
+_STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
 
-MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
+Labels = NDArray[np.int64]
+Clusters = NDArray[np.intp]
+
+
+# Rows.
 
 
 def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
@@ -56,18 +70,18 @@ def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
     return means[np.lexsort(means.T[::-1])]
 
 
-def _cluster_labels(sample: Rows, clusters: int, rng: np.random.Generator) -> Labels:
+def _cluster_labels(sample: Rows, clusters: int, rng: np.random.Generator) -> Clusters:
     """Wide rows move between clusters of their sketches, which costs little, then once in full."""
     d = sample.shape[1]
     if d <= _WIDE:
-        return _lloyd(dense(sample), clusters, rng)
+        return _rough_clusters(dense(sample), clusters, rng)
     sketch = count_sketch(d, _SKETCH, rng).astype(sample.dtype)
     sketches = sample @ (sketch if is_sparse(sample) else dense(sketch))
-    labels = _lloyd(dense(sketches), clusters, rng)
+    labels = _rough_clusters(dense(sketches), clusters, rng)
     return _nearest(sample, _means(sample, labels, clusters))
 
 
-def _lloyd(points: Floats, clusters: int, rng: np.random.Generator) -> Labels:
+def _rough_clusters(points: Floats, clusters: int, rng: np.random.Generator) -> Clusters:
     # Random rows cost a tenth of k-means++ to start from, and the landmarks are as good; more steps
     # make them no better.
     seed = int(rng.integers(2**31))
@@ -75,12 +89,12 @@ def _lloyd(points: Floats, clusters: int, rng: np.random.Generator) -> Labels:
     return np.asarray(fitted(kmeans, points).labels_, dtype=np.intp)
 
 
-def _nearest(sample: Rows, centres: Floats) -> Labels:
+def _nearest(sample: Rows, centres: Floats) -> Clusters:
     """Of rows dense or sparse, in their own precision: ties and last digits do not matter here."""
     return np.asarray(np.argmin(squared_norms(centres) - 2 * (sample @ centres.T), axis=1))
 
 
-def _fill_up(sample: Rows, labels: Labels, clusters: int, least: int) -> None:
+def _fill_up(sample: Rows, labels: Clusters, clusters: int, least: int) -> None:
     """Move the nearest rows to clusters that are too small, from where more than `least` are."""
     sizes = np.bincount(labels, minlength=clusters)
     too_small = np.flatnonzero(sizes < least)
@@ -98,10 +112,250 @@ def _fill_up(sample: Rows, labels: Labels, clusters: int, least: int) -> None:
                 labels[row] = small
 
 
-def _means(sample: Rows, labels: Labels, clusters: int) -> Floats:
+def _means(sample: Rows, labels: Clusters, clusters: int) -> Floats:
     """Of every cluster (clusters, d), in the precision of the rows; that of none is 0."""
     m = len(labels)
     ones = np.ones(m, sample.dtype)
     sums = dense(sp.csr_array((ones, (labels, np.arange(m))), shape=(clusters, m)) @ sample)
     sizes = np.bincount(labels, minlength=clusters).astype(sample.dtype)
     return np.asarray(sums / np.maximum(sizes, 1)[:, None])
+
+
+# Weighted points.
+
+
+class ClusterSums(NamedTuple):
+    """What points add up to, cluster by cluster; sums over parties are those of all points."""
+
+    sums: Doubles  # (k, dim), Σ w x
+    weights: Doubles  # (k,), Σ w
+    cost: float  # Σ w ‖x − nearest centre‖²
+
+
+class WeightedPoints(NamedTuple):
+    """Points and how much each counts."""
+
+    points: Doubles  # (n, dim)
+    weights: Doubles  # (n,)
+
+
+def nearest(points: Floats, centres: Floats) -> tuple[Labels, Doubles]:
+    """The nearest centre of every point, the first of several, and the squared distance to it.
+
+    >>> nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 1]), array([1., 0.]))
+    """
+    labels, distances = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(points), POINTS_A_BLOCK):
+        here = points[rows]
+        labels[rows] = np.argmin((here - origin) @ opposite + norms, axis=1)
+        distances[rows] = _squared_distances(here, centres, labels[rows])
+    return labels, distances
+
+
+def _centre_terms(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
+    """‖x − c‖² − ‖x‖² is (x − o)·(−2(c − o)) + ‖c − o‖²; o, their mean, keeps digits far away."""
+    origin = np.asarray(centres.mean(axis=0), dtype=np.float64)
+    offsets = centres - origin
+    return origin, -2.0 * offsets.T, np.einsum("ij,ij->i", offsets, offsets)
+
+
+def _squared_distances(points: Floats, centres: Floats, labels: Labels) -> Doubles:
+    # By differences: equal points have distance 0, not the rounding of a product.
+    difference = points - centres[labels]
+    return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
+
+
+def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
+    """One Lloyd step's sums of the points with each centre.
+
+    Centres of fewer coordinates are nearest by these, the first ones; the sums have all.
+
+    >>> cluster_sums(WeightedPoints(np.array([[0.0], [4.0]]), np.ones(2)), np.array([[1.0]])).sums
+    array([[4.]])
+    """
+    k, leading = centres.shape
+    sums, weights, cost = np.zeros((k, data.points.shape[1])), np.zeros(k), 0.0
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(data.points), POINTS_A_BLOCK):
+        here, own = data.points[rows], data.weights[rows]
+        leading_part = here[:, :leading]
+        labels = np.argmin((leading_part - origin) @ opposite + norms, axis=1)
+        members = membership(labels, own, k)
+        sums += members @ here
+        weights += members.sum(axis=1)
+        cost += float(own @ _squared_distances(leading_part, centres, labels))
+    return ClusterSums(sums, weights, cost)
+
+
+def membership(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """(k, n), in column i the weight of point i at the row of its cluster.
+
+    >>> membership(np.array([1, 0]), np.array([2.0, 3.0]), 2)
+    array([[0., 3.],
+           [2., 0.]])
+    """
+    members = np.zeros((len(labels), k))
+    members[np.arange(len(labels)), labels] = weights
+    return members.T
+
+
+def weight_of_each(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """The weight of the points with each of k labels.
+
+    >>> weight_of_each(np.array([2, 0, 2]), np.array([1.0, 5.0, 1.0]), 3)
+    array([5., 0., 2.])
+    """
+    return np.asarray(np.bincount(labels, weights=weights, minlength=k), dtype=np.float64)
+
+
+def distinct(data: WeightedPoints) -> WeightedPoints:
+    """Each different point once, with the weights of its copies; points of no weight are left out.
+
+    >>> distinct(WeightedPoints(np.array([[2.0], [2.0], [1.0]]), np.array([1.0, 2.0, 0.0])))
+    WeightedPoints(points=array([[2.]]), weights=array([3.]))
+    """
+    positive = data.weights > 0
+    points, copies = np.unique(data.points[positive], axis=0, return_inverse=True)
+    weights = weight_of_each(copies.ravel(), data.weights[positive], len(points))
+    return WeightedPoints(points, weights)
+
+
+def weighted_kmeans(
+    data: WeightedPoints, k: int, rng: np.random.Generator, n_best: int = 1
+) -> Doubles:
+    """The `n_best` of many k-means solutions of a small weighted set, best first, (n_best, k, dim).
+
+    They differ as far as different ones were found: what is best for a sample may not be so for
+    all. Fewer different points than k give that many centres.
+
+    >>> points = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 3.0, 1.0]))
+    >>> weighted_kmeans(points, 2, np.random.default_rng(0))[0].ravel().tolist()
+    [0.75, 9.0]
+    """
+    points, weights = distinct(data)
+    if len(points) <= k:
+        return np.repeat(points[None], n_best, axis=0)
+    solutions = []
+    for seed in rng.integers(2**31, size=_STARTS * n_best):
+        kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
+        solutions.append((float(kmeans.inertia_), kmeans.cluster_centers_))
+    solutions.sort(key=lambda solution: solution[0])
+    best = [solutions[0]]
+    for solution in solutions:
+        if len(best) < n_best and solution[0] > best[-1][0] * (1 + _SAME_COST):
+            best.append(solution)
+    best += solutions[: n_best - len(best)]
+    return np.stack([_in_order(centres) for _, centres in best])
+
+
+def fitted(kmeans: KMeans, points: Floats, weights: Doubles | None = None) -> KMeans:
+    """scikit-learn's k-means, added up in one order, and silent where fewer points differ.
+
+    Who asked for the clusters says so in words of its own.
+
+    >>> fitted(KMeans(2, n_init=1, random_state=0), np.ones((3, 1))).labels_
+    array([0, 0, 0], dtype=int32)
+    """
+    with _silence, one_openmp_thread():
+        return kmeans.fit(points, sample_weight=weights)
+
+
+class _Silence:
+    """No warnings of convergence while any thread is inside.
+
+    `catch_warnings` alone does not count threads: who leaves first gives the others theirs back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore", ConvergenceWarning)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(*error)
+
+
+_silence = _Silence()
+
+
+def _in_order(centres: Doubles) -> Doubles:
+    """Centres by their first coordinate, then the next: cluster numbers mean nothing else."""
+    return np.asarray(centres[np.lexsort(centres.T[::-1])])
+
+
+def spread_out(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
+    """At most k of the points, each drawn by its squared distance to those before: k-means++.
+
+    >>> data = WeightedPoints(np.array([[1.0], [1.0], [7.0]]), np.ones(3))
+    >>> sorted(spread_out(data, 5, np.random.default_rng(0)).ravel().tolist())
+    [1.0, 7.0]
+    """
+    chances = data.weights
+    centres: list[Doubles] = []
+    while len(centres) < k and chances.any():
+        point = draw_far(data.points, chances, 1, rng)
+        costs = nearest(data.points, point)[1] * data.weights
+        chances = np.minimum(chances, costs) if centres else costs
+        centres.append(point)
+    return np.vstack([data.points[:0], *centres])
+
+
+def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
+    """The centres after some of Lloyd's iterations; one that is nobody's nearest stays.
+
+    scikit-learn's k-means takes milliseconds to begin, too much for ten thousand small parties.
+
+    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.ones(3))
+    >>> lloyd(data, np.array([[0.0], [1.0]]), 10).ravel().tolist()
+    [0.5, 9.0]
+    """
+    for _ in range(max_iter):
+        sums = cluster_sums(data, centres)
+        nonempty = sums.weights > 0
+        before, centres = centres, centres.copy()
+        centres[nonempty] = sums.sums[nonempty] / sums.weights[nonempty, None]
+        if np.array_equal(before, centres):
+            break
+    return centres
+
+
+def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:
+    """At most `count` of the points, without replacement, in proportion to `chances`.
+
+    >>> draw_far(np.array([[1.0], [2.0]]), np.array([0.0, 0.5]), 2, np.random.default_rng(0))
+    array([[2.]])
+    """
+    possible = int(np.count_nonzero(chances))
+    if not min(count, possible):
+        return points[:0]
+    rows = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
+    return np.asarray(points[np.sort(rows)])
+
+
+def shares(masses: Doubles, count: int) -> list[int]:
+    """`count` divided in proportion to the masses, largest remainders first.
+
+    >>> shares(np.array([1.0, 0.0, 3.0]), 10)
+    [3, 0, 7]
+    """
+    total = float(masses.sum())
+    if not total > 0:
+        return [0] * len(masses)
+    exact = masses * (count / total)
+    counts = np.floor(exact).astype(int)
+    by_remainder = np.argsort(counts - exact, kind="stable")
+    counts[by_remainder[: max(0, count - int(counts.sum()))]] += 1
+    return [int(share) for share in counts]

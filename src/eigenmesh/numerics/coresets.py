@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.kmeans import (
+from eigenmesh.numerics.centroids import (
     WeightedPoints,
     cluster_sums,
     distinct,

@@ -461,7 +461,7 @@ class _GramDesk(_Desk):
         self._squares = {size: np.empty((size, size), kernel.dtype) for size in {q, p}}
         self._pieces = Pieces.zeros(q, p, raw)
 
-    def gather(self, stripe: slice, advance: Callable[[int], None]) -> Pieces:
+    def gather(self, stripe: slice, advance: Callable[[int], object]) -> Pieces:
         """The pieces of a stripe, good until the next is asked for."""
         pieces = self._pieces
         pieces.clear()

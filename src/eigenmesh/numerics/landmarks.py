@@ -66,11 +66,12 @@ class LandmarkModel:
         # E = K(A, Y)B are orthonormal coordinates of Pφ(A); EᵀE (r, r) has the eigenvalues of the
         # (n, n) kernel matrix of the projected rows, which nobody needs to form.
         G = B.T @ _scatter(sums, c, centre) @ B
+        advice = _advice(kernel, len(c) < n)
         n_pairs = B.shape[1] if k is None else min(k + 1, B.shape[1])
         values, W = top_eigenpairs((G + G.T) / 2, n_pairs)
         values = clip_spectrum(values, n)
         k = max(numerical_rank(values, n), 1) if k is None else k
-        require_rank(values, k, n, f"{len(c)} landmarks", _advice(kernel, len(c) < n))
+        require_rank(values, k, n, f"{len(c)} landmarks", advice)
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
         # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.

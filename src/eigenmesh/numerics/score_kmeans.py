@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.kmeans import Labels, WeightedPoints, distinct, fitted, nearest
+from eigenmesh.numerics.centroids import Labels, WeightedPoints, distinct, fitted, nearest
 
 _SAME = 1e-10  # of the largest score: a difference that is rounding
 

@@ -39,6 +39,9 @@ class Alone(Federation):
     3
     """
 
+    parties = (NAME,)  # the owner
+    is_recording = True  # of nothing
+
     def __init__(self, rows: Any) -> None:
         self.split = "rows"
         self.known_columns = dict
@@ -47,16 +50,10 @@ class Alone(Federation):
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
         self._told_counts = {}
-        self._names = (NAME,)
         self._graph = None
-        self._site = Site(NAME, lambda: rows)
-        self._view = SiteView(self._site, 0, self._names)
+        self._site = Site(NAME, lambda: rows, _data=rows)
+        self._view = SiteView(self._site, 0, self.parties)
         self._at_work: dict[type[Party], Party] = {}
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        """The owner."""
-        return self._names
 
     def column_names(self) -> dict[str, tuple[str, ...] | None]:
         """An array has none."""
@@ -83,9 +80,7 @@ class Alone(Federation):
         for about, words in self._site.remarks.items():
             self.remark(about, words)
         reason = getattr(value, "stop_reason", "finished")
-        return Run(value, Recording(), self._names, {}, {}, {}, reason)
-
-    is_recording = True  # of nothing
+        return Run(value, Recording(), self.parties, {}, {}, {}, reason)
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -96,8 +91,8 @@ class Alone(Federation):
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
     ) -> None:
         """Build the party."""
-        check(setup)
         with _named():
+            check(setup)
             self._at_work[role] = role(self._view, setup)
             self._at_work[role].seal()
 
@@ -116,7 +111,7 @@ class Alone(Federation):
         arguments = () if message is None else (_as_sent(message),)
         with _named():
             reply = step.function(self._at_work[step.role], *arguments)
-            return Replies((None if reply is None else _as_sent(reply),), self._names)
+            return Replies((None if reply is None else _as_sent(reply),), self.parties)
 
     def total(
         self,
@@ -126,7 +121,7 @@ class Alone(Federation):
         each: Sequence[Message] | Mapping[str, Message] | None = None,
     ) -> Total:
         """A sum of one."""
-        return Total(self.ask(step, message, each=each).messages[0], self._names)
+        return Total(self.ask(step, message, each=each).messages[0], self.parties)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -134,8 +129,8 @@ class Alone(Federation):
 
 def _as_sent(message: Message) -> Message:
     """As its receiver would have it: checked, with arrays in one piece that nobody may write to."""
-    check(message)
     arrays = {k: v for k, v in vars(message).items() if isinstance(v, np.ndarray)}
+    check(message)
     for name, values in arrays.items():
         arrays[name] = np.ascontiguousarray(values).view()
         arrays[name].flags.writeable = False

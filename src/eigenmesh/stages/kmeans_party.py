@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.coresets import coreset, local_solution
-from eigenmesh.numerics.kmeans import (
+from eigenmesh.numerics.centroids import (
     WeightedPoints,
     cluster_sums,
     draw_far,
     nearest,
     weight_of_each,
 )
+from eigenmesh.numerics.coresets import coreset, local_solution
 from eigenmesh.runtime.message import (
     Floats,
     Integers,

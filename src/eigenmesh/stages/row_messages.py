@@ -169,4 +169,4 @@ def full(triangle: Floats) -> Doubles:
 
 def by_party(replies: Replies) -> dict[str, Any]:
     """Replies by name: parties may be lost on the way."""
-    return dict(zip(replies.parties, replies, strict=True))
+    return dict(zip(replies.parties, replies.messages, strict=True))

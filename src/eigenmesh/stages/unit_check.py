@@ -14,23 +14,21 @@ _SHOWN = 3  # columns that the remark names
 
 def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) -> None:
     """At the coordinator, of rows or their means that each party sent; once for a federation."""
-    known = (names for names in rows.column_names().values() if names is not None)
-    words = _remark(unit_factors(points, means=means), next(known, None))
-    if words:
-        rows.remark("units", words)
+    factors = unit_factors(points, means=means)
+    if factors:
+        names = (names for names in rows.column_names().values() if names is not None)
+        rows.remark("units", _remark(factors, next(names, None)))
 
 
 def compare_units_at(site: SiteView, points: Mapping[int, Rows]) -> None:
     """At a node, of the points that it got of each party, by number."""
     by_name = {site.names[owner]: own for owner, own in points.items()}
-    words = _remark(unit_factors(by_name), site.column_names)
-    if words:
-        site.remark("units", words)
+    factors = unit_factors(by_name)
+    if factors:
+        site.remark("units", _remark(factors, site.column_names))
 
 
 def _remark(factors: Sequence[UnitFactor], names: Sequence[str] | None) -> str:
-    if not factors:
-        return ""
     shown = "; ".join(_in_words(factor, names) for factor in factors[:_SHOWN])
     more = f"; and {len(factors) - _SHOWN} more" if len(factors) > _SHOWN else ""
     return (

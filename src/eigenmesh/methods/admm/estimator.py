@@ -11,8 +11,9 @@ import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import one_of, whole_number
 from eigenmesh.estimators.graphs import (
     GraphEstimator,
     count_from_zero,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eigenmesh.estimators.checks import missing_gap
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.methods.admm.messages import Reference
 from eigenmesh.numerics.arrays import as_rows
 from eigenmesh.numerics.centring import centre_in_place

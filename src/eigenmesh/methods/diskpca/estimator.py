@@ -13,10 +13,11 @@ from eigenmesh.estimators.accuracy import (
     caveats_of,
     growth_notes,
     lost_in_rounding,
+    missing_gap,
     residual_claim,
 )
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
@@ -246,9 +247,9 @@ class DisKPCA(RowEstimator):
     def _stage(self, gamma: float | None, weights: str = NONE) -> Stage:
         """The run of a fit; `weights` is the key under which sites keep their rows' weights."""
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
-        q, agreed = whole_number(self.n_landmarks, "n_landmarks"), self._agreed(gamma)
+        q = whole_number(self.n_landmarks, "n_landmarks")
+        accuracy, agreed = self._accuracy(q), self._agreed(gamma)
         how = (self._wanted(), q, choice, bool(self.center))
-        accuracy = self._accuracy(q)
         if choice == "drawn" and not self.exact:
             raise InputError(
                 "landmarks is 'drawn' and exact is False; sketches take rows or centroids: another "
@@ -286,20 +287,20 @@ class DisKPCA(RowEstimator):
     def _missing(self, outcome: DisKPCAResult) -> tuple[str, ...]:
         coverage = outcome.coverage
         assert coverage is not None
-        self.shortfalls_ = coverage.shortfall.values
-        self.shortfall_ = coverage.shortfall.largest
-        self.shortfall_error_ = coverage.shortfall.error
-        self._shortfall_errors = coverage.shortfall.errors
         n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
         wanted = known or self._variance_share is not None
         assert self.accuracy is not None
         rounded = lost_in_rounding(outcome.model) if known else ()
         words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
+        self.shortfalls_ = coverage.shortfall.values
+        self.shortfall_ = coverage.shortfall.largest
+        self.shortfall_error_ = coverage.shortfall.error
+        self._shortfall_errors = coverage.shortfall.errors
         return (*words, *rounded)
 
     def _agreed(self, gamma: float | None) -> KernelSetup:
-        kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         rank = self._wanted() or _RANK_UNASKED
+        kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
         if self.exact:

@@ -226,8 +226,8 @@ class ScoredRows(Party):
 
     def __init__(self, site: SiteView, setup: KernelSetup) -> None:
         super().__init__(site, setup)
-        self.kernel = kernel_of(setup)
         self.scores = np.ones(site.data.shape[0])
+        self.kernel = kernel_of(setup)
 
     @step
     def count_rows(self) -> RowCount:

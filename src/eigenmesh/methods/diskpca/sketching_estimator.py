@@ -6,8 +6,9 @@ import warnings
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import Needs, seed_of
-from eigenmesh.estimators.checks import missing_gap, whole_number
+from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,

@@ -6,11 +6,11 @@ import warnings
 from typing import Any, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
     finite_number,
-    missing_gap,
     one_of,
     restarts,
     whole_number,

@@ -10,8 +10,9 @@ from typing import Any, Self
 import networkx as nx
 
 from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import checked_accuracy, missing_gap, one_of, whole_number
+from eigenmesh.estimators.checks import checked_accuracy, one_of, whole_number
 from eigenmesh.estimators.graphs import (
     GraphEstimator,
     count_from_zero,

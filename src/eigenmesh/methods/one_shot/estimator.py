@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import Needs, seed_of
 from eigenmesh.estimators.checks import (
     checked_gamma,
     find_gamma,
     finite_number,
-    missing_gap,
     preparation_fields,
     share_of_missing,
     whole_number,
