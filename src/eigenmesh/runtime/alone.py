@@ -39,7 +39,7 @@ class Alone(Federation):
     3
     """
 
-    parties = (NAME,)  # the owner
+    parties = _names = (NAME,)  # the owner
     is_recording = True  # of nothing
 
     def __init__(self, rows: Any) -> None:
