@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _cluster_quality import cluster_figure, cluster_quality, quality_table
 from _common import show
 from rich.console import Console
 from sklearn.datasets import load_digits
@@ -23,7 +24,6 @@ from threadpoolctl import threadpool_limits
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
-from eigenmesh.reports.fed_kmeans import cluster_figure, cluster_quality, quality_table
 
 T = 50
 FITS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from eigenmesh.connect import chunk_split
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
-from eigenmesh.estimators.base import Shapes, require_no_iterator, seed_of
+from eigenmesh.estimators.base import FrontDoor, Shapes, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
@@ -22,7 +22,6 @@ from eigenmesh.estimators.checks import (
     restarts,
     whole_number,
 )
-from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
 from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
 from eigenmesh.estimators.party_values import (
@@ -38,9 +37,13 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
     require_row_method,
     row_methods,
 )
-from eigenmesh.kernel_kmeans.fit_components import fit_columns, fit_graph, require_suits
+from eigenmesh.kernel_kmeans.fit_components import (
+    PlannedComponents,
+    fit_columns,
+    fit_graph,
+    require_suits,
+)
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
-from eigenmesh.kernel_kmeans.planned_components import PlannedComponents
 from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.kernel_kmeans.row_stages import method_of_rows, row_notes, row_stages
 from eigenmesh.kernel_pca.estimator import KernelPCA

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,19 @@ from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.numerics.centroids import WeightedPoints, membership, weight_of_each
+from eigenmesh.numerics.centroids import (
+    ScoreClusters,
+    WeightedPoints,
+    membership,
+    score_kmeans,
+    weight_of_each,
+)
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
-from eigenmesh.numerics.score_kmeans import ScoreClusters, score_kmeans
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.study import Stage, stage
+from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.kmeans import shortfall
 
@@ -250,3 +258,49 @@ def _apart(kpca: KernelPCA, clusters: GraphClusters) -> tuple[str, ...]:
         f"the nodes do not agree: their centres are up to {clusters.apart:.2g} apart, where a "
         f"row's scores have a norm of {typical:.2g}; fit again, with fewer lost messages",
     )
+
+
+Shapes = Sequence[tuple[int, int]]
+
+_SETTLES = "at most: k-means that settles earlier sends less"
+_MAY_SETTLE = "about: how soon k-means settles hangs on the data"
+
+
+@dataclass(frozen=True)
+class PlannedComponents:
+    """The forecast of a fit to columns, or to rows on a graph.
+
+    `build` gives the estimator that a fit will run for so many components.
+    """
+
+    params: ClusteringParameters
+    split: str
+    build: Callable[[int], Any]
+
+    def _plan_method(self, shapes: Shapes) -> str:
+        return f"k-means of the scores of {self._components(shapes)._plan_method(shapes)}"
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        notes: tuple[str, ...] = self._components(shapes)._plan_notes(names, shapes)
+        if self.split != "rows":
+            return notes
+        return (*notes, _MAY_SETTLE) if notes else (_SETTLES,)
+
+    def _components(self, shapes: Shapes) -> Any:
+        return self.build(most_components(self.params, self.split, [d for _, d in shapes]))
+
+    def _planned_graph(self, names: Sequence[str]) -> Any:
+        return self.build(1)._planned_graph(names)
+
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
+        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
+        return forecast_stages(self._stages(parties), parties, self.split)
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        estimator = self._components(parties.shapes)
+        count = [stage(survey)] if self.params.kernel in RANK_OF_COLUMNS else []
+        components = [*count, *estimator._stages(parties)]
+        if self.split == "rows":
+            span = ClusterSpan(*estimator._planned_span(parties))
+            return [*components, graph_clustering(self.params, int(estimator.n_components), span)]
+        return [*components, *estimator._score_stages(parties)]

@@ -16,6 +16,7 @@ from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
 from eigenmesh.numerics.centroids import (
     WeightedPoints,
+    clearly_different,
     cluster_sums,
     membership,
     nearest,
@@ -25,7 +26,6 @@ from eigenmesh.numerics.centroids import (
 from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedding
-from eigenmesh.numerics.score_kmeans import clearly_different
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.site import SiteView

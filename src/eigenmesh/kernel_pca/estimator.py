@@ -17,6 +17,7 @@ from eigenmesh.connect import chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
+from eigenmesh.estimators.base import FrontDoor
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
@@ -25,7 +26,6 @@ from eigenmesh.estimators.checks import (
     share_of_missing,
     whole_number,
 )
-from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.report import RunReport

@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.connect import is_dask_collection
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
-from eigenmesh.estimators.base import require_no_iterator, seed_of
+from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, checked_gamma, one_of, whole_number
-from eigenmesh.estimators.front_door import FrontDoor
 from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns

@@ -22,17 +22,6 @@ def step_label(step: Step) -> str:
     return f"{step.role.__name__}.{step.name}"
 
 
-def forecast_entry(step: Step, sender: str, floats: int) -> Entry:
-    """The entry that a reply to `step` will make, all its floats being of the reply's own kind.
-
-    What a forecast cannot know is the length of the message in bytes, and its round.
-    """
-    gives = step.signature.gives
-    own_kind = {gives.reveals: floats} if gives and gives.reveals else {}
-    kinds = dict.fromkeys(sorted(step.reveals), 0) | own_kind
-    return Entry(0, step_label(step), sender, COORDINATOR, kinds, floats, 0)
-
-
 @record
 @dataclass
 class Ledger:

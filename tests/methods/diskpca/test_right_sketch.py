@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eigenmesh.methods.diskpca.right_sketch import right_sketch
+from eigenmesh.methods.diskpca.paper import right_sketch
 
 
 def rows(n, m=5, seed=0):

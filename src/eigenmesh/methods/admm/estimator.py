@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -24,18 +25,21 @@ from eigenmesh.estimators.graphs import (
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.graphs.consensus import mixing_on, require_graph, root_on
-from eigenmesh.methods.admm.messages import AUTO, PAPER, AdmmResult, AdmmSetup
+from eigenmesh.methods.admm.messages import AUTO, PAPER, AdmmResult, AdmmSetup, Reference
 from eigenmesh.methods.admm.neighbourhood import (
     NeighbourhoodSetup,
     admm_neighbourhood,
     origin_for,
 )
 from eigenmesh.methods.admm.protocol import CORRECTIONS, admm_kpca
-from eigenmesh.methods.admm.reference import CentralReference, central_reference
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.arrays import as_rows
+from eigenmesh.numerics.centring import centre_in_place
+from eigenmesh.numerics.eigen import clip_spectrum, require_rank, top_eigenpairs
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
+from eigenmesh.stages.row_messages import pack
 
 VARIANTS = ("corrected", "paper")
 _AT_REST = 5e-3  # sine of the angle by which z may move in the last iteration
@@ -353,3 +357,32 @@ register(
         cheaper="take method='gossip' with few landmarks, or a coordinator if there can be one",
     )
 )
+
+
+@dataclass(frozen=True)
+class CentralReference:
+    """The message for the nodes; None, with a caveat, where the data do not determine it."""
+
+    message: Reference | None
+    caveats: tuple[str, ...]
+
+
+def central_reference(kernel: Kernel, rows: Any, k: int, center: bool) -> CentralReference:
+    """Kernel PCA of the pooled rows; a similarity with an arbitrary direction would say nothing.
+
+    >>> square = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> central_reference(Kernel("linear"), square, 1, True).message is None
+    True
+    """
+    X = as_rows(rows, np.float64)
+    K = np.asarray(kernel.matrix(X), dtype=np.float64)
+    if center:
+        centre_in_place(K)
+    values, vectors = top_eigenpairs(K, min(k + 1, len(K)))
+    values = clip_spectrum(values, len(K))
+    require_rank(values, k, len(K), "the reference rows")
+    caveats = missing_gap(values[:k], float(values[k]) if len(values) > k else 0.0)
+    if caveats:
+        return CentralReference(None, (f"no similarity is given: {caveats[0]}",))
+    coefficients = vectors[:, :k] / np.sqrt(values[:k])
+    return CentralReference(Reference(**pack(X), coefficients=coefficients), ())

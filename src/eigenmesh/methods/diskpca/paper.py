@@ -25,10 +25,12 @@ Above the usual length: three algorithms, with the party's and the coordinator's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from eigenmesh.methods.diskpca.protocol import (
     DisKPCAResult,
@@ -44,7 +46,6 @@ from eigenmesh.methods.diskpca.protocol import (
     square,
     unseen_sizes,
 )
-from eigenmesh.methods.diskpca.right_sketch import right_sketch
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.eigen import (
     clip_spectrum,
@@ -310,3 +311,41 @@ def _model(
         total=trace - n * float(stacked.mean @ stacked.mean),
         n_rows=n,
     )
+
+
+_BUCKETS = 8  # so many times the width are the buckets that rows are first counted into
+
+
+def right_sketch(parts: Iterable[Doubles], n: int, width: int, rng: np.random.Generator) -> Doubles:
+    """TᵀF (width, m) of the n rows of F, which come in blocks: CountSketch, then Gaussian.
+
+    No more rows than `width` are only turned, so that FᵀTTᵀF = FᵀF.
+
+    >>> F = np.arange(12.0).reshape(4, 3)
+    >>> S = right_sketch([F[:1], F[1:]], 4, 6, np.random.default_rng(0))
+    >>> S.shape, bool(np.allclose(S.T @ S, F.T @ F))
+    ((6, 3), True)
+    """
+    buckets, start = min(n, _BUCKETS * width), 0
+    counted: Any = 0.0
+    for part in parts:
+        own = np.arange(start, start + len(part))
+        places = own if n <= buckets else rng.integers(buckets, size=len(part))
+        counted = counted + _signed_counts(part, places, buckets, rng)
+        start += len(part)
+    return np.asarray(_mixing(buckets, width, rng) @ counted)
+
+
+def _signed_counts(
+    F: Doubles, places: NDArray[np.int64], buckets: int, rng: np.random.Generator
+) -> Doubles:
+    """The rows of F, each with a random sign, added up where their places are the same."""
+    signs = rng.choice([-1.0, 1.0], size=len(F))
+    S = sp.csr_array((signs, (places, np.arange(len(F)))), shape=(buckets, len(F)))
+    return np.asarray(S @ F)
+
+
+def _mixing(buckets: int, width: int, rng: np.random.Generator) -> Doubles:
+    """(width, buckets): columns orthonormal where there is room for them, Gaussian where not."""
+    G = rng.standard_normal((width, buckets))
+    return np.linalg.qr(G)[0] if buckets <= width else G / np.sqrt(width)

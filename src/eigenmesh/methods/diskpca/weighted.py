@@ -42,7 +42,7 @@ from eigenmesh.methods.diskpca.protocol import (
     require_fresh_replies,
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, weights_of
-from eigenmesh.methods.diskpca.weighted_sums import weighted_landmark_sums
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
@@ -60,6 +60,7 @@ from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import full, kernel_of, upper
+from eigenmesh.threads import one_blas_thread
 
 
 class WeightedSums(Message, reveals="gram"):
@@ -175,3 +176,27 @@ def _missing(
     if every or outside <= ROUNDING * model.total:
         return nothing_missing(k)
     return unprobed_shortfall(model.eigenvalues[:k], outside, int(model.landmarks.shape[0]))
+
+
+_BLOCK_ROWS = 1024
+
+
+def weighted_landmark_sums(span: Span, A: Rows, weights: Doubles) -> LandmarkSums:
+    """`landmark_sums` of rows A as if there were as many copies of each as its weight says.
+
+    >>> from eigenmesh.numerics.kernels import Kernel
+    >>> span = Span.of(Kernel("linear"), np.array([[1.0], [2.0]]))
+    >>> weighted_landmark_sums(span, np.array([[1.0], [4.0]]), np.array([1.0, 2.0])).sums
+    array([4.5, 9. ])
+    """
+    q = len(span.K)
+    gram, sums, trace = np.zeros((q, q)), np.zeros(q), 0.0
+    with one_blas_thread():
+        for rows in blocks(A.shape[0], _BLOCK_ROWS):
+            X, w = as_rows(A[rows], np.float64), weights[rows]
+            K = np.asarray(span.kernel.block(X, span.landmarks), dtype=np.float64) - span.shift
+            scaled = np.sqrt(w)[:, None] * K
+            gram += scaled.T @ scaled
+            sums += w @ K
+            trace += float(w @ np.asarray(span.kernel.diagonal(X), dtype=np.float64))
+    return LandmarkSums(gram, sums, int(A.shape[0]), trace)

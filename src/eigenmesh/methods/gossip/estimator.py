@@ -10,7 +10,7 @@ from typing import Any, Self
 import networkx as nx
 
 from eigenmesh.errors import EigenmeshWarning
-from eigenmesh.estimators.accuracy import missing_gap
+from eigenmesh.estimators.accuracy import in_short, missing_gap
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, one_of, whole_number
 from eigenmesh.estimators.graphs import (
@@ -23,13 +23,13 @@ from eigenmesh.estimators.graphs import (
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.graphs.consensus import mixing_on, require_graph
-from eigenmesh.methods.gossip.graph_accuracy import graph_caveats
 from eigenmesh.methods.gossip.protocol import (
     FEATURES,
     GossipGoal,
     GossipResult,
     GossipSetup,
     Growth,
+    Missing,
     asked_of_each,
     centroids_given,
     features_for,
@@ -37,6 +37,7 @@ from eigenmesh.methods.gossip.protocol import (
     schedule,
 )
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
@@ -356,3 +357,70 @@ register(
         "random", "neighbours average moments of random features, and nothing else leaves"
     )
 )
+
+
+_BY_ROWS = "method='admm', by which rows go to neighbours"
+
+
+def graph_caveats(result: GossipResult, asked: str, accuracy: float | None) -> tuple[str, ...]:
+    """Caveats of nodes with too few rows, and of features that miss more than they may.
+
+    `asked` are the features that were asked for.
+    """
+    caveats = []
+    if asked != result.features:
+        caveats.append(
+            f"no node has the {MIN_CLUSTER} rows that a centroid needs, so {result.n_features} "
+            f"random features are taken, which show only sums; the answer is theirs. Other "
+            f"choices: nodes that join their rows, or {_BY_ROWS}"
+        )
+    missing = result.missing
+    if missing is not None and accuracy is not None:
+        if float(missing.values.max()) > accuracy:
+            caveats.append(f"{_how_much(result, missing, accuracy)}{_what_helps(result)}")
+        if float(result.growing.max(initial=0.0)) > accuracy:
+            caveats.append(_still_growing(result))
+    elif result.without:
+        caveats.append(f"{_without(result)} and give none: the components are inside the others'")
+    return tuple(caveats)
+
+
+def _how_much(result: GossipResult, missing: Missing, accuracy: float) -> str:
+    worst = int(missing.values.argmax())
+    verb = "are off by" if result.features == "random" else "miss"
+    return (
+        f"the {result.outcome.n_dimensions} {result.features} features {verb} about "
+        f"{missing.values[worst]:.1%} (± {missing.errors[worst]:.1%}) of eigenvalue {worst + 1}, "
+        f"more than accuracy={accuracy:g} lets them"
+    )
+
+
+def _still_growing(result: GossipResult) -> str:
+    worst = int(result.growing.argmax())
+    return (
+        f"the iteration has not come to rest: {result.stop_reason}, and eigenvalue {worst + 1} may "
+        f"lack {result.growing[worst]:.1%}; ask for another number of components, raise n_mixes or "
+        f"n_rounds (of GossipKPCA), or choose a graph with more edges"
+    )
+
+
+def _what_helps(result: GossipResult) -> str:
+    if result.without:
+        return (
+            f". {_without(result)}. What would count them in: their rows joined with another "
+            f"node's, or {_BY_ROWS}"
+        )
+    if result.exhausted:
+        return (
+            f": there are no more means of {MIN_CLUSTER} rows. Ask for fewer components, or pass "
+            f"{_BY_ROWS}"
+        )
+    return ": raise n_landmarks (of GossipKPCA n_features), or ask for fewer components"
+
+
+def _without(result: GossipResult) -> str:
+    verb = "has" if len(result.without) == 1 else "have"
+    return (
+        f"node {in_short(result.without)} {verb} fewer than the {MIN_CLUSTER} rows that a centroid "
+        f"needs"
+    )
