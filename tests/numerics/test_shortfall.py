@@ -8,7 +8,15 @@ import pytest
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, landmark_sums
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.shortfall import Probes, probe, probe_directions, shortfall
+from eigenmesh.numerics.shortfall import (
+    Probes,
+    SummedProbes,
+    probe,
+    probe_directions,
+    probe_for_sum,
+    shortfall,
+    summed_shortfall,
+)
 
 LINEAR = Kernel("linear")
 
@@ -50,3 +58,39 @@ def test_probes_are_orthonormal_and_look_at_every_component(count):
     directions = probe_directions(z, count)
     np.testing.assert_allclose(directions.T @ directions, np.eye(count), atol=1e-14)
     assert (np.square(directions).sum(axis=1) > 0).all()
+
+
+def summed(X, Y, kernel, k, seed, n_parties):
+    """By sums over parties alone, and what is truly missing, of an uncentred kernel."""
+    sums = landmark_sums(kernel, X, Y)
+    model = LandmarkModel.fit(kernel, Y, sums, k, False, Span.of(kernel, Y))
+    z = model.eigenvalues
+    outside = float(sums.trace - LandmarkModel.fit(kernel, Y, sums, None, False).eigenvalues.sum())
+    how = (model.coefficients / np.sqrt(z), model.offset / np.sqrt(z), outside / len(X), 1.0, 128)
+    parts = np.array_split(X, n_parties)
+    rngs = [np.random.default_rng((seed, i)) for i in range(n_parties)]
+    replies = [
+        probe_for_sum(kernel, Y, part, Probes(*how), seed, rng)
+        for part, rng in zip(parts, rngs, strict=True)
+    ]
+    total = SummedProbes(*(sum(values) for values in zip(*replies, strict=True)))
+    true = 1 - z / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
+    return summed_shortfall(kernel.name, z, total, outside, False), true
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_over_parties_tell_what_landmarks_miss_within_a_factor_of_two(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(500, 4)) + 3 * rng.normal(size=(8, 4))[rng.integers(8, size=500)]
+    Y = X[rng.choice(500, int(rng.integers(12, 80)), replace=False)]
+    missing, true = summed(X, Y, Kernel("rbf", gamma=0.05), 3, seed, int(rng.integers(1, 200)))
+    near = (missing.values <= 2 * true) & (missing.values >= true / 2)
+    assert (near | (np.abs(missing.values - true) < 0.002) | (missing.errors > true / 2)).all()
+
+
+def test_a_group_that_no_landmark_is_near_shows_in_the_scatter():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(300, 3)), rng.normal(size=(200, 3)) / 4 + 30])
+    missing, true = summed(X, X[:40], Kernel("rbf", gamma=0.1), 2, 0, 50)
+    assert true.max() > 0.1
+    assert missing.largest > true.max() / 2

@@ -83,6 +83,21 @@ class ProbeSums(NamedTuple):
     n_rows: int
 
 
+class SummedProbes(NamedTuple):
+    """What rows add up to outside the span, in t features: all of it is sums, which may be masked.
+
+    The scatter has what single parties' directions and farthest rows show elsewhere.
+    """
+
+    features: Doubles  # (p, t), weighted with the probes' scores
+    noise: Doubles  # (p,) what drawing a sample adds to the squared lengths of these
+    whole: Doubles  # (t,), of all rows
+    scatter: Doubles  # (t (t + 1) / 2,), the upper triangle of Σ z'z'ᵀ
+    outside: float  # Σ k⊥
+    n_rows: int
+    n_seen: int  # rows that were looked at
+
+
 class Shortfall(NamedTuple):
     """Shares of the wanted eigenvalues that are missing, and their standard errors."""
 
@@ -186,6 +201,28 @@ def probe(
         sampler = RowSampler(kernel, raw_rows(A))
         sample = sampler.draw(int(np.ceil(probes.share * A.shape[0])), rng)
         return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]))
+
+
+def probe_for_sum(
+    kernel: Kernel, Y: Rows, A: Rows, probes: Probes, seed: int, rng: np.random.Generator
+) -> SummedProbes:
+    """`probe`, of which only the sum over parties shall be seen."""
+    with one_blas_thread():
+        view = _view(kernel, as_rows(Y, np.float64), probes.n_features, seed)
+        sample = RowSampler(kernel, raw_rows(A)).draw(int(np.ceil(probes.share * A.shape[0])), rng)
+        rows, counts = _OutsideRows.of(view, sample), sample.counts
+    W = rows.values @ probes.coefficients - probes.offset
+    F, noise = rows.sums(W)
+    scatter = (rows.features * counts[:, None]).T @ rows.features
+    return SummedProbes(
+        F * rows.lengthening(W)[:, None],
+        noise,
+        counts @ rows.features,
+        scatter[np.triu_indices(len(scatter))],
+        float(counts @ rows.distances),
+        int(A.shape[0]),
+        len(counts),
+    )
 
 
 @dataclass(frozen=True)
@@ -352,6 +389,23 @@ def shortfall(
     noise = np.sum([p.noise for p in parties], axis=0)
     level = _level(parties, F, outside, centred)
     return missing_shares(kernel, eigenvalues, (F, noise), level, outside)
+
+
+def summed_shortfall(
+    kernel: str, eigenvalues: Doubles, sums: SummedProbes, outside: float, centred: bool
+) -> Shortfall:
+    """`shortfall`, from sums over all parties."""
+    t, m = len(sums.whole), sums.n_seen
+    scatter = np.zeros((t, t))
+    scatter[np.triu_indices(t)] = sums.scatter
+    scatter = scatter + np.triu(scatter, 1).T
+    if centred:
+        scatter -= np.outer(sums.whole, sums.whole) / sums.n_rows
+    # What as much variance without any direction would show in so few rows and features.
+    floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
+    largest = float(np.linalg.eigvalsh(scatter - sums.features.T @ sums.features)[-1])
+    level = min(max(largest - floor, 0.0), outside)
+    return missing_shares(kernel, eigenvalues, (sums.features, sums.noise), level, outside)
 
 
 def missing_shares(

@@ -77,12 +77,15 @@ from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,
     Shortfall,
+    SummedProbes,
     nothing_missing,
     probe,
     probe_directions,
+    probe_for_sum,
     probed,
     share_to_see,
     shortfall,
+    summed_shortfall,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
@@ -213,6 +216,18 @@ class OutsideProbes(Message, reveals="moments"):
     peak: Annotated[float, NonNegative]
     outside: Annotated[float, NonNegative]
     n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
+
+
+class SummedOutside(Message, reveals="moments"):
+    """`numerics.shortfall.SummedProbes`: what may be masked."""
+
+    features: Annotated[Floats, Shape("p", "t")]
+    noise: Annotated[Floats, Shape("p"), NonNegative]
+    whole: Annotated[Floats, Shape("t")]
+    scatter: Annotated[Floats, Shape("t*(t+1)//2")]
+    outside: Annotated[float, NonNegative]
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_seen: Annotated[int, Reveals("counts"), Positive]
 
 
 # The party.
@@ -352,6 +367,13 @@ class RowHolder(ScoredRows):
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
         rng = self.site.generator(seed, diskpca.number, _PROBING)
         return OutsideProbes(*probe(self.kernel, Y, A, probes_of(components), seed, rng))
+
+    @step(reusable=False)
+    def probe_summed(self, components: ProbeAsk) -> SummedOutside:
+        """The same where sums are masked: nobody shall see what a party's rows alone miss."""
+        seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
+        rng = self.site.generator(seed, diskpca.number, _PROBING)
+        return SummedOutside(*probe_for_sum(self.kernel, Y, A, probes_of(components), seed, rng))
 
     @step
     def keep_scores(self, components: ScoredComponents) -> None:
@@ -714,7 +736,7 @@ def growing(
     most = most_after(accuracy, numbers)
 
     def level(own: Numbers, is_sure: bool, left: int) -> Node:
-        looks = _looks(scope, role.probe_outside, components, own, is_sure, left > 0)
+        looks = _looks(scope, role, components, own, is_sure, left > 0)
         if not left:
             return sequence(fit(own, is_sure), looks)
         q = min(2 * own.q, most)
@@ -745,7 +767,7 @@ def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) ->
 
 def _looks(
     scope: Scope,
-    step: Any,
+    role: Any,
     components: ProbedComponents | None,
     numbers: Numbers,
     is_sure: bool,
@@ -767,7 +789,10 @@ def _looks(
     def look(n_probes: int, most_probes: int, times: int) -> Node:
         sizes = {"q": Size(q, is_sure), "p": Size(most_probes, is_exact, n_probes)}
         t = Size(times * (width if is_exact else widest), is_exact, times * width)
-        return ask(step, down={**sizes, "n_features": t}, up={**sizes, "t": t})
+        down, up = {**sizes, "n_features": t}, {**sizes, "t": t}
+        if scope.secure:
+            return total(role.probe_summed, down=down, up=up)
+        return ask(role.probe_outside, down=down, up=up)
 
     closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
     # A fit of too low a rank is not looked at where more landmarks may mend it.
@@ -809,8 +834,7 @@ def diskpca(
     if accuracy is None:
         return result_of(first, fit(first), None)
     more = more_landmarks(rows, RowHolder, setup, landmarks)
-    probing = RowHolder.probe_outside
-    return result_of(*fit_until_accurate(rows, probing, accuracy, center, first, fit, more))
+    return result_of(*fit_until_accurate(rows, RowHolder, accuracy, center, first, fit, more))
 
 
 def result_of(
@@ -1003,7 +1027,8 @@ def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
 
 def outside_of(total: CentredSums) -> OutsideSums:
     """What all rows add up to outside the span."""
-    return OutsideSums(*(getattr(total, name) for name in OutsideSums._fields))
+    sums: OutsideSums = _fields_of(OutsideSums, total)
+    return sums
 
 
 # 4. Beyond the paper: landmarks that are doubled until they miss little of what is wanted.
@@ -1011,17 +1036,14 @@ def outside_of(total: CentredSums) -> OutsideSums:
 
 def fit_until_accurate(
     rows: Federation,
-    step: Step,
+    role: Any,
     accuracy: Accuracy,
     center: bool,
     landmark_set: LandmarkSet,
     fit: Callable[[LandmarkSet], SpanFit],
     draw_more: Callable[[LandmarkSet, int], LandmarkSet],
 ) -> MeasuredFit:
-    """Fit, look at what is missing, and draw twice as many landmarks while it is too much.
-
-    `step` is the role's `probe_outside`.
-    """
+    """Fit, look at what is missing, and draw twice as many landmarks while it is too much."""
     most = min(accuracy.most_landmarks, landmark_set.most_in_all)
     left, is_last = doublings(landmark_set.Y.shape[0], most), False
     while True:
@@ -1033,7 +1055,7 @@ def fit_until_accurate(
             if is_last:
                 raise
         else:
-            coverage = measure(rows, step, accuracy, center, landmark_set, result)
+            coverage = measure(rows, role, accuracy, center, landmark_set, result)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
@@ -1043,7 +1065,7 @@ def fit_until_accurate(
 
 def measure(
     rows: Federation,
-    step: Step,
+    role: Any,
     accuracy: Accuracy,
     center: bool,
     landmark_set: LandmarkSet,
@@ -1075,12 +1097,9 @@ def measure(
         )
 
     def look(asked: ProbeAsk) -> Coverage:
-        replies = by_party(rows.ask(step, asked))
-        sums = [ProbeSums(*(getattr(r, f) for f in ProbeSums._fields)) for r in replies.values()]
-        missing = shortfall(model.kernel.name, z, sums, fit.outside, center)
+        missing, outside = _missing(rows, role, asked, model.kernel.name, z, fit.outside, center)
         if fit.outside <= ROUNDING * model.total:
             missing = nothing_missing(k)
-        outside = {name: reply.outside for name, reply in replies.items()}
         return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
 
     share = share_to_see(q, n)
@@ -1090,9 +1109,33 @@ def measure(
     return look(ask_for(k, min(1.0, _CLOSER_ROWS * share), _CLOSER_FEATURES * width))
 
 
+def _missing(
+    rows: Federation,
+    role: Any,
+    asked: ProbeAsk,
+    kernel: str,
+    z: Doubles,
+    outside: float,
+    center: bool,
+) -> tuple[Shortfall, dict[str, float]]:
+    """What parties see outside the span, and how much of it is whose; masked, nobody's is known."""
+    if rows.scope.secure:
+        summed = _fields_of(SummedProbes, rows.total(role.probe_summed, asked).sum)
+        return summed_shortfall(kernel, z, summed, outside, center), {}
+    replies = by_party(rows.ask(role.probe_outside, asked))
+    sums = [_fields_of(ProbeSums, reply) for reply in replies.values()]
+    by_name = {name: reply.outside for name, reply in replies.items()}
+    return shortfall(kernel, z, sums, outside, center), by_name
+
+
+def _fields_of(record_type: Any, message: Message) -> Any:
+    return record_type(*(getattr(message, name) for name in record_type._fields))
+
+
 def probes_of(asked: ProbeAsk) -> Probes:
     """What a party is to look for."""
-    return Probes(*(getattr(asked, name) for name in Probes._fields))
+    probes: Probes = _fields_of(Probes, asked)
+    return probes
 
 
 def more_landmarks(

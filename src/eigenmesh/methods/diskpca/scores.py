@@ -145,7 +145,7 @@ def landmark_scores(
         few = dataclasses.replace(accuracy, most_wanted=n_components)
         draw_more = more_landmarks(rows, RowHolder, setup, landmarks)
         landmark_set, in_span, coverage = fit_until_accurate(
-            rows, RowHolder.probe_outside, few, center, first, fit, draw_more
+            rows, RowHolder, few, center, first, fit, draw_more
         )
     complete, k = in_span.model, n_components
     if more and len(rows.parties) == 1:
