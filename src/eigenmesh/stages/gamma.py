@@ -8,6 +8,8 @@ party reveals        how many rows and columns it holds (counts), and by rule
                      - "scale": mean and deviation over its entries (two scalars, moments)
                      - "mean-distance": its deviation (a scalar, moments); in a row split its
                        mean row too, which for a party of one row is that row
+                       masked: its sum of rows and the rows' deviation from the mean of all, of
+                       which only totals over parties are seen; "scale" likewise
                      - "median": squared distances of up to 1000 pairs in its own columns
                        (distances); in a row split with other parties the moments above and
                        half the dimensions, 64 at most, of about 500 rows of all (sketch);
@@ -60,7 +62,7 @@ from eigenmesh.numerics.gamma_rules import (
 )
 from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Shape
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
@@ -75,6 +77,7 @@ from eigenmesh.runtime.schedule import (
     columns,
     enlist,
     sequence,
+    total,
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape, SurveyedSite
@@ -84,6 +87,7 @@ RULES = (None, "scale", "mean-distance", "median")
 # The median of so many has a standard error of 1 % on digits, 4 % on breast cancer, 6 % on iris.
 MAX_PAIRS = 1000
 MAX_SKETCHED_ROWS = 500  # over all parties
+_SCALE = "1 / (n_features · variance over all entries)"
 
 
 @record
@@ -149,6 +153,25 @@ class MedianGamma(RowSiteShape, reveals="distances"):
     gamma: Annotated[float, Positive]
 
 
+class TotalOfRows(Message, reveals="moments"):
+    """The sum of some rows."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    sums: Annotated[Floats, Shape("d")]
+
+
+class CommonMean(Message, reveals="moments"):
+    """The mean of all rows."""
+
+    mean: Annotated[Floats, Shape("d")]
+
+
+class CommonDeviation(Message, reveals="moments"):
+    """Squared deviation of some rows from the mean of all."""
+
+    deviation: Annotated[float, NonNegative]
+
+
 class DrawRows(Message, reveals=None):
     """How many rows a party is to draw."""
 
@@ -193,6 +216,19 @@ class BandwidthHolder(SurveyedSite):
         return RowMoments(**self.shape, mean=moments.mean, deviation=moments.deviation)
 
     @step
+    def total_of_rows(self) -> TotalOfRows:
+        """The sum of the own rows, where sums are masked."""
+        moments = moments_of(self.data)
+        return TotalOfRows(n_rows=moments.count, sums=moments.count * moments.mean)
+
+    @step(reusable=False)
+    def common_deviation(self, common: CommonMean) -> CommonDeviation:
+        """That from the mean of all rows: Σ‖x − m_i‖² + n_i ‖m_i − m‖²."""
+        moments = moments_of(self.data)
+        between = moments.count * float(np.square(moments.mean - common.mean).sum())
+        return CommonDeviation(deviation=moments.deviation + between)
+
+    @step
     def column_deviation(self) -> ColumnDeviation:
         """Columns add up in squared distances, so their mean is nobody's business."""
         return ColumnDeviation(**self.shape, deviation=moments_of(self.data).deviation)
@@ -232,11 +268,12 @@ def schedule(
     """One round; two of "median" over several parties with rows."""
     return sequence(
         enlist(BandwidthHolder, _setup(seed, standardize, fill_missing)),
-        *_rounds(rule, scope.split, len(scope.parties)),
+        *_rounds(rule, scope),
     )
 
 
-def _rounds(rule: str | None, split: str, n_parties: int) -> list[Ask]:
+def _rounds(rule: str | None, scope: Scope) -> list[Ask]:
+    split, n_parties = scope.split, len(scope.parties)
     if rule not in RULES:
         known = ", ".join(map(repr, RULES))
         raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
@@ -245,6 +282,9 @@ def _rounds(rule: str | None, split: str, n_parties: int) -> list[Ask]:
     party, by_rows = BandwidthHolder, split == "rows"
     if rule is None:
         return [ask(party.count_rows if by_rows else party.count_columns)]
+    if scope.secure and by_rows:
+        _require_sums(rule)
+        return [total(party.total_of_rows, d=columns), total(party.common_deviation, d=columns)]
     if rule == "scale":
         return [ask(party.row_entries if by_rows else party.column_entries)]
     if not by_rows:
@@ -254,6 +294,14 @@ def _rounds(rule: str | None, split: str, n_parties: int) -> list[Ask]:
         return [ask(party.median_gamma)]
     moments = ask(party.row_moments, n_columns=columns)
     return [moments] if rule == "mean-distance" else [moments, _sketching()]
+
+
+def _require_sums(rule: str) -> None:
+    if rule == "median":
+        raise InputError(
+            "gamma is 'median' and sums are masked (secure=True); the median takes sketches of "
+            "single rows: 'mean-distance' or 'scale' do with sums, or pass a number"
+        )
 
 
 def _sketching() -> Ask:
@@ -291,12 +339,25 @@ def bandwidth(
 
     Of columns as their owners prepare them, if they do.
     """
-    first, *then = _rounds(rule, sites.split, len(sites.scope.parties))
+    first, *then = _rounds(rule, sites.scope)
     sites.enlist(BandwidthHolder, _setup(seed, standardize, fill_missing))
+    if first.summed:
+        return _of_masked_sums(sites, rule)
     replies = sites.ask(first.step)
     if then:
         return _median_of_sketches(sites, replies)
     return _CONCLUDE[rule](sites.split, replies)
+
+
+def _of_masked_sums(sites: Federation, rule: str | None) -> Bandwidth:
+    """Both rules follow from the mean of all rows and the deviation from it."""
+    rows = sites.total(BandwidthHolder.total_of_rows).sum
+    n, mean = rows.n_rows, rows.sums / rows.n_rows
+    spread = sites.total(BandwidthHolder.common_deviation, CommonMean(mean=mean)).sum.deviation
+    if rule == "mean-distance":
+        return Bandwidth(gamma_mean_distance(n, spread), _mean_distance_of(n), exact=True)
+    variance = spread / (n * len(mean)) + float(mean.var())
+    return Bandwidth(gamma_scale(len(mean), variance), _SCALE, exact=True)
 
 
 def _default(split: str, sizes: Replies) -> Bandwidth:
@@ -309,7 +370,7 @@ def _scale(split: str, parts: Replies) -> Bandwidth:
         [EntryMoments(part.n_rows * part.n_columns, part.mean, part.deviation) for part in parts]
     )
     gamma = gamma_scale(_n_features(split, parts), entries.variance)
-    return Bandwidth(gamma, "1 / (n_features · variance over all entries)", exact=True)
+    return Bandwidth(gamma, _SCALE, exact=True)
 
 
 def _mean_distance(split: str, parts: Replies) -> Bandwidth:
@@ -319,7 +380,11 @@ def _mean_distance(split: str, parts: Replies) -> Bandwidth:
         merged = _merged(parts)
         n, deviation = merged.count, merged.deviation
     gamma = gamma_mean_distance(n, deviation)
-    return Bandwidth(gamma, f"1 / mean squared distance of {n} rows", exact=True)
+    return Bandwidth(gamma, _mean_distance_of(n), exact=True)
+
+
+def _mean_distance_of(n: int) -> str:
+    return f"1 / mean squared distance of {n} rows"
 
 
 def _median(split: str, parts: Replies) -> Bandwidth:
@@ -382,11 +447,11 @@ def rows_drawn(sizes: Sequence[int]) -> list[int]:
     ([30, 20], [333, 167, 0])
     """
     n = sum(sizes)
-    total = min(n, MAX_SKETCHED_ROWS)
-    drawn = [total * size // n for size in sizes]
+    in_all = min(n, MAX_SKETCHED_ROWS)
+    drawn = [in_all * size // n for size in sizes]
     # Largest remainders get the rest; the stable sort favours the first parties.
-    by_remainder = sorted(range(len(sizes)), key=lambda i: -(total * sizes[i] % n))
-    for i in by_remainder[: total - sum(drawn)]:
+    by_remainder = sorted(range(len(sizes)), key=lambda i: -(in_all * sizes[i] % n))
+    for i in by_remainder[: in_all - sum(drawn)]:
         drawn[i] += 1
     return drawn
 
