@@ -43,6 +43,16 @@ def test_whole_weights_are_copies_in_one_array(seed, center):
     )
 
 
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_components_have_the_signs_that_copies_give_them(seed, center):
+    X, w, gamma, kernel = drawn(seed)
+    model = em.KernelPCA(3, kernel=kernel, gamma=gamma, degree=2, center=center)
+    weighted = model.fit(X, sample_weight=w).transform(X)
+    repeated = model.fit(np.repeat(X, w, axis=0)).transform(X)
+    assert (np.einsum("ij,ij->j", weighted, repeated) > 0).all()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_whole_weights_are_copies_at_parties(seed, tmp_path):
     X, w, gamma, kernel = drawn(seed)

@@ -117,6 +117,7 @@ class ExactModel:
             K = np.asarray(centre_rows(K, means), dtype=np.float64)
         total, roots = float(weights @ np.diag(K)), np.sqrt(weights)
         values, vectors, after = _uncentred_pairs(K * roots * roots[:, None], k, solver)
+        vectors = _signed_as_copies(vectors, roots)
         return cls(kernel, X, values, vectors, after, means, total, roots)
 
     @property
@@ -148,6 +149,14 @@ class ExactModel:
             K = self.kernel(X[rows], self.rows)
             scores[rows] = (K if self.means is None else centre_rows(K, self.means)) @ weights
         return scores
+
+
+def _signed_as_copies(vectors: Doubles, roots: Doubles) -> Doubles:
+    """Signs that the copies of each row would give: √w times their entry is that of the row."""
+    some = roots > 0
+    copies = vectors[some] / roots[some, None]
+    opposite = np.einsum("ij,ij->j", fix_signs(copies), copies) < 0
+    return np.where(opposite, -vectors, vectors)
 
 
 def _require_values(K: Doubles, kernel: Any) -> None:
