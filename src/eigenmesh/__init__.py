@@ -15,6 +15,7 @@ from eigenmesh.methods.diskpca.sketching_estimator import SketchingPCA
 from eigenmesh.methods.dpca.estimator import DPCA
 from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
 from eigenmesh.methods.gossip.estimator import GossipKPCA
+from eigenmesh.methods.moments.estimator import MomentPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
@@ -38,6 +39,7 @@ __all__ = [
     "KernelKMeans",
     "KernelPCA",
     "KernelPCRegressor",
+    "MomentPCA",
     "OneShotKPCA",
     "Partitioned",
     "Policy",

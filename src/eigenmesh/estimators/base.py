@@ -81,6 +81,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     _cheaper: str = ""  # how a fit can send less
     _chosen_as: str = ""  # the words of a front door for it, of which it is the choice
+    _preceding: tuple[Stage, ...] = ()  # what a front door runs before it takes this estimator
     _behind: str | None = None  # the front door that built it
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
@@ -134,7 +135,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         """The ledger that a fit will have."""
         parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
-        return forecast_stages(self._stages(parties), parties, self._split)
+        runs = [*self._preceding, *self._stages(parties)]
+        return forecast_stages(runs, parties, self._split)
 
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph | None:
         """The graph that a fit will run on; None with a coordinator."""

@@ -169,7 +169,8 @@ def study(estimator: Any, source: Any) -> FitStudy:
         scope = Parties(tuple(names), tuple(shapes), graph).scope(_split_of(estimator, source))
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
-    runs = [run.study(scope) for run in [*align, *estimator._stages(parties)]]
+    before = [*align, *getattr(estimator, "_preceding", ())]
+    runs = [run.study(scope) for run in [*before, *estimator._stages(parties)]]
     return FitStudy(tuple(run.as_agreed for run in runs))
 
 

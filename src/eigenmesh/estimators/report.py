@@ -32,12 +32,27 @@ def less_of_columns(door: Any, count: str, on_graph: bool) -> str:
     return f"lower {count}"
 
 
+_IS_DEAR = "floats were sent where shipping every"
+
+
 def _dear(floats: int, whole: int, split: str, cheaper: str) -> str:
     unit = "column" if split == "columns" else "row"
-    return (
-        f"{floats:,} floats were sent where shipping every {unit} takes {whole:,}; {cheaper}, or "
-        f"pool the data if you may"
-    )
+    return f"{floats:,} {_IS_DEAR} {unit} takes {whole:,}; {cheaper}, or pool the data if you may"
+
+
+def _account(recording: Recording, fed: Federation) -> dict[str, Any]:
+    """What a ledger tells, by the names of a report."""
+    ledger = recording.ledger
+    return {
+        "floats_up": ledger.floats_up,
+        "floats_down": ledger.floats_down,
+        "bytes": ledger.bytes,
+        "rounds": ledger.rounds,
+        "seconds": recording.seconds,
+        "by_step": ledger.by_step(),
+        "by_party": ledger.by_party(fed.parties),
+        "reveals": ledger.revealed(),
+    }
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,7 @@ class RunReport:
         `cheaper` says how a fit can send less, and is told to one that sends more than shipping
         all data would.
         """
-        ledger = recording.ledger
+        ledger, account = recording.ledger, _account(recording, fed)
         floats = ledger.floats_up + ledger.floats_down
         if cheaper and len(fed.parties) > 1 and floats > baseline_floats:
             dear = _dear(floats, baseline_floats, fed.split, cheaper)
@@ -107,14 +122,7 @@ class RunReport:
             if not fed.is_recording:  # then an outer fit has the whole account to tell
                 warnings.warn(dear, CostWarning, stacklevel=3)
         return cls(
-            floats_up=ledger.floats_up,
-            floats_down=ledger.floats_down,
-            bytes=ledger.bytes,
-            rounds=ledger.rounds,
-            seconds=recording.seconds,
-            by_step=ledger.by_step(),
-            by_party=ledger.by_party(fed.parties),
-            reveals=ledger.revealed(),
+            **account,
             parties=fed.parties,
             lost=dict(fed.lost),
             reused=dict(fed.reused),
@@ -127,6 +135,13 @@ class RunReport:
             shapes=fed.shapes(),
             disclosures=disclosures_in(ledger),
         )
+
+    def over(self, recording: Recording, fed: Federation) -> Self:
+        """The same of all that a front door recorded, who asked before this fit began."""
+        dear = [note for note in self.notes if _IS_DEAR in note]
+        if dear and not fed.is_recording:
+            warnings.warn(dear[0], CostWarning, stacklevel=4)
+        return dataclasses.replace(self, **_account(recording, fed))
 
     @classmethod
     def of_rows_in_one_place(

@@ -8,12 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.kernel_kmeans.protocol import LabelSetup, feature_points, kernel_sums
+from eigenmesh.estimators.base import DoorArguments
+from eigenmesh.kernel_kmeans.protocol import (
+    FeatureLabelSetup,
+    LabelSetup,
+    feature_moments,
+    feature_points,
+    kernel_sums,
+)
 from eigenmesh.kernel_pca.one_array import default_landmarks
 from eigenmesh.methods.diskpca.protocol import Accuracy
 from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
-from eigenmesh.methods.registry import methods, names_of
+from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
+from eigenmesh.methods.registry import for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.kmeans import distributed_kmeans
@@ -58,7 +66,7 @@ class ClusteringChoice(NamedTuple):
     """What a fit will do, and why."""
 
     method: str
-    landmarks: str
+    landmarks: str  # "none" of random features, "moments" where components come from these
     n_landmarks: int
     kmeans: str
     seeding: str
@@ -85,6 +93,8 @@ class ClusteringParameters(NamedTuple):
     seed: int
     accuracy: float
     more_eigenvectors: bool = False  # whether one array may have more, where they pay
+    degree: float = 3
+    coef0: float = 1.0
 
 
 def require_row_method(params: ClusteringParameters) -> None:
@@ -107,10 +117,31 @@ def candidates_for(params: ClusteringParameters, shapes: Shapes) -> list[Cluster
         kmeans, seeding, why = clusterings[0]
         return [ClusteringChoice(method, "none", 0, kmeans, seeding, f"{preset.words}; {why}")]
     q, every = _number(params, shapes)
-    return [
+    return _by_moments(params, clusterings, shapes, q) + [
         ClusteringChoice(method, landmarks, q, kmeans, seeding, f"{preset.words}; {why}; {how}")
         for landmarks, why in _landmarks(params, preset, shapes, q, every)
         for kmeans, seeding, how in clusterings
+    ]
+
+
+def _by_moments(
+    params: ClusteringParameters,
+    clusterings: Sequence[tuple[str, str, str]],
+    shapes: Shapes,
+    n_landmarks: int,
+) -> list[ClusteringChoice]:
+    """Components from sums, where the kernel's features are few and rows are split."""
+    unasked = (params.method, params.landmarks) == ("auto", "auto")
+    by_sums = [method for method in for_kernel(methods(), params.kernel) if method.sizes_allow]
+    if not (unasked and len(shapes) > 1):
+        return []
+    arguments = DoorArguments("KernelKMeans", params._asdict(), None, None, n_landmarks, None, None)
+    return [
+        ClusteringChoice(method.name, "moments", 0, kmeans, seeding, f"{method.why}; then {how}")
+        for method in by_sums
+        if method.sizes_allow is not None and method.sizes_allow(arguments, shapes)
+        for kmeans, seeding, how in clusterings
+        if seeding == "k-means||"  # there are no landmarks to begin with
     ]
 
 
@@ -180,6 +211,11 @@ def _require(fed: Federation, choice: ClusteringChoice) -> None:
     if choice.landmarks == "none":
         points = stage(feature_points, LandmarkSetup(*setup))
         fed.require_stages(points, clustering_stage(choice))
+        return
+    if choice.landmarks == "moments":
+        kept = MomentSetup("linear", None, 1.0, 0.0, center=False, scores="scores")
+        sums = stage(feature_moments, FeatureLabelSetup("linear", None, 1.0, 0.0), 1)
+        fed.require_stages(stage(moment_pca, kept, 1), clustering_stage(choice), sums)
         return
     how = (1, 1, choice.landmarks, False, Accuracy(1.0, 2))
     scores = stage(landmark_scores, LandmarkSetup(*setup), *how)

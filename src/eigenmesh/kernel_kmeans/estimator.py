@@ -296,6 +296,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             seed=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
             more_eigenvectors=self.n_eigenvectors is None,
+            degree=float(self.degree),
+            coef0=float(self.coef0),
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:
@@ -418,8 +420,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         labels, squared = nearest(Z, self.cluster_centers_)
         means = getattr(self, "_means", None)  # files of earlier versions have none
         if means is not None:
-            kernel, Y = self.model_.kernel, as_rows(self.model_.landmarks, np.float64)
-            return means.distances(kernel, as_rows(X, np.float64), Y, labels)
+            return means.distances_in(self.model_, X, labels)
         if self.estimator_ is None and not isinstance(self.model_, LandmarkModel):
             return squared
         return squared_distances(self._norms(X, len(Z)), Z, self.cluster_centers_[labels])

@@ -23,9 +23,15 @@ from eigenmesh.kernel_kmeans.protocol import (
     KernelKMeansResult,
     feature_kmeans,
     kernel_kmeans,
+    moment_kmeans,
     row_sizes,
 )
-from eigenmesh.kernel_kmeans.row_stages import how_to_cluster, scoring_run, setup_of
+from eigenmesh.kernel_kmeans.row_stages import (
+    how_to_cluster,
+    moment_run,
+    scoring_run,
+    setup_of,
+)
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks, is_sparse
@@ -34,6 +40,7 @@ from eigenmesh.numerics.embeddings import Embedding, embedding
 from eigenmesh.numerics.kernel_lloyd import KernelClusters, kernel_lloyd, mean_basis
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
@@ -77,6 +84,10 @@ def fit_at_parties(
     choice = first_allowed(fed, candidates_for(params, shapes))
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
+    if choice.landmarks == "moments":
+        how, run = how_to_cluster(params, choice), moment_run(params, kernel, weights)
+        result = moment_kmeans(fed, run, params.n_clusters, seed=params.seed, **how)
+        return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
     result = _run(fed, params, choice, setup, sizes)
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
@@ -134,6 +145,8 @@ def _concluded(
     slack = None
     if model is None:
         model = FeatureMap(kernel, n_columns, setup.embedding_dim, setup.seed)
+    elif isinstance(model, MomentModel):
+        slack = 0.0
     elif unweighted:
         # ‖μ − Pμ‖² of a cluster's mean is at most the mean of its rows' ‖φ(x) − Pφ(x)‖².
         slack = max(min(result.outside, result.inertia), 0.0)
@@ -153,8 +166,14 @@ def _concluded(
         caveats=(*result.kmeans.notes, *_missing(result, params, choice)),
         facts=_facts(result, params, slack),
         means=result.means,
-        missing=None if result.coverage is None else MissingShares.of(result.coverage.shortfall),
+        missing=_missing_shares(result),
     )
+
+
+def _missing_shares(result: KernelKMeansResult) -> MissingShares | None:
+    if isinstance(result.model, MomentModel):
+        return MissingShares.of(nothing_missing(len(result.model.eigenvalues)))
+    return None if result.coverage is None else MissingShares.of(result.coverage.shortfall)
 
 
 def _missing(
@@ -177,7 +196,8 @@ def _facts(
     rank, s = len(result.model.eigenvalues), params.n_eigenvectors
     if rank >= s:
         return (claim,)
-    return (claim, f"{s} eigenvectors were asked for, the landmarks determine {rank}")
+    source = "rows" if isinstance(result.model, MomentModel) else "landmarks"
+    return (claim, f"{s} eigenvectors were asked for, the {source} determine {rank}")
 
 
 def fit_exact(

@@ -14,7 +14,8 @@ coordinator learns   these
 
 Runs in sequence, each on what those before left in the sites' stores: "row-sizes", by which
 landmarks are chosen; "landmark-scores" or, with random features, "feature-points"; then
-"distributed-kmeans" and "cluster-moments".
+"distributed-kmeans" and "cluster-moments". Where the kernel's features are few, as those of a
+linear kernel are, "moments" gives the components, and "cluster-features" what clusters add up to.
 
 The inertia Σ w ‖φ(x) − μ‖², μ the mean of x's cluster, is Σ w k(x, x) − Σ_c W_c ‖μ_c‖². Of a mean
 only the part inside the landmarks' span is known, so what is said is an upper bound; it is exact
@@ -30,26 +31,39 @@ import numpy as np
 
 from eigenmesh.methods.diskpca.protocol import embedded_blocks
 from eigenmesh.methods.diskpca.scores import LandmarkScores
-from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, keep_points, kept_landmarks
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, kept_landmarks
+from eigenmesh.methods.moments.protocol import MomentResult, MomentSetup
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.cluster_means import ClusterMeans
-from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
+from eigenmesh.numerics.cluster_means import ClusterMeans, FeatureMeans
+from eigenmesh.numerics.cluster_moments import cluster_moments, clustered_features, inertia_of
 from eigenmesh.numerics.embeddings import embedded_width
-from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.explicit_features import ExplicitFeatures, explicit_width
+from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape, no_more_than
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence, total
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Scope,
+    Sizes,
+    ask,
+    enlist,
+    sequence,
+    total,
+)
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 from eigenmesh.stages.row_messages import RowCount, count, kernel_of
+from eigenmesh.stages.site_points import keep_points
 
-record(ClusterMeans)
+for kind in (ClusterMeans, FeatureMeans):
+    record(kind)
 
 SCORES, LABELS = "kernel-kmeans scores", "kernel-kmeans labels"
 # Of how many of a single party's components, times those asked for, the clusters are starting
@@ -173,6 +187,70 @@ def kernel_sums(
     return total
 
 
+# The same where features are few enough to be added up themselves.
+
+
+class FeatureLabelSetup(Message, reveals=None):
+    """The kernel, and keys of a site's own store: of its rows' scores and labels."""
+
+    kernel: str
+    gamma: float | None
+    degree: Annotated[float, no_more_than(100)]
+    coef0: float
+    scores: str = ""
+    labels: str = ""
+
+
+class FeatureClusterSums(Message, reveals="moments"):
+    """Σ w φ(x) over the rows of each cluster, their weight, and Σ w k(x, x)."""
+
+    sums: Annotated[Floats, Shape("c", "t")]
+    weights: Annotated[Floats, Reveals("counts"), Shape("c"), NonNegative]
+    trace: Annotated[float, NonNegative]
+
+
+class LabelledFeatures(Party):
+    """Holds rows; their labels are in its site's store."""
+
+    Setup = FeatureLabelSetup
+
+    @step
+    def cluster_features(self, clusters: ClusterAsk) -> FeatureClusterSums:
+        """What the features of each cluster's rows add up to."""
+        X, setup = self.site.data, self.setup
+        of_scores, of_clusters = self.site.kept(setup.scores), self.site.kept(setup.labels)
+        assert of_scores is not None, "scores are kept before they are clustered"
+        assert of_clusters is not None, "labels are kept before moments are asked for"
+        weights = np.asarray(of_scores.get("weights", np.ones(X.shape[0])))
+        rows_of_each = (of_clusters["labels"], weights, clusters.n_clusters)
+        kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+        features = ExplicitFeatures(kernel, int(X.shape[1]))
+        sums, own_weights, trace = clustered_features(features, X, rows_of_each)
+        return FeatureClusterSums(sums=sums, weights=own_weights, trace=trace)
+
+
+def feature_moment_schedule(scope: Scope, setup: FeatureLabelSetup, n_clusters: int) -> Node:
+    """One question."""
+
+    def width(own: Own) -> int:
+        return explicit_width(setup.kernel, own.columns, setup.degree, setup.coef0)
+
+    sizes: Sizes = {"c": n_clusters, "t": width}
+    question = total(LabelledFeatures.cluster_features, down={"n_clusters": n_clusters}, up=sizes)
+    return sequence(enlist(LabelledFeatures, setup), question)
+
+
+@protocol("cluster-features", roles=(LabelledFeatures,), schedule=feature_moment_schedule)
+def feature_moments(
+    rows: Federation, setup: FeatureLabelSetup, n_clusters: int
+) -> FeatureClusterSums:
+    """Those of all parties."""
+    rows.enlist(LabelledFeatures, setup)
+    ask_of_all = ClusterAsk(n_clusters)
+    sums: FeatureClusterSums = rows.total(LabelledFeatures.cluster_features, ask_of_all).sum
+    return sums
+
+
 # The clusters.
 
 
@@ -181,15 +259,15 @@ def kernel_sums(
 class KernelKMeansResult:
     """Centres in the components, or in random features, and what the clusters cost."""
 
-    model: LandmarkModel | None  # None with random features
-    spectrum: Doubles  # all eigenvalues that the landmarks determine
+    model: Any  # a LandmarkModel or MomentModel; None with random features
+    spectrum: Doubles  # all eigenvalues that the landmarks, or the moments, determine
     kmeans: KMeansResult
     inertia: float
     outside: float  # squared distance of all rows to the landmarks' span
     coverage: Coverage | None  # what the landmarks miss; None if nobody asked
     baseline_floats: int
     stop_reason: str
-    means: ClusterMeans | None = None  # of the clusters, inside the landmarks' span
+    means: Any = None  # of the clusters: ClusterMeans in the landmarks' span, or FeatureMeans
 
 
 def kernel_kmeans(
@@ -223,6 +301,32 @@ def kernel_kmeans(
     return KernelKMeansResult(
         model, scores.spectrum, clusters, inertia, *facts, clusters.stop_reason, means
     )
+
+
+def moment_kmeans(
+    fed: Federation, scoring: Stage, n_clusters: int, **how: Any
+) -> KernelKMeansResult:
+    """Clusters of the scores that a run of `moment_pca`, `scoring`, leaves at the sites."""
+    setup = scoring.args[0]
+    result: MomentResult = scoring.run(fed).value
+    model = result.model
+    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=how.pop("seed"))
+    e = len(model.eigenvalues)
+    clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
+    labelled = feature_label_setup(setup)
+    sums: FeatureClusterSums = fed.run(feature_moments, labelled, len(clusters.centres)).value
+    means = FeatureMeans.of(sums.sums, sums.weights, clusters.centres @ model.components.T)
+    inertia = inertia_of(sums.trace, sums.sums, sums.weights)
+    spectrum, facts = model.eigenvalues, (0.0, None, result.baseline_floats)
+    return KernelKMeansResult(
+        model, spectrum, clusters, inertia, *facts, clusters.stop_reason, means
+    )
+
+
+def feature_label_setup(setup: MomentSetup) -> FeatureLabelSetup:
+    """Where the labels are that k-means has left of rows with few features."""
+    kernel = (setup.kernel, setup.gamma, setup.degree, setup.coef0)
+    return FeatureLabelSetup(*kernel, scores=setup.scores, labels=LABELS)
 
 
 def feature_kmeans(

@@ -16,7 +16,10 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
     candidates_for,
 )
 from eigenmesh.kernel_kmeans.protocol import (
+    LABELS,
     SCORES,
+    feature_label_setup,
+    feature_moments,
     feature_points,
     kernel_sums,
     label_setup,
@@ -27,12 +30,15 @@ from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.protocol import Accuracy, most_landmarks
 from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
+from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.numerics.embeddings import embedded_width
+from eigenmesh.numerics.explicit_features import explicit_width
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.kmeans_party import KMeansSetup
 
 _HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, hangs on the data"
 
@@ -88,6 +94,8 @@ def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> li
         return search
     choice = candidates_for(params, parties.shapes)[0]
     setup, how = setup_of(params, Kernel(params.kernel, 1.0), NONE), how_to_cluster(params, choice)
+    if choice.landmarks == "moments":
+        return [stage(row_sizes), *search, *_moment_stages(params, parties, how)]
     if choice.landmarks == "none":
         scoring = stage(feature_points, setup)
         dim = embedded_width(params.kernel, parties.shapes[0][1], params.n_features)
@@ -98,6 +106,26 @@ def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> li
     if choice.landmarks == "none":
         return runs
     return [*runs, _moments(params, choice, setup, parties, choice.n_landmarks)]
+
+
+def moment_run(params: ClusteringParameters, kernel: Kernel, weights: str) -> Stage:
+    """Components from sums, whose scores the sites keep."""
+    parts = (kernel.name, kernel.gamma, float(kernel.degree), float(kernel.coef0))
+    keys = (SCORES, weights)
+    setup = MomentSetup(*parts, False, *keys, weighted=False)
+    return stage(moment_pca, setup, params.n_eigenvectors)
+
+
+def _moment_stages(
+    params: ClusteringParameters, parties: Parties, how: dict[str, Any]
+) -> list[Stage]:
+    kernel = Kernel(params.kernel, 1.0, params.degree, params.coef0)
+    scoring, d = moment_run(params, kernel, NONE), parties.shapes[0][1]
+    dim = min(params.n_eigenvectors, explicit_width(kernel.name, d, kernel.degree, kernel.coef0))
+    points = KMeansSetup(points=SCORES, labels=LABELS, seed=params.seed)
+    clustering = stage(distributed_kmeans, points, params.n_clusters, dim=dim, **how)
+    labelled = feature_label_setup(scoring.args[0])
+    return [scoring, clustering, stage(feature_moments, labelled, params.n_clusters)]
 
 
 def _moments(
@@ -126,6 +154,8 @@ def row_notes(
         return (_HANGS_ON_DATA,)
     parties = Parties(tuple(names), tuple(shapes))
     choice = candidates_for(params, shapes)[0]
+    if choice.landmarks == "moments":
+        return (_HANGS_ON_DATA,)
     setup = setup_of(params, Kernel(params.kernel, 1.0), NONE)
     scoring, most = scoring_run(params, choice, setup), _most_landmarks(params, choice)
     few, many = (
@@ -142,4 +172,6 @@ def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
     if params.method in ("exact", "fed"):
         return params.method
     choice = candidates_for(params, shapes)[0]
+    if choice.landmarks == "moments":
+        return str(choice)
     return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"

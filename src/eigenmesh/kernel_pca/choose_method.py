@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.base import DoorArguments, Needs
+from eigenmesh.estimators.base import DoorArguments, Needs, Shapes
 from eigenmesh.estimators.checks import components_asked
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import kinds_in
+from eigenmesh.runtime.study import stage
+from eigenmesh.stages.count import survey
+
+SURVEY = stage(survey)
 
 
 def suitable_methods(
@@ -51,6 +55,28 @@ def _what_would_suit(
     )
 
 
+def hangs_on_sizes(kpca: Any, candidates: Sequence[Method]) -> bool:
+    """Whether the parties are asked for their sizes before a method is chosen."""
+    return kpca.method == "auto" and any(method.sizes_allow for method in candidates)
+
+
+def shapes_at(fed: Federation) -> Shapes:
+    """What the parties say of their sizes."""
+    return [(reply.n_rows, reply.n_columns) for reply in SURVEY.run(fed).value]
+
+
+def of_these_sizes(kpca: Any, candidates: Sequence[Method], shapes: Shapes | None) -> list[Method]:
+    """Those candidates that suit the sizes; all, where sizes do not matter and are None."""
+    if shapes is None:
+        return list(candidates)
+    arguments = door_arguments(kpca)
+    return [
+        method
+        for method in candidates
+        if method.sizes_allow is None or method.sizes_allow(arguments, shapes)
+    ]
+
+
 def build_estimator(kpca: Any, method: Method) -> Any:
     """The estimator of a method, with all arguments of a `KernelPCA` that it has."""
     _require_components(kpca, method)
@@ -76,12 +102,18 @@ def _require_components(kpca: Any, method: Method) -> None:
         raise InputError(
             f"n_components is {kpca.n_components}; {method.name} needs a whole number from 1"
         )
-    goes_back = method.takes_landmarks or hasattr(method.estimator, "inverse_transform")
-    if kpca.fit_inverse_transform and not goes_back:
+    if kpca.fit_inverse_transform and not goes_back(method, kpca.kernel):
         raise InputError(
             f"fit_inverse_transform is True; {method.name} keeps no rows to go back to: set it to "
             f"False, or choose method='diskpca' for rows"
         )
+
+
+def goes_back(method: Method, kernel: Any) -> bool:
+    """Whether rows can be had from scores."""
+    if method.span == "features":
+        return bool(kernel == "linear")
+    return method.takes_landmarks or hasattr(method.estimator, "inverse_transform")
 
 
 def choose_method(

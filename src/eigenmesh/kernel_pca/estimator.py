@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.connect import chunk_split, is_dask_collection
+from eigenmesh.connect import chunk_shapes, chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
@@ -30,8 +30,13 @@ from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.kernel_pca.choose_method import (
+    SURVEY,
     build_estimator,
     choose_method,
+    goes_back,
+    hangs_on_sizes,
+    of_these_sizes,
+    shapes_at,
     suitable_methods,
 )
 from eigenmesh.kernel_pca.exact import ExactModel
@@ -51,6 +56,7 @@ from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.progress_bar import rows_shown
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
@@ -149,7 +155,7 @@ class KernelPCA(FrontDoor):
     shortfalls_: Any
     shortfall_: float | None
     shortfall_error_: float | None
-    model_: Any  # an ExactModel, a LandmarkModel, or None where `estimator_` is used
+    model_: Any  # an ExactModel, LandmarkModel, MomentModel, or None where `estimator_` is used
     preimages_: Preimages | None
     sums_: StreamSums | None
     _stream: LandmarkStream | None
@@ -366,27 +372,36 @@ class KernelPCA(FrontDoor):
 
     def _fit_split(self, X: Any, sample_weight: Any) -> None:
         weighted = sample_weight is not None
-        with self._opened(X, self.topology) as fed:
+        with self._opened(X, self.topology) as fed, fed.recording() as recording:
             candidates = self._candidates(fed.split, fed.graph is not None)
             if weighted:
                 candidates = _those_with_weights(candidates, fed.split, sample_weight)
             choice, method, estimator = choose_method(
                 fed,
-                candidates,
+                self._of_sizes_at(fed, candidates),
                 partial(build_estimator, self),
                 lambda _, candidate: candidate._needs(fed, weighted=weighted),
             )
             own = {"sample_weight": sample_weight} if weighted else {}
             estimator.fit(fed, **own)
+        self._adopt_fitted(method, estimator, str(choice))
+        self.report_ = estimator.report_.over(recording, fed)
+        self._say_what_is_missing()
+
+    def _adopt_fitted(self, method: Method, estimator: Any, words: str) -> None:
+        share, _ = components_asked(self.n_components)
         if method.takes_landmarks:
-            share, _ = components_asked(self.n_components)
-            words = str(choice)
             self._adopt(ComponentFit.by_landmarks(estimator, estimator.gamma_, words, share))
             self._fit_preimages(estimator.model_.landmarks)
+        elif method.span == "features":
+            self._adopt(ComponentFit.by_moments(estimator, words, share))
         else:
-            self._adopt_estimator(estimator, str(choice))
-        self.report_ = estimator.report_
-        self._say_what_is_missing()
+            self._adopt_estimator(estimator, words)
+
+    def _of_sizes_at(self, fed: Federation, candidates: list[Method]) -> list[Method]:
+        """The candidates that suit the parties' sizes, for which they are asked if need be."""
+        shapes = shapes_at(fed) if hangs_on_sizes(self, candidates) else None
+        return of_these_sizes(self, candidates, shapes)
 
     def _candidates(self, split: str, on_graph: bool) -> list[Method]:
         """The methods that suit such data, best first."""
@@ -396,7 +411,10 @@ class KernelPCA(FrontDoor):
                 "landmarks are given as rows, which is for one array or a stream of blocks; for "
                 "split data name a choice such as 'centroids'"
             )
-        return suitable_methods(self.method, split, self.kernel, self.landmarks, on_graph)
+        suitable = suitable_methods(self.method, split, self.kernel, self.landmarks, on_graph)
+        if not (self.fit_inverse_transform and self.method == "auto"):
+            return suitable
+        return [method for method in suitable if goes_back(method, self.kernel)] or suitable
 
     def _say_what_is_missing(self) -> None:
         """Of methods that measure it and do not judge it, or that cannot measure it."""
@@ -441,6 +459,8 @@ class KernelPCA(FrontDoor):
             self.residual_error_ = facts.residual_error
             self.leverage_skew_ = facts.leverage_skew
             self.n_features_in_ = int(model.landmarks.shape[1])
+        elif isinstance(model, MomentModel):
+            self.n_features_in_ = model.n_columns
 
     def _adopt_estimator(self, estimator: Any, words: str) -> None:
         self._forget()
@@ -518,6 +538,8 @@ class KernelPCA(FrontDoor):
         rows are split or come in blocks.
         """
         check_is_fitted(self)
+        if isinstance(self.model_, MomentModel) and self.model_.goes_back and party is None:
+            return self._rows_of(self.model_, np.asarray(X))
         if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):
             own = {} if party is None else {"party": party}
             return self.estimator_.inverse_transform(X, **own)
@@ -532,6 +554,11 @@ class KernelPCA(FrontDoor):
         Z = np.asarray(X)
         rows = self.preimages_(Z)
         return rows.astype(Z.dtype, copy=False) if Z.dtype == np.float32 else rows
+
+    @staticmethod
+    def _rows_of(model: MomentModel, scores: Any) -> Any:
+        rows = model.rows_of(scores.astype(np.float64, copy=False))
+        return rows.astype(scores.dtype, copy=False) if scores.dtype == np.float32 else rows
 
     @property
     def over_columns(self) -> bool:
@@ -632,17 +659,28 @@ class KernelPCA(FrontDoor):
             return self
         if is_dask_collection(source):  # opening it would place parties
             candidates = self._candidates(chunk_split(source), self.topology is not None)
-            return build_estimator(self, candidates[0])
+            suitable = of_these_sizes(self, candidates, chunk_shapes(source))
+            return self._preceded(build_estimator(self, suitable[0]), candidates)
         with self._opened(source, self.topology) as fed:
             candidates = self._candidates(fed.split, fed.graph is not None)
-            try:
-                choice, _, estimator = choose_method(
-                    fed, candidates, partial(build_estimator, self)
-                )
-                estimator._chosen_as = str(choice)
-                return estimator
-            except PolicyRefusal:  # the plan of the first says who refuses what
-                return build_estimator(self, candidates[0])
+            return self._preceded(self._planned_among(fed, candidates), candidates)
+
+    def _planned_among(self, fed: Federation, candidates: list[Method]) -> Any:
+        first = candidates[0]
+        try:
+            suitable = self._of_sizes_at(fed, candidates)
+            first = suitable[0]
+            choice, _, estimator = choose_method(fed, suitable, partial(build_estimator, self))
+            estimator._chosen_as = str(choice)
+            return estimator
+        except PolicyRefusal:  # the plan of the first says who refuses what
+            return build_estimator(self, first)
+
+    def _preceded(self, estimator: Any, candidates: list[Method]) -> Any:
+        """The estimator of a plan, with what a fit asks before it is taken."""
+        if hangs_on_sizes(self, candidates):
+            estimator._preceding = (SURVEY,)
+        return estimator
 
     def _plan_method(self, shapes: Sequence[tuple[int, int]]) -> str:
         return str(pooled_choice(self, shapes[0][0]))

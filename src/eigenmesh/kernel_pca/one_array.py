@@ -28,6 +28,7 @@ from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.runtime.alone import Alone
 from eigenmesh.stages.coverage import Coverage
@@ -48,7 +49,7 @@ NO_VARIANCE = (
     "the rows differ, and gamma if there is one"
 )
 
-Model = TypeVar("Model", ExactModel, LandmarkModel)
+Model = TypeVar("Model", ExactModel, LandmarkModel, MomentModel)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,12 @@ class ComponentFit:
         missing = Shortfall(estimator.shortfalls_, estimator._shortfall_errors)
         model = explaining(estimator.model_, share)
         return cls(model, gamma, words, missing, facts, estimator._missing_in_words)
+
+    @classmethod
+    def by_moments(cls, estimator: Any, words: str, share: float | None) -> ComponentFit:
+        """What sums of features gave, of which nothing is missing."""
+        model = explaining(estimator.model_, share)
+        return cls(model, estimator.gamma_, words, nothing_missing(len(model.eigenvalues)))
 
 
 def fit_rows(kpca: Any, X: Rows, weights: Doubles | None) -> ComponentFit:
@@ -394,6 +401,8 @@ def first_components(model: Model, k: int) -> Model:
         fields["next_eigenvalue"] = float(model.eigenvalues[k])
     if isinstance(model, ExactModel):
         fields["eigenvectors"] = model.eigenvectors[:, :k]
+    elif isinstance(model, MomentModel):
+        fields["components"] = model.components[:, :k]
     else:
         fields["coefficients"], fields["offset"] = model.coefficients[:, :k], model.offset[:k]
     return dataclasses.replace(model, **fields)

@@ -11,11 +11,16 @@ centroids) has one line for each, under one name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from eigenmesh.estimators.base import FederatedEstimator, load_extensions
+from eigenmesh.estimators.base import (
+    DoorArguments,
+    FederatedEstimator,
+    Shapes,
+    load_extensions,
+)
 
 LAST = 1000  # the rank of methods that say nothing of theirs
 
@@ -43,10 +48,13 @@ class Method:
     rank: int = LAST
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that make the variant
     n_components: Literal["number", "or all", "or share"] = "number"  # what it takes for it
-    span: Literal["", "landmarks", "embedding"] = ""  # of rows at a coordinator: where scores live
+    # Of rows at a coordinator: where scores live.
+    span: Literal["", "landmarks", "features", "embedding"] = ""
     landmarks: tuple[str, ...] = ()  # how they may be drawn, by name
     takes_weights: bool = False
     cheaper: str = ""  # how a fit can send less, where the estimator's own way is no parameter here
+    # Whether it suits parties of these sizes, where that hangs on them; by name it is taken anyhow.
+    sizes_allow: Callable[[DoorArguments, Shapes], bool] | None = None
 
     @property
     def takes_landmarks(self) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks
 from eigenmesh.numerics.centroids import POINTS_A_BLOCK, Labels
 from eigenmesh.numerics.kernels import Kernel
 
@@ -40,6 +40,11 @@ class ClusterMeans:
         squares[nonempty] = np.einsum("ij,ij->i", inside, inside)
         return cls(coefficients, squares)
 
+    def distances_in(self, model: Any, X: Rows, labels: Labels) -> Doubles:
+        """The same, of a model that has the landmarks."""
+        Y = as_rows(model.landmarks, np.float64)
+        return self.distances(model.kernel, as_rows(X, np.float64), Y, labels)
+
     def distances(self, kernel: Kernel, X: Rows, Y: Rows, labels: Labels) -> Doubles:
         """‖φ(x) − μ‖² of every row with the mean of its cluster, (n,)."""
         distances = np.empty(X.shape[0])
@@ -48,6 +53,34 @@ class ClusterMeans:
             inner = (kernel.block(A, Y) @ self.coefficients)[np.arange(len(own)), own]
             distances[rows] = kernel.diagonal(A) - 2.0 * inner + self.squared[own]
         return np.maximum(distances, 0.0, out=distances)
+
+
+@dataclass(frozen=True)
+class FeatureMeans:
+    """Means of clusters in a feature space that is written out."""
+
+    means: Doubles  # (c, D)
+
+    @classmethod
+    def of(cls, sums: Floats, weights: Floats, vacant: Doubles) -> Self:
+        """From sums (c, D) of features; clusters without rows stand where `vacant` (c, D) says.
+
+        >>> FeatureMeans.of(np.array([[4.0], [0.0]]), np.array([2.0, 0.0]), np.ones((2, 1))).means
+        array([[2.],
+               [1.]])
+        """
+        means = np.array(vacant, dtype=np.float64)
+        nonempty = weights > 0
+        means[nonempty] = sums[nonempty] / weights[nonempty, None]
+        return cls(means)
+
+    def distances_in(self, model: Any, X: Rows, labels: Labels) -> Doubles:
+        """‖φ(x) − μ‖² of every row with the mean of its cluster, (n,)."""
+        features, distances = model.features, np.empty(X.shape[0])
+        for rows in blocks(X.shape[0], POINTS_A_BLOCK):
+            offsets = features(X[rows]) - self.means[labels[rows]]
+            distances[rows] = np.einsum("ij,ij->i", offsets, offsets)
+        return distances
 
 
 def squared_distances(norms: Doubles, scores: Floats, centres: Floats) -> Doubles:

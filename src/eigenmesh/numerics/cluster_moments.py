@@ -11,6 +11,7 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
 from eigenmesh.numerics.centroids import POINTS_A_BLOCK, Labels, membership, weight_of_each
+from eigenmesh.numerics.explicit_features import ExplicitFeatures
 from eigenmesh.numerics.kernels import Kernel
 
 
@@ -50,6 +51,25 @@ def cluster_moments(
             P = K @ basis
             inside += float(own @ np.einsum("ij,ij->i", P, P))
     return ClusterMoments(sums, weight_of_each(labels, weights, k), max(trace, 0.0), inside)
+
+
+def clustered_features(
+    features: ExplicitFeatures, X: Rows, clusters: tuple[Labels, Doubles, int]
+) -> tuple[Doubles, Doubles, float]:
+    """Σ w φ(x) and Σ w of each cluster, (k, D) and (k,), and Σ w k(x, x) of all rows.
+
+    >>> features = ExplicitFeatures(Kernel("linear"), 1)
+    >>> clusters = (np.array([0, 0]), np.ones(2), 1)
+    >>> clustered_features(features, np.array([[1.0], [3.0]]), clusters)
+    (array([[4.]]), array([2.]), 10.0)
+    """
+    labels, weights, k = clusters
+    sums, trace = np.zeros((k, features.width)), 0.0
+    for rows in blocks(X.shape[0], POINTS_A_BLOCK):
+        E, own = features(X[rows]), weights[rows]
+        sums += membership(labels[rows], own, k) @ E
+        trace += float(own @ np.einsum("ij,ij->i", E, E))
+    return sums, weight_of_each(labels, weights, k), trace
 
 
 def inertia_of(trace: float, sums: Floats, weights: Floats) -> float:

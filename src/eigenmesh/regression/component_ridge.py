@@ -1,18 +1,19 @@
 """Ridge regression on kernel components, from sums; the targets stay with their rows.
 
 Principal component regression as in Balcan et al. (KDD 2016), section 6: components from disKPCA,
-then ridge on the rows' scores, from normal equations that add up over the parties.
+or from summed moments, then ridge on the rows' scores, from normal equations that add up over the
+parties.
 
 ===================  ============================================================================
 party keeps          its rows, their scores Z_i (n_i, k) and targets y_i (n_i, m)
-party reveals        what it reveals in disKPCA, and sums over its rows (moments): of its targets,
-                     Z_iᵀZ_i and Z_iᵀy_i
+party reveals        what it reveals for the components, and sums over its rows (moments): of its
+                     targets, Z_iᵀZ_i and Z_iᵀy_i
 coordinator learns   these; the targets' mean goes to all parties
 ===================  ============================================================================
 
 A party of one row so reveals its target, as any sum over one row does. Three runs: "row-targets",
-before anything else leaves; "landmark-scores", whose scores stay in the sites' stores; and
-"component-ridge" on these.
+before anything else leaves; "landmark-scores" or "moments", whose scores stay in the sites' stores;
+and "component-ridge" on these.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.scores import LandmarkScores
+from eigenmesh.methods.moments.protocol import MomentResult
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
@@ -184,6 +186,19 @@ class RidgeResult:
     baseline_floats: int
     stop_reason: str = "the normal equations are solved"
     coverage: Coverage | None = None  # what landmarks miss; None if nobody asked
+    exact: bool = False  # the components are those of the kernel
+
+
+def moment_ridge(
+    fed: Federation, scoring: Stage, targets: str, mean: Doubles, alpha: float
+) -> RidgeResult:
+    """Ridge on the scores that a run of `moment_pca`, `scoring`, leaves at the sites."""
+    result: MomentResult = scoring.run(fed).value
+    setup = RidgeSetup(targets=targets, scores=scoring.args[0].scores)
+    rank, d = len(result.model.eigenvalues), result.model.n_columns
+    fit = fed.run(component_ridge, setup, mean, rank, alpha).value
+    claims = ("the components are exact", result.baseline_floats)
+    return RidgeResult(result.model, fit, d, "rows", *claims, exact=True)
 
 
 def landmark_ridge(

@@ -312,4 +312,5 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
 
     def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
         """The ledger that a fit of one target to dense rows at a coordinator will have."""
-        return planned_unopened(None, self._checked_parameters())._forecast(names, shapes)
+        params = self._checked_parameters()
+        return planned_unopened(None, params, shapes)._forecast(names, shapes)

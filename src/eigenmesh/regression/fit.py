@@ -24,6 +24,7 @@ from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.registry import Method, methods, names_of
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.ridge import RidgeFit
+from eigenmesh.numerics.shortfall import nothing_missing
 from eigenmesh.regression.column_ridge import column_ridge, column_targets, require_targets
 from eigenmesh.regression.component_ridge import (
     RidgeResult,
@@ -32,6 +33,7 @@ from eigenmesh.regression.component_ridge import (
     component_ridge,
     landmark_ridge,
     mean_target,
+    moment_ridge,
 )
 from eigenmesh.regression.embedded_ridge import EmbeddedRidgeSetup, embedded_ridge
 from eigenmesh.regression.graph_ridge import (
@@ -116,12 +118,15 @@ def row_runs(method: Method, estimator: Any, k: int) -> list[Stage]:
         components = [stage(embedded_ridge, setup, mean, k, 0.0)]
     else:
         ridge = stage(component_ridge, RidgeSetup(key, SCORES), mean, k, 0.0)
-        components = [scoring_run(estimator, 1.0, k), ridge]
+        components = [scoring_run(method, estimator, 1.0, k), ridge]
     return [stage(mean_target, TargetSetup(key)), *components]
 
 
-def scoring_run(estimator: Any, gamma: float | None, k: int) -> Stage:
-    """Landmarks and components, whose scores the sites keep."""
+def scoring_run(method: Method, estimator: Any, gamma: float | None, k: int) -> Stage:
+    """Components, from landmarks or from moments, whose scores the sites keep."""
+    if method.span == "features":
+        run: Stage = estimator._scoring(gamma, k, SCORES)
+        return run
     setup = LandmarkSetup(**{**vars(estimator._agreed(gamma)), "scores": SCORES})
     q = estimator.n_landmarks
     how_many = (k, q, estimator.landmarks, True)
@@ -133,7 +138,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
     door = params.door
     choice, method, estimator = choose_method(
         fed,
-        row_methods(door, len(fed.parties) == 1),
+        door._of_sizes_at(fed, row_methods(door, len(fed.parties) == 1)),
         partial(build_estimator, door),
         ridge_needs,
     )
@@ -163,8 +168,14 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         stop_reason=ridge.stop_reason,
         notes=(ridge.worth,),
         caveats=(*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
-        missing=None if ridge.coverage is None else MissingShares.of(ridge.coverage.shortfall),
+        missing=_missing_shares(ridge),
     )
+
+
+def _missing_shares(ridge: RidgeResult) -> MissingShares | None:
+    if ridge.exact:
+        return MissingShares.of(nothing_missing(len(ridge.model.eigenvalues)))
+    return None if ridge.coverage is None else MissingShares.of(ridge.coverage.shortfall)
 
 
 def _missing_in_words(ridge: RidgeResult, estimator: Any) -> tuple[str, ...]:
@@ -223,7 +234,8 @@ def _run_rows(
     if method.span == "embedding":
         embedded = EmbeddedRidgeSetup(**vars(estimator._agreed(gamma)), targets=targets)
         return fed.run(embedded_ridge, embedded, mean, k, alpha).value
-    return landmark_ridge(fed, scoring_run(estimator, gamma, k), targets, mean, alpha)
+    ridge = moment_ridge if method.span == "features" else landmark_ridge
+    return ridge(fed, scoring_run(method, estimator, gamma, k), targets, mean, alpha)
 
 
 def is_flat(y: Any) -> bool:

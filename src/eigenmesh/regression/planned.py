@@ -8,12 +8,19 @@ from functools import partial
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
-from eigenmesh.connect import is_dask_collection
+from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import is_plain
-from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
+from eigenmesh.kernel_pca.choose_method import (
+    SURVEY,
+    build_estimator,
+    choose_method,
+    hangs_on_sizes,
+    of_these_sizes,
+)
 from eigenmesh.methods.registry import Method
 from eigenmesh.regression.column_ridge import column_targets
 from eigenmesh.regression.fit import (
@@ -67,7 +74,7 @@ def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     """The fit to a federation, by what its parties let out."""
     k, strict = params.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
-        return _of_rows(*_allowed(fed, params), k)
+        return _of_rows(*_allowed(fed, params), k, _before(params.door, len(fed.parties) == 1))
     inner, graph = params.door._planned(fed), fed.graph
     if graph is not None:
         inner.set_params(topology=nx.Graph(graph))
@@ -76,17 +83,35 @@ def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     return _of_graph(inner, k)
 
 
-def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegression:
+def planned_unopened(
+    source: Any, params: RegressionParameters, shapes: Shapes | None = None
+) -> PlannedRegression:
     """The fit to a plain array or a Dask collection, which nobody opens for a forecast."""
     k, door = params.n_components, params.door
     if is_dask_collection(source) and door.topology is not None:
         return _of_graph(door._planned(source), k)
-    method = row_methods(door, is_plain(source))[0]
-    return _of_rows(method, build_estimator(door, method), k)
+    alone = is_plain(source)
+    candidates = row_methods(door, alone)
+    if hangs_on_sizes(door, candidates) and shapes is None:
+        shapes = _shapes(source)
+    method = of_these_sizes(door, candidates, shapes)[0]
+    return _of_rows(method, build_estimator(door, method), k, _before(door, alone))
 
 
-def _of_rows(method: Method, estimator: Any, k: int) -> PlannedRegression:
-    runs = partial(planned_row_runs, method, estimator, k)
+def _shapes(source: Any) -> Shapes:
+    if not is_plain(source):
+        return chunk_shapes(source)
+    n, d = np.shape(source) if not hasattr(source, "shape") else source.shape
+    return [(int(n), int(d))]
+
+
+def _before(door: Any, alone: bool) -> list[Stage]:
+    """What is asked before a method is chosen."""
+    return [SURVEY] if hangs_on_sizes(door, row_methods(door, alone)) else []
+
+
+def _of_rows(method: Method, estimator: Any, k: int, before: list[Stage]) -> PlannedRegression:
+    runs = partial(planned_row_runs, method, estimator, k, before)
     return PlannedRegression(estimator, "rows", runs, partial(row_notes, method, estimator, k))
 
 
@@ -98,16 +123,20 @@ def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any
     door = params.door
     candidates = row_methods(door, len(fed.parties) == 1)
     try:
+        candidates = door._of_sizes_at(fed, candidates)
         build = partial(build_estimator, door)
         return choose_method(fed, candidates, build, ridge_needs)[1:]
     except PolicyRefusal:  # the plan of the first says who refuses what
         return candidates[0], build_estimator(door, candidates[0])
 
 
-def planned_row_runs(method: Method, estimator: Any, k: int, parties: Parties) -> list[Stage]:
+def planned_row_runs(
+    method: Method, estimator: Any, k: int, before: list[Stage], parties: Parties
+) -> list[Stage]:
     """Targets, components and normal equations at a coordinator."""
     targets, *components = row_runs(method, estimator, k)
-    return [targets, *gamma_stages(estimator.kernel, estimator.gamma, parties), *components]
+    search = gamma_stages(estimator.kernel, estimator.gamma, parties)
+    return [*before, targets, *search, *components]
 
 
 def row_notes(
@@ -117,7 +146,7 @@ def row_notes(
     if not method.takes_landmarks:
         return ()
     parties = Parties(tuple(names), tuple(shapes))
-    more = floats_besides([scoring_run(estimator, 1.0, k)], parties, "rows")
+    more = floats_besides([scoring_run(method, estimator, 1.0, k)], parties, "rows")
     notes: tuple[str, ...] = estimator._growth_notes(names, shapes, more)
     return notes
 

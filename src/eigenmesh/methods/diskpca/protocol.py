@@ -50,7 +50,7 @@ from eigenmesh.methods.diskpca.drawn import (
     drawing_rounds,
     stream_of,
 )
-from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents, keep_points
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
 from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
 from eigenmesh.numerics.draws import draw_distinct
@@ -135,6 +135,7 @@ from eigenmesh.stages.row_messages import (
     unpack,
     upper,
 )
+from eigenmesh.stages.site_points import keep_points
 from eigenmesh.stages.unit_check import compare_units
 
 for kind in (LandmarkModel, Kernel, Shortfall):

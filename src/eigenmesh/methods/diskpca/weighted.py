@@ -41,7 +41,7 @@ from eigenmesh.methods.diskpca.protocol import (
     more_landmarks,
     require_fresh_replies,
 )
-from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, weights_of
+from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -60,6 +60,7 @@ from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import full, kernel_of, upper
+from eigenmesh.stages.site_points import weights_of
 from eigenmesh.threads import one_blas_thread
 
 

@@ -1,0 +1,223 @@
+"""Kernel PCA over row partitions from sums alone, where the kernel's feature space is small.
+
+Principal components follow from the mean and the products of the features (Pearson, "On lines and
+planes of closest fit to systems of points in space", Philosophical Magazine 2, 1901), and both are
+sums over rows. Of a linear kernel the features are the columns; of a cosine kernel those of unit
+rows; of a polynomial kernel the products of up to `degree` columns.
+
+===================  ============================================================================
+party keeps          its rows A_i (n_i, d), and if asked to their scores
+party reveals        how many rows it has (counts); the sum of its rows' features, and the sum of
+                     their products about the mean of all rows (moments)
+coordinator learns   these, or with masked sums their totals alone; the mean, and the components
+                     if scores are to be kept, go to all parties
+===================  ============================================================================
+
+Letters: E features (n, D), m their mean. Two passes, m before Σ(e − m)(e − m)ᵀ: the products of
+columns far from 0 would leave none of their digits to the variance. Nothing is drawn, nothing is
+approximated, and D(D+1)/2 + D numbers leave a party however many rows it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.explicit_features import (
+    ExplicitFeatures,
+    centred_products,
+    explicit_width,
+    feature_sums,
+)
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.moment_model import MomentModel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape, no_more_than
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    restarted,
+    sequence,
+    total,
+)
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.row_messages import RowCount, by_party, count, full, upper
+from eigenmesh.stages.site_points import keep_points, weights_of
+
+for kind in (MomentModel, Kernel):
+    record(kind)
+
+MOST_FEATURES = 2000  # whose products take 16 MB, and a party 32 MB to add up
+
+
+class MomentSetup(Message, reveals=None):
+    """The kernel, and keys of a site's own store: of its rows' weights, and scores; or empty."""
+
+    kernel: str
+    gamma: float | None
+    degree: Annotated[float, no_more_than(100)]
+    coef0: float
+    center: bool
+    scores: str = ""
+    weights: str = ""
+    weighted: bool = True  # whether weights count here, and not only in what comes after
+
+
+class FeatureSums(Message, reveals="moments"):
+    """Σ w e, and Σ w."""
+
+    sums: Annotated[Floats, Shape("t")]
+    weight: Annotated[float, Reveals("counts"), NonNegative]
+
+
+class FeatureMean(Message, reveals="moments"):
+    """The mean of all rows' features."""
+
+    mean: Annotated[Floats, Shape("t")]
+
+
+class CentredProducts(Message, reveals="moments"):
+    """Σ w (e − m)(e − m)ᵀ by its upper triangle, and over how many rows."""
+
+    upper: Annotated[Floats, Shape("t*(t+1)//2")]
+    n_rows: Annotated[int, Reveals("counts")]
+
+
+class FeatureComponents(Message, reveals="moments"):
+    """Scores are (e − m) `components`."""
+
+    mean: Annotated[Floats, Shape("t")]
+    components: Annotated[Floats, Shape("t", "k")]
+
+
+class MomentRows(Party):
+    """Holds some rows of all columns."""
+
+    Setup = MomentSetup
+
+    def __init__(self, site: SiteView, setup: MomentSetup) -> None:
+        super().__init__(site, setup)
+        width = features_of(setup, int(site.data.shape[1]))
+        if not 0 < width <= MOST_FEATURES:
+            raise InputError(
+                f"the rows have {width:,} features under the {setup.kernel!r} kernel; from 1 to "
+                f"{MOST_FEATURES:,} are expected, whose products can be added up: choose "
+                f"landmarks='centroids'"
+            )
+        self.features = ExplicitFeatures(kernel_of(setup), int(site.data.shape[1]))
+
+    @property
+    def weights(self) -> Doubles | None:
+        """How much each row counts; None if all count alike."""
+        key = self.setup.weights if self.setup.weighted else ""
+        return np.asarray(weights_of(self.site, key), dtype=np.float64) if key else None
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    @step(reusable=False)
+    def feature_sums(self) -> FeatureSums:
+        """Σ w e."""
+        X, w = self.site.data, self.weights
+        weight = float(X.shape[0] if w is None else w.sum())
+        return FeatureSums(sums=feature_sums(self.features, X, w), weight=weight)
+
+    @step(reusable=False)
+    def centred_products(self, centre: FeatureMean) -> CentredProducts:
+        """Σ w (e − m)(e − m)ᵀ."""
+        X = self.site.data
+        products = centred_products(self.features, X, np.asarray(centre.mean), self.weights)
+        return CentredProducts(upper=upper(products), n_rows=int(X.shape[0]))
+
+    @step(reusable=False)
+    def keep_scores(self, found: FeatureComponents) -> None:
+        """The rows' scores, in the site's store."""
+        model = scoring_model(self.features, found)
+        keep_points(self.site, self.setup, model.transform(self.site.data))
+
+
+def kernel_of(setup: MomentSetup) -> Kernel:
+    """The kernel that the parties agreed on."""
+    return Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+
+
+def features_of(setup: MomentSetup, n_columns: int) -> int:
+    """How many features rows of so many columns have."""
+    return explicit_width(setup.kernel, n_columns, setup.degree, setup.coef0)
+
+
+def scoring_model(features: ExplicitFeatures, found: FeatureComponents) -> MomentModel:
+    """What scores rows, of components that came without their eigenvalues."""
+    W = np.asarray(found.components, dtype=np.float64)
+    facts = (np.zeros(W.shape[1]), 0.0, 0.0, 0, features.n_columns)
+    return MomentModel(features.kernel, np.asarray(found.mean), W, *facts)
+
+
+@record
+@dataclass(frozen=True)
+class MomentResult:
+    """The components, which are exact."""
+
+    model: MomentModel
+    baseline_floats: int
+    stop_reason: str = "the features' moments are complete"
+
+
+def schedule(scope: Scope, setup: MomentSetup, n_components: int | None) -> Node:
+    """Sizes, the mean, products about it; then the components, if scores are to be kept.
+
+    Where a party is lost between mean and products both are asked for again, of those left.
+    """
+
+    def width(own: Own) -> int:
+        return features_of(setup, own.columns)
+
+    mean = total(MomentRows.feature_sums, t=width) if setup.center else None
+    moments = restarted(scope, mean, total(MomentRows.centred_products, t=width))
+    k = at_most(width) if n_components is None else at_most(n_components)
+    scores = ask(MomentRows.keep_scores, t=width, k=k) if setup.scores else None
+    return sequence(enlist(MomentRows, setup), ask(MomentRows.count_rows), moments, scores)
+
+
+@protocol("moments", roles=(MomentRows,), schedule=schedule)
+def moment_pca(rows: Federation, setup: MomentSetup, n_components: int | None) -> MomentResult:
+    """Three rounds, and one more if sites are to keep scores; then fewer components may do."""
+    rows.enlist(MomentRows, setup)
+    sizes = by_party(rows.ask(MomentRows.count_rows))
+    d = next(iter(sizes.values())).n_columns
+    features = ExplicitFeatures(kernel_of(setup), d)
+    mean, products = _moments(rows, setup, features.width)
+    facts = (features, mean, full(products.upper), products.n_rows, n_components)
+    model = MomentModel.fit(*facts, fewer=bool(setup.scores))
+    if setup.scores:
+        message = FeatureComponents(mean=model.mean, components=model.components)
+        rows.ask(MomentRows.keep_scores, message)
+    return MomentResult(model, sum(size.n_values for size in sizes.values()))
+
+
+def _moments(rows: Federation, setup: MomentSetup, width: int) -> tuple[Doubles, Any]:
+    """Mean and products over the same rows."""
+    if not setup.center:
+        origin = np.zeros(width)
+        return origin, rows.total(MomentRows.centred_products, FeatureMean(mean=origin)).sum
+    while True:
+        first = rows.total(MomentRows.feature_sums)
+        if first.sum.weight <= 0:
+            raise InputError("sample_weight is 0 everywhere; at least one must be larger")
+        mean = np.asarray(first.sum.sums / first.sum.weight, dtype=np.float64)
+        products = rows.total(MomentRows.centred_products, FeatureMean(mean=mean))
+        if products.parties == first.parties:
+            return mean, products.sum
