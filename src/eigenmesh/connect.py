@@ -61,6 +61,7 @@ def federation(
     client: Any = None,
     workers: Sequence[str] | None = None,
     trust: Trust = "domain",
+    secure: bool = False,
 ) -> Federation:
     """Open a federation over data that stay where they are.
 
@@ -93,6 +94,9 @@ def federation(
     trust : "domain" if everybody in it may know of everybody's errors; "organisations" rehearses
         what sites do that do not trust each other: stricter policies, and refusals that tell the
         name of a rule and nothing of the data.
+    secure : True masks every sum that a protocol forms over the parties, so that neither the
+        coordinator nor another party sees a summand; it needs a coordinator, at least two parties,
+        on_loss "raise" or "survivors", and `pip install 'eigenmesh[secure]'`.
 
     Examples
     --------
@@ -125,7 +129,10 @@ def federation(
         timeout=timeout,
         on_loss=on_loss,
         max_age=max_age,
+        secure=secure,
     )
+    if secure:
+        _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)
     try:
@@ -136,6 +143,15 @@ def federation(
         run.close()
         raise
     return run
+
+
+def _introduce(sites: Mapping[str, Site]) -> None:
+    """Sites of one process know each other's keys without being told by a coordinator."""
+    from eigenmesh.runtime.masks import identity
+
+    keys = {name: identity(site.identity) for name, site in sites.items()}
+    for site in sites.values():
+        site.peers = dict(keys)
 
 
 def _are_paths(source: Any) -> bool:

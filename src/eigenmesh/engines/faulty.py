@@ -15,8 +15,10 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.requests import MASK_ROUNDS
 
 FAULTS = ("lose", "delay", "duplicate", "stale", "corrupt", "kill")
+_ROUNDS = {"step", "sum", *MASK_ROUNDS}
 LINK_FAULTS = ("lose", "stale", "corrupt")  # what can befall a message on its way to one neighbour
 
 
@@ -116,8 +118,8 @@ class FaultyHost:
         return self._host.party
 
     def handle(self, request: bytes) -> bytes | None:
-        """A round of the schedule is a step that the coordinator asks for; the rest passes."""
-        due, _ = self._due() if wire.loads(request)["op"] == "step" else ({}, ())
+        """A round of the schedule is one that the coordinator counts; the rest passes."""
+        due, _ = self._due() if wire.loads(request)["op"] in _ROUNDS else ({}, ())
         if self._dead:
             return None
         reply = self._host.handle(request)

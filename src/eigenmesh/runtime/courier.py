@@ -26,7 +26,7 @@ class Courier:
 
     def begin_run(self) -> None:
         """A new name for what follows, so that nothing of an earlier run is taken for it."""
-        self._run = secrets.token_hex(8)
+        self.run = secrets.token_hex(8)
 
     def call(self, requests: Requests, timeout: float | None = None) -> Iterator[tuple[int, Reply]]:
         """Requests to the hosts; replies in party order."""
@@ -40,7 +40,7 @@ class Courier:
 
     def _stamped(self, requests: Requests) -> dict[int, bytes]:
         self.turn += 1
-        stamp = {"run": self._run, "turn": self.turn}
+        stamp = {"run": self.run, "turn": self.turn}
         # A broadcast is one request for all: its bytes are made, and held, once.
         distinct = {id(request): request for request in requests.values()}
         stamped = {key: wire.dumps({**request, **stamp}) for key, request in distinct.items()}

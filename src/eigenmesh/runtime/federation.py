@@ -6,7 +6,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -56,6 +57,9 @@ from eigenmesh.runtime.topology import (
     same_graph,
 )
 
+if TYPE_CHECKING:  # what it needs is installed where sums are masked
+    from eigenmesh.runtime.masked_sum import Collector
+
 R = TypeVar("R")
 
 _REMEDIES = {
@@ -79,7 +83,10 @@ class Federation:
         step is declared not reusable; "skip" goes on without it for this round and asks it again
         in the next, and says so in `dropped`, until it has missed more than `max_age` rounds in a
         row. "skip" needs a coordinator.
+    secure : whether sums are masked, so that nobody sees a summand.
     """
+
+    secure = False
 
     def __init__(
         self,
@@ -90,6 +97,7 @@ class Federation:
         timeout: float | None = None,
         on_loss: str = "raise",
         max_age: int = 3,
+        secure: bool = False,
     ) -> None:
         if on_loss not in ON_LOSS:
             raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
@@ -97,7 +105,10 @@ class Federation:
             raise InputError(f"timeout is {timeout}; a positive number of seconds is expected")
         if on_loss == "skip" and topology is not None:
             raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
+        if secure:
+            _require_maskable(on_loss, topology)
         self.split = split
+        self.secure = secure
         self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
         self.remarks: dict[str, str] = {}  # what users were warned of, by what it is about
         self.align = "strict"  # "inner": the parties' samples are to be matched before each use
@@ -115,6 +126,7 @@ class Federation:
             mark_losses(self._graph, on_loss != "raise")
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
+        self._collector: Collector | None = None
         self._told: dict[str, int] = {}
         self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
@@ -236,6 +248,11 @@ class Federation:
                 f"on_loss is 'skip', but the parties of {protocol.name!r} must not miss a round; "
                 f"'survivors' or 'raise' is expected"
             )
+        if self.secure and protocol.schedule is None:
+            raise InputError(
+                f"secure is True, but protocol {protocol.name!r} has no schedule, which would say "
+                f"what is summed; declare one, or pass secure=False"
+            )
         self._courier.begin_run()
         self._follow_study(Study.of(protocol, self.scope, args, kwargs))
         self._last_reply.clear()
@@ -258,7 +275,7 @@ class Federation:
         edges = None
         if self._graph is not None:
             edges = tuple(sorted((min(e), max(e)) for e in self._graph.edges))
-        return Scope(self._names, self.split, self.on_loss, self.max_age, edges)
+        return Scope(self._names, self.split, self.on_loss, self.max_age, edges, self.secure)
 
     @contextmanager
     def under(self, study: FitStudy) -> Iterator[None]:
@@ -275,7 +292,8 @@ class Federation:
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
-        self._told, self._reply_sizes = {}, NO_LIMITS
+        self._told, self._reply_sizes, self._summed_apart = {}, NO_LIMITS, False
+        self._collector = None
 
     def settle(self, **numbers: int) -> None:
         """Numbers on which the rest of the schedule hangs; every party hears of them."""
@@ -302,6 +320,7 @@ class Federation:
         self._guard.move(places)
         asks = [place.node for place in places if isinstance(place.node, Ask)]
         self._reply_sizes = loosest([common_limits(node.up) for node in asks])
+        self._summed_apart = bool(asks) and asks[0].apart
         return {"told": dict(self._told)} if self._told else {}
 
     def _together(self, action: Callable[[], Any]) -> Any:
@@ -396,6 +415,8 @@ class Federation:
         """One round: the sum of the parties' replies, added in party order as they come."""
         assert step.signature.gives is not None, f"{step!r} gives nothing to add up"
         require_summable(step.signature.gives)
+        if self.secure:
+            return self._masked_total(step, self._addressed(message, each))
         sums: list[Any] = []
         covered: list[str] = []
 
@@ -431,6 +452,75 @@ class Federation:
         self._wave({i: stamped[id(m)] for i, m in messages.items()}, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
+
+    # Sums under masks.
+
+    def _masked_total(self, step: Step, messages: Mapping[int, Message | None]) -> Total:
+        """As many rounds as masks take: every party runs `step`, and nobody sees a summand."""
+        from eigenmesh.runtime.masked_sum import Collector, Opening, describe
+
+        assert self._guard is not None, "what is masked has a study"
+        assert step.signature.gives is not None, "what is summed is given"
+        label, study = step_label(step), self._guard.study
+        if self._collector is None:
+            self._collector = Collector(self._names, self.on_loss == "survivors")
+        ask = partial(self._masked_round, label)
+        distinct = {id(message): message for message in messages.values()}
+        key = ("step", role_name(step.role), step.name)
+        fields: dict[str, Any] = {"role": role_name(step.role), "step": step.name}
+        fields |= self._next_in_study(key, distinct.values(), summed=True)
+        openings: dict[int, Opening] = {}
+        ask("sum", messages, Opening, openings.__setitem__, **fields)
+        number = self._courier.turn
+        first = next(iter(messages.values()), None)
+        request = b"" if self._summed_apart or first is None else encode(first)
+        place = (self._courier.run, number, label, self._guard.told, request)
+        total, covered = self._collector.total(
+            describe(study, *place), step.signature.gives, openings, ask
+        )
+        return Total(total, tuple(self._names[i] for i in covered))
+
+    def _masked_round(
+        self,
+        label: str,
+        round_: str,
+        messages: Mapping[int, Message | None],
+        gives: type[Message],
+        take: Callable[[int, Any], None],
+        *,
+        late: bool = False,
+        floats: int = 0,
+        **fields: Any,
+    ) -> None:
+        """One round of a masked sum; replies go to `take` in party order, as they come.
+
+        Who is missing when it is `late` is in the sum already: the next round will find it so.
+        """
+        self._books.new_round()
+        encoded = {id(message): _encoded(message) for message in messages.values()}
+        common = {"op": round_, **fields}
+        requests = {key: {**common, "message": data} for key, (data, _) in encoded.items()}
+        for i, message in messages.items():
+            data, kinds = encoded[id(message)]
+            if data is not None:
+                self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        first_error: EigenmeshError | None = None
+        addressed = {i: requests[id(message)] for i, message in messages.items()}
+        for i, reply in self._courier.call(addressed):
+            try:
+                with naming(self._names[i]):
+                    answer = _message_in(self._courier.open(i, reply))
+                    message = decode(gives, answer.data)
+                    way = (self._names[i], COORDINATOR)
+                    self._books.enter(label, *way, {"aggregate": floats}, answer.size)
+                    take(i, message)
+            except EigenmeshError as error:
+                survived = self.on_loss == "survivors" and isinstance(error, _LOSSES)
+                if survived and not late:
+                    self.lost[self._names[i]] = error.reason
+                first_error = first_error if survived else first_error or error
+        if first_error is not None:
+            raise first_error
 
     def _losses(self) -> str:
         return "lost: " + "; ".join(f"{name!r} ({reason})" for name, reason in self.lost.items())
@@ -613,8 +703,7 @@ class Federation:
     def _received(self, i: int, answer: Any, step: Step | None) -> Any:
         if step is None or step.signature.gives is None:
             return None
-        if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
-            raise MessageRefused("its reply holds no message")
+        answer = _message_in(answer)
         message = decode(step.signature.gives, answer.data, self._reply_sizes)
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
@@ -633,6 +722,27 @@ class Federation:
                 raise MessageRefused(
                     f"its reply is about {number} {declared.counts}, an earlier one about {before}"
                 )
+
+
+def _message_in(answer: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    if not isinstance(answer, np.ndarray) or answer.dtype != np.uint8 or answer.ndim != 1:
+        raise MessageRefused("its reply holds no message")
+    return answer
+
+
+def _require_maskable(on_loss: str, topology: Topology | None) -> None:
+    """Refuse what masks cannot be sound with; or raise because the package for them is missing."""
+    if topology is not None:
+        raise InputError(
+            "secure is True, but on a graph neighbours see each other's messages, which are no "
+            "sums: masks need a coordinator; pass topology=None, or secure=False"
+        )
+    if on_loss not in ("raise", "survivors"):
+        raise InputError(
+            f"secure is True and on_loss {on_loss!r}; 'raise' or 'survivors' is expected: a masked "
+            f"summand stands for its own sum alone, and one that comes later would expose its party"
+        )
+    import eigenmesh.runtime.masked_sum  # noqa: F401
 
 
 def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:

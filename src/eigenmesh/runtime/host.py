@@ -9,12 +9,14 @@ stays in the site's log.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -34,9 +36,18 @@ from eigenmesh.runtime.mailbox import Mailbox
 from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
 from eigenmesh.runtime.protocol import is_scheduled, known_roles
-from eigenmesh.runtime.requests import Tree, as_bytes, error_tree, read_request, rule_alone
+from eigenmesh.runtime.requests import (
+    MASK_ROUNDS,
+    Tree,
+    as_bytes,
+    error_tree,
+    read_request,
+    rule_alone,
+)
 from eigenmesh.runtime.schedule import (
+    MASKED,
     START,
+    Ask,
     Match,
     Own,
     Positions,
@@ -45,6 +56,9 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study
+
+if TYPE_CHECKING:  # what it needs is installed where sums are masked
+    from eigenmesh.runtime.masked_sum import Masker
 
 _MOST_RUNS = 10_000  # whose names are kept
 _log = logging.getLogger("eigenmesh.site")
@@ -80,6 +94,8 @@ class Host:
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
         self._consents = Consent(site)
+        self._masker: Masker | None = None
+        self._asked_so_far = b""  # a digest of what a secure study has asked, whichever run it is
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
         self._positions_before: Positions = START  # of the exchange that the snapshot is of
         # The request of an exchange whose second half is still to come, as it came and as read.
@@ -89,6 +105,8 @@ class Host:
             "require": self._require,
             "enlist": self._enlist,
             "step": self._step,
+            "sum": self._begin_sum,
+            **dict.fromkeys(MASK_ROUNDS, self._go_on_with_sum),
             "rollback": self._rollback,
             "dismiss": self._dismiss,
         }
@@ -171,6 +189,8 @@ class Host:
         if tree["op"] == "require":  # only a question: it changes nothing, so it takes no turn
             return operation(tree)
         self._take_turn(tree)
+        if self._masker is not None and tree["op"] not in MASK_ROUNDS:
+            self._masker.drop()
         answer = operation(tree)
         self._write_state()
         return answer
@@ -220,6 +240,7 @@ class Host:
             self._mailbox = Mailbox(self._view)
             self._guard = None if study is None else Guard(study)
             self._consents.begin(study, tree.get("fit", []))
+            self._masker, self._asked_so_far = None, b""
         if self._guard is None and is_scheduled(self._role(tree["role"])):
             raise StepRefused(
                 f"role {tree['role']!r} is enlisted by a study only", party=self.site.name
@@ -267,28 +288,80 @@ class Host:
         return party
 
     def _step(self, tree: Tree) -> Tree:
+        result, _ = self._reply_to(tree)
+        return None if result is None else np.frombuffer(encode(result), np.uint8)
+
+    def _reply_to(self, tree: Tree) -> tuple[Message | None, tuple[Match, ...]]:
+        """What a step gives, and the places of the study at which it may have been asked for."""
         enlisted, step = self._asked(tree, "step")
         takes = step.signature.takes
         if (takes is None) != (tree.get("message") is None):
             expected = takes.__name__ if takes else "no message"
             raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
         admitted = self._admitted(tree, ("step", tree["role"], step.name))
+        admitted = self._plain_or_masked(admitted, tree["op"] == "sum")
         arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
         fits = self._fitting(admitted, arguments, "down")
         places = self._possible(fits)
-        self._permit(enlisted, step)
+        if self._guard is not None and self._guard.study.scope.secure:
+            self._note_question(tree)
+        self._permit(enlisted, step, MASKED if tree["op"] == "sum" else step.reveals)
         if self._guard is not None:
             self._guard.move(places)
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
-        if result is None:
-            return None
-        if self._guard is not None:
+        if result is not None and self._guard is not None:
             fits = self._fitting(chain(places, fits), [result], "up")
             places = self._possible(fits)
             self._guard.move(places)
-        self._release(enlisted, step, [result], places)
-        return np.frombuffer(encode(result), np.uint8)
+        if result is not None:
+            self._release(enlisted, step, [result], places)
+        return result, places
+
+    # Masked sums.
+
+    def _plain_or_masked(self, places: tuple[Match, ...], masked: bool) -> tuple[Match, ...]:
+        """In a secure study what is summed is answered under masks, and nothing else is."""
+        secure = self._guard is not None and self._guard.study.scope.secure
+        if not secure and not masked:
+            return places
+        fits = tuple(place for place in places if _is_sum(place) == masked)
+        if not secure or not fits:
+            words = "is not" if masked else "is"
+            raise StepRefused(f"this step {words} a masked sum in the study", party=self.site.name)
+        return fits
+
+    def _note_question(self, tree: Tree) -> None:
+        """What a sum is of, whichever run it is in: the digest of all that was asked up to it."""
+        question = [tree["role"], tree["step"], tree.get("told"), len(self._asked_so_far)]
+        words = json.dumps(question, sort_keys=True).encode()
+        whole = self._asked_so_far + words + _message_bytes(tree)
+        self._asked_so_far = hashlib.sha256(whole).digest()
+
+    def _begin_sum(self, tree: Tree) -> Tree:
+        """Run a step whose reply leaves under masks only."""
+        from eigenmesh.runtime.masked_sum import Masker, describe
+
+        result, places = self._reply_to(tree)
+        assert self._guard is not None, "a sum without a study was refused"
+        if result is None:
+            raise StepRefused("a step that gives nothing has no sum", party=self.site.name)
+        study, told = self._guard.study, self._guard.told
+        if self._masker is None:
+            self._masker = Masker(self.site, self._view.index, study, self._run)
+        request = b"" if _is_apart(places[0]) else _message_bytes(tree)
+        label = f"{tree['role']}.{tree['step']}"
+        subject = describe(study, self._run, tree["turn"], label, told, request)
+        with naming(self.site.name):
+            opening = self._masker.begin(tree["turn"], subject, self._asked_so_far, result)
+        return np.frombuffer(encode(opening), np.uint8)
+
+    def _go_on_with_sum(self, tree: Tree) -> Tree:
+        if self._masker is None:
+            raise StepRefused("no masked sum is under way", party=self.site.name)
+        with naming(self.site.name):
+            reply = self._masker.answer(tree["op"], as_bytes(tree, "message"))
+        return np.frombuffer(encode(reply), np.uint8)
 
     def _release(
         self,
@@ -346,6 +419,7 @@ class Host:
 
     def _dismiss(self, tree: Tree) -> Tree:
         self._run, self._enlisted, self._snapshot, self._guard = "", {}, (0, {}), None
+        self._masker = None
         return None
 
     # Exchange between neighbours.
@@ -366,7 +440,7 @@ class Host:
             tree["turn"],
             {role: e.party.export() for role, e in self._enlisted.items()},
         )
-        self._permit(enlisted, step)
+        self._permit(enlisted, step, step.reveals)
         offered = step.function(enlisted.party)
         if not step.signature.to_each_neighbour:
             offered = dict.fromkeys(self._view.neighbours, offered)
@@ -448,10 +522,10 @@ class Host:
             )
         return enlisted, step
 
-    def _permit(self, enlisted: Enlisted, step: Step) -> None:
+    def _permit(self, enlisted: Enlisted, step: Step, kinds: frozenset[str]) -> None:
         """Let the site's policy refuse before the step is run."""
         name = self.site.name
-        self.site.policy.check_kinds(step.reveals, step.name, name)
+        self.site.policy.check_kinds(kinds, step.name, name)
         calls = enlisted.calls[step.name] = enlisted.calls.get(step.name, 0) + 1
         self.site.policy.check_calls(calls, step.name, name)
 
@@ -484,6 +558,8 @@ class Host:
                 "neighbours": self._view.neighbours,
                 "guard": None if self._guard is None else self._guard.export(),
                 "consent": self._consents.export(),
+                "masks": None if self._masker is None else self._masker.export(),
+                "asked_so_far": self._asked_so_far.hex(),
                 "undone": self._undone,
                 "turn_before": self._turn_before,
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
@@ -504,10 +580,19 @@ class Host:
         self._consents.restore(tree["consent"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
         self._positions_before = frozenset((pc, tuple(turns)) for pc, turns in tree["before"])
+        self._asked_so_far = bytes.fromhex(tree["asked_so_far"])
+        self._masker = self._restored_masker(tree["masks"])
         for role, saved in tree["parties"].items():
             party = self._build(role, bytes(as_bytes(saved, "setup")), saved["steps"])
             party.restore(saved["state"])
             self._enlisted[role].calls.update(saved["calls"])
+
+    def _restored_masker(self, tree: Tree) -> Masker | None:
+        if tree is None or self._guard is None:
+            return None
+        from eigenmesh.runtime.masked_sum import Masker
+
+        return Masker.restored(self.site, self._view.index, self._guard.study, tree)
 
     @property
     def _state_path(self) -> Path | None:
@@ -536,6 +621,18 @@ class Host:
                 f"({error}); remove the file to start it afresh",
                 party=self.site.name,
             ) from None
+
+
+def _is_sum(place: Match) -> bool:
+    return isinstance(place.node, Ask) and place.node.summed
+
+
+def _is_apart(place: Match) -> bool:
+    return isinstance(place.node, Ask) and place.node.apart
+
+
+def _message_bytes(tree: Tree) -> bytes:
+    return b"" if tree.get("message") is None else bytes(as_bytes(tree, "message"))
 
 
 def _agreed_limits(limits: list[Limits]) -> Limits:

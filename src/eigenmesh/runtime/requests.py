@@ -22,6 +22,7 @@ Tree = wire.Tree
 _LONGEST_NAME = 200
 _MOST_RUNS = 1000  # of a fit
 ON_LOSS = ("raise", "survivors", "reuse", "skip")
+MASK_ROUNDS = ("share", "mask", "sign", "open")  # of a masked sum, after "sum" runs the step
 
 _REQUEST_FIELDS = {
     "op": str,
@@ -45,6 +46,8 @@ _FIELDS = {
     "require": {"role", "steps"},
     "enlist": {"role", "steps", "message"},
     "step": {"role", "step"},
+    "sum": {"role", "step"},
+    **{name: {"message"} for name in MASK_ROUNDS},
     "exchange": {"role", "send", "receive", "neighbours", "on_loss", "max_age"},
     "rollback": {"undo"},
     "dismiss": set(),
@@ -53,6 +56,7 @@ _OPTIONAL = {
     "require": {"study", "fit"},
     "enlist": {"study", "fit", "told"},
     "step": {"message", "told"},
+    "sum": {"message", "told"},
     "exchange": {"told"},
 }
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}

@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -41,7 +42,8 @@ class Site:
     site's samples with those of others, who may have them in another order, or not at all.
     `remarks` are what its owner should know, by what they are about. `trust` says who else is
     there: everybody in one trust "domain", or "organisations" that do not trust each other, where
-    a refusal tells the name of a rule and nothing of the data.
+    a refusal tells the name of a rule and nothing of the data. `peers` are the public keys by which
+    the other sites sign; in one trust domain the first that is seen of a site is taken for its own.
     """
 
     name: str
@@ -54,11 +56,14 @@ class Site:
     matcher: Any = None
     remarks: dict[str, str] = field(default_factory=dict)
     trust: Trust = "domain"
+    peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
+    rolls: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # see `masked_sum`
     left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
     _approved: set[str] = field(default_factory=set, repr=False)
     _secret: bytes | None = field(default=None, repr=False)
+    _identity: bytes = field(default_factory=partial(os.urandom, _KEY_BYTES), repr=False)
 
     @property
     def is_open(self) -> bool:
@@ -135,6 +140,12 @@ class Site:
         if self._secret is None:
             self._secret = _secret_in(self.state_dir) if self.state_dir else os.urandom(_KEY_BYTES)
         return self._secret
+
+    @property
+    def identity(self) -> bytes:
+        """32 secret bytes by which the site signs; between organisations always the same."""
+        secret = self.key if self.trust == "organisations" else self._identity
+        return hashlib.sha256(b"eigenmesh identity" + secret).digest()
 
 
 def _secret_in(folder: Path) -> bytes:
