@@ -152,8 +152,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         if self._chosen_as:
             return self._chosen_as
         own = self.get_params(deep=False)
-        told = [f"{name}={_shown(own[name])}" for name in _TOLD if own.get(name) is not None]
-        return f"{type(self).__name__}({', '.join(told)})"
+        settings = [f"{name}={_shown(own[name])}" for name in _TOLD if own.get(name) is not None]
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         """What a forecast hangs on; "at most: …" where it is a bound."""
@@ -377,8 +377,10 @@ def load(path: str | Path) -> Any:
     tree = model_file.read(path, model_file.MODEL)
     name = Path(path).name
     if str(tree.get("estimator")) not in _ESTIMATORS:
-        known = ", ".join(_ESTIMATORS)
-        raise ModelFileError(f"{name} holds a {tree.get('estimator')!r}; this version has {known}")
+        choices = ", ".join(_ESTIMATORS)
+        raise ModelFileError(
+            f"{name} holds a {tree.get('estimator')!r}; this version has {choices}"
+        )
     try:
         estimator = estimator_from_tree(tree)
         estimator._load_shares(path)

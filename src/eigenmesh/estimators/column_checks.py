@@ -55,7 +55,7 @@ def concluded(
     left = tuple(
         f"{party!r} has left: these are the components of the others' columns" for party in fed.lost
     )
-    said, warned_of = sampling_caveats(model)
+    remarks, warned_of = sampling_caveats(model)
     warned = (*left, *model.notes, *warned_of, *caveats, *gap)
     for caveat in warned:
         warnings.warn(caveat, EigenmeshWarning, stacklevel=3)
@@ -64,7 +64,7 @@ def concluded(
         fed,
         stop_reason=reason,
         baseline_floats=shipping(model, model.n_samples),
-        notes=(*notes, *said, *warned),
+        notes=(*notes, *remarks, *warned),
         cheaper=cheaper,
     )
 

@@ -99,8 +99,8 @@ class ColumnEstimator(FederatedEstimator):
         self._adopt_shortfalls(shortfalls)
         self.n_features_in_ = sum(model.widths)
         if hasattr(self, "party_names_"):  # and not one array; parties may have been lost
-            known = self._columns_by_party
-            self._keep_names("columns", {name: known.get(name) for name in model.parties})
+            fitted_names = self._columns_by_party
+            self._keep_names("columns", {name: fitted_names.get(name) for name in model.parties})
         self._last_transform: list[RunReport] = []
 
     def _adopt_shortfalls(self, shortfalls: Any) -> None:
@@ -133,8 +133,8 @@ class ColumnEstimator(FederatedEstimator):
     def transform(self, X: Any) -> Any:
         """Scores of samples: one message from each party."""
         check_is_fitted(self)
-        known = isinstance(X, Federation) or is_dask_collection(X)
-        source = X if known else self._new_samples(X)
+        is_elsewhere = isinstance(X, Federation) or is_dask_collection(X)
+        source = X if is_elsewhere else self._new_samples(X)
         model = self.model_
         with self._opened(source) as fed, fed.recording() as recording:
             self._require_columns(fed)
@@ -158,27 +158,27 @@ class ColumnEstimator(FederatedEstimator):
         if not isinstance(X, Partitioned):
             blocks = split_columns(self._checked(X, reset=False), widths)
             return Partitioned.from_tables("columns", [Table(b) for b in blocks], names=names)
-        wanted = self.party_feature_names_
-        known = renamed_by_columns(self._columns_of(X), wanted)
-        missing = [name for name in names if name not in known.names]
-        unknown = [n for n in known.names if n not in names and n not in self.report_.lost]
+        columns = self.party_feature_names_
+        parts = renamed_by_columns(self._columns_of(X), columns)
+        missing = [name for name in names if name not in parts.names]
+        unknown = [n for n in parts.names if n not in names and n not in self.report_.lost]
         if missing or unknown:
             raise MissingPartyShare(
-                f"the new samples come from {_listed(known.names)}, the model from "
+                f"the new samples come from {_listed(parts.names)}, the model from "
                 f"{_listed(names)}; parties are matched by name, and "
                 f"{_listed(missing or unknown)} {'is missing' if missing else 'has no share'}",
                 party=(missing or unknown)[0],
             )
-        return columns_of_parties_in_order(known.select(names), wanted, type(self).__name__)
+        return columns_of_parties_in_order(parts.select(names), columns, type(self).__name__)
 
     def _require_same_names(self, fed: Federation) -> None:
         """In a federation a party's columns stay in their order, which must be that of the fit."""
-        wanted = self.party_feature_names_
+        names = self.party_feature_names_
         for party, own in fed.column_names().items():
-            known = wanted.get(party)
-            if own is None or known is None:
+            own_names = names.get(party)
+            if own is None or own_names is None:
                 continue
-            if columns_in_order(own, known, party, FIT) is not None:
+            if columns_in_order(own, own_names, party, FIT) is not None:
                 raise PartitionError(
                     f"party {party!r} has its columns in another order than the fit; give them in "
                     f"that order, or pass a Partitioned, whose columns are put in order by name",

@@ -82,21 +82,21 @@ class GraphEstimator(RowEstimator):
         fed.require_stages(stage(first_model, points, int(self.n_components), None))
 
     def _take_models(
-        self, fed: Federation, parties: Sequence[str], points: str, known: Any
+        self, fed: Federation, parties: Sequence[str], points: str, facts: Any
     ) -> None:
         """The models of the nodes that are here; if none is, the first node is asked.
 
         `points` are what the models are made of, as `node_models.first_model` has it.
         """
         here = {name: site for name, site in fed.local_sites().items() if name in parties}
-        kept = {name: site.store[KEPT] for name, site in here.items()}
-        both = {name: NodeModel(**own) for name, own in kept.items() if "local" in own}
+        shares = {name: site.store[KEPT] for name, site in here.items()}
+        both = {name: NodeModel(**own) for name, own in shares.items() if "local" in own}
         self.nodes_ = tuple(parties)
-        self.node_models_ = both or {name: own["consensus"] for name, own in kept.items()}
+        self.node_models_ = both or {name: own["consensus"] for name, own in shares.items()}
         if here:
-            self.model_ = next(iter(kept.values()))["consensus"]
+            self.model_ = next(iter(shares.values()))["consensus"]
         else:
-            self.model_ = fed.run(first_model, points, len(known.eigenvalues), known).value
+            self.model_ = fed.run(first_model, points, len(facts.eigenvalues), facts).value
 
     @property
     def _n_features_out(self) -> int:
@@ -106,10 +106,10 @@ class GraphEstimator(RowEstimator):
 
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree()
-        kept = {"topology": plain_topology(self.topology)}
+        fields = {"topology": plain_topology(self.topology)}
         if "reference" in tree["params"]:
-            kept["reference"] = None  # pooled rows have no place in a model
-        return {**tree, "params": {**tree["params"], **kept}}
+            fields["reference"] = None  # pooled rows have no place in a model
+        return {**tree, "params": {**tree["params"], **fields}}
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any]) -> Self:
@@ -173,8 +173,8 @@ def with_graph(tree: dict[str, Any]) -> dict[str, Any]:
 def unplaced_model(kernel: Kernel, facts: Any) -> LandmarkModel:
     """A model that lacks only what a node keeps: landmarks, coefficients and offset."""
     nothing = np.zeros((0, 0))
-    known = {n: getattr(facts, n) for n in ("eigenvalues", "next_eigenvalue", "total", "n_rows")}
-    return LandmarkModel(kernel, nothing, nothing, np.zeros(0), **known)
+    numbers = {n: getattr(facts, n) for n in ("eigenvalues", "next_eigenvalue", "total", "n_rows")}
+    return LandmarkModel(kernel, nothing, nothing, np.zeros(0), **numbers)
 
 
 def count_from_zero(value: Any, name: str) -> int:

@@ -76,8 +76,8 @@ def _looks_like(data: bytes) -> str:
 
 def _check_header(tree: Any, form: str, name: str) -> None:
     if not isinstance(tree, dict) or tree.get("form") != form:
-        found = tree.get("form", "something else") if isinstance(tree, dict) else "something else"
-        raise ModelFileError(f"{name} holds {found!r}; {form!r} is expected")
+        other = tree.get("form", "something else") if isinstance(tree, dict) else "something else"
+        raise ModelFileError(f"{name} holds {other!r}; {form!r} is expected")
     if tree.get("version") != FORMAT:
         raise ModelFileError(
             f"{name} has format version {tree.get('version')}, this library reads {FORMAT}; "

@@ -31,55 +31,55 @@ def columns_of(source: Any) -> dict[str, Names | None]:
     if isinstance(source, Partitioned):
         return dict(zip(source.names, source.feature_names, strict=True))
     if isinstance(source, Federation):
-        known = source.column_names()
-        return {party: known.get(party) for party in source.parties}
+        columns = source.column_names()
+        return {party: columns.get(party) for party in source.parties}
     names = frame_names(source) if is_frame(source) else None  # a Dask collection
     return {f"party-{i}": names for i in range(getattr(source, "npartitions", 1))}
 
 
 def whole_names(split: str, columns: Mapping[str, Names | None]) -> Names | None:
     """The names of all columns: one party's of rows, all parties' in their order of columns."""
-    known = [names for names in columns.values() if names is not None]
+    named = [names for names in columns.values() if names is not None]
     if split == "rows":
-        return known[0] if known else None
-    if not known or len(known) < len(columns):
+        return named[0] if named else None
+    if not named or len(named) < len(columns):
         return None
-    return tuple(name for names in known for name in names)
+    return tuple(name for names in named for name in names)
 
 
-def frame_in_order(X: Any, wanted: Any) -> Any:
+def frame_in_order(X: Any, names: Any) -> Any:
     """A DataFrame with its columns in the order of these names; other names are refused."""
     own = frame_names(X) if is_frame(X) else None
-    if own is None or wanted is None:
+    if own is None or names is None:
         return X
-    order = columns_in_order(own, tuple(wanted), None, FIT)
+    order = columns_in_order(own, tuple(names), None, FIT)
     return X if order is None else X.iloc[:, order]
 
 
-def rows_in_order(parts: Partitioned, wanted: Any) -> Partitioned:
+def rows_in_order(parts: Partitioned, names: Any) -> Partitioned:
     """Rows of parties with their columns in the order of these names, if both have names."""
-    if wanted is None:
+    if names is None:
         return parts
-    return parts.arrange(dict.fromkeys(parts.names, tuple(wanted)), FIT)
+    return parts.arrange(dict.fromkeys(parts.names, tuple(names)), FIT)
 
 
-def renamed_by_columns(parts: Partitioned, wanted: Mapping[str, Names | None]) -> Partitioned:
+def renamed_by_columns(parts: Partitioned, names: Mapping[str, Names | None]) -> Partitioned:
     """Parties without names of their own, under the names of those whose columns they have."""
     if parts.names != checked_names(None, parts.n_parties):
         return parts
     own = dict(zip(parts.names, parts.feature_names, strict=True))
-    matches = parties_by_columns(own, wanted)
+    matches = parties_by_columns(own, names)
     return parts if matches is None else parts.rename(matches)
 
 
 def columns_of_parties_in_order(
-    parts: Partitioned, wanted: Mapping[str, Names | None], estimator: str
+    parts: Partitioned, names: Mapping[str, Names | None], estimator: str
 ) -> Partitioned:
     """Columns of parties, each in the order of its names in the fit."""
     nameless = (n for n, own in zip(parts.names, parts.feature_names, strict=True) if own is None)
-    if any(wanted.get(name) is not None for name in nameless):
+    if any(names.get(name) is not None for name in nameless):
         warn_nameless(estimator)
-    return parts.arrange(wanted, FIT)
+    return parts.arrange(names, FIT)
 
 
 def warn_nameless(estimator: str) -> None:
@@ -127,11 +127,11 @@ def _held(source: Any) -> dict[str, Matrix]:
         opens = {
             name: partial(getattr, site, "data") for name, site in source.local_sites().items()
         }
-    held = {}
+    data = {}
     for name, open_data in opens.items():
         with suppress(EigenmeshError):  # the fit will say what is wrong, or do without the party
-            held[name] = open_data()
-    return held
+            data[name] = open_data()
+    return data
 
 
 def _label(names: Sequence[str] | None, column: int) -> str:

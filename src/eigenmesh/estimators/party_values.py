@@ -150,8 +150,8 @@ def _numbers(values: Any, name: str, party: str, signed: bool) -> Doubles:
     dims = (1, 2) if signed else (1,)  # targets may have several columns
     if raw.dtype.kind not in "biuf" or raw.ndim not in dims or not raw.size:
         sized = raw.ndim and raw.size
-        found = f"an array of {raw.dtype} and shape {raw.shape}" if sized else repr(values)[:60]
-        raise InputError(f"{whose} is {found}; numbers are expected, one a row", party=party)
+        shown = f"an array of {raw.dtype} and shape {raw.shape}" if sized else repr(values)[:60]
+        raise InputError(f"{whose} is {shown}; numbers are expected, one a row", party=party)
     numbers: Doubles = raw.astype(np.float64)
     largest = largest_value(np.float64)
     for wrong, expected in (

@@ -177,13 +177,13 @@ class MixingParty(Party):
     def _take_running_sums(self, received: Mapping[int, Any]) -> None:
         """Keep the share that was not given away; add what is new in the neighbours' sums."""
         now = self.mixing
-        kept = 1.0 - now["part"] * len(self.site.neighbours)
-        mixed = {key: kept * now[key] for key in ("value", "weight")}
+        own_part = 1.0 - now["part"] * len(self.site.neighbours)
+        mixed = {key: own_part * now[key] for key in ("value", "weight")}
         heard = dict(self.heard)
         for sender, message in sorted(received.items()):
             for key in mixed:
-                known = heard.get(str(sender), {"value": 0.0, "weight": 0.0})[key]
-                mixed[key] = mixed[key] + (getattr(message, key) - known)
+                before = heard.get(str(sender), {"value": 0.0, "weight": 0.0})[key]
+                mixed[key] = mixed[key] + (getattr(message, key) - before)
             heard[str(sender)] = {"value": message.value, "weight": message.weight}
         self.heard = heard
         self.mixing = {**now, **mixed, "part": 0.0}

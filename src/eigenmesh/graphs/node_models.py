@@ -71,10 +71,10 @@ class ModelHolder(Party):
     Setup = ModelSetup
 
     def _model(self) -> Any:
-        kept = self.site.kept(KEPT)
-        if kept is None:
+        share = self.site.kept(KEPT)
+        if share is None:
             raise MissingPartyShare("this node has no model", party=self.site.name)
-        return kept["consensus"]
+        return share["consensus"]
 
     def _over_points(self) -> dict[str, Any]:
         model = self._model()
@@ -116,8 +116,8 @@ def schedule(scope: Scope, points: str, n_components: int) -> Node:
 
 
 @protocol("graph-models", roles=(ModelHolder,), schedule=schedule)
-def first_model(nodes: Federation, points: str, n_components: int, known: Any) -> Any:
-    """The first node's model; `known` is a model with all that is no secret already in place.
+def first_model(nodes: Federation, points: str, n_components: int, facts: Any) -> Any:
+    """The first node's model; `facts` is a model with all that is no secret already in place.
 
     `points` are what it is made of: "rows", "centroids" or, of embedded rows, "random" features.
     """
@@ -128,4 +128,4 @@ def first_model(nodes: Federation, points: str, n_components: int, known: Any) -
         arrays["components"] = np.asarray(reply.components)
     else:
         arrays |= {"landmarks": unpack(reply), "coefficients": np.asarray(reply.coefficients)}
-    return dataclasses.replace(known, **arrays)
+    return dataclasses.replace(facts, **arrays)

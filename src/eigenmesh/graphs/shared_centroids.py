@@ -146,17 +146,19 @@ class CentroidNode(MixingParty):
 
     def take(self, received: Mapping[int, Any]) -> None:
         """The same of messages of the type `Shared`."""
-        known, offered = dict(self.known), dict(self.holders)
+        centroids_of, offered = dict(self.known), dict(self.holders)
         for sender, message in sorted(received.items()):
             for owner in np.unique(message.owners).tolist():
-                known.setdefault(str(owner), message.points[message.owners == owner])
+                centroids_of.setdefault(str(owner), message.points[message.owners == owner])
             for owner in message.has.tolist():
                 offered[str(owner)] = sorted({*offered.get(str(owner), []), sender})
             requests = [o for o in message.wants.tolist() if str(o) in self.known]
             self.requests = {**self.requests, str(sender): requests}
         waiting = {owner: left - 1 for owner, left in self.questions.items() if left > 1}
-        self.questions = {owner: left for owner, left in waiting.items() if owner not in known}
-        self.known, self.holders = known, offered
+        self.questions = {
+            owner: left for owner, left in waiting.items() if owner not in centroids_of
+        }
+        self.known, self.holders = centroids_of, offered
 
     @step(reusable=False)
     def tell_centroids(self) -> CentroidsHere:

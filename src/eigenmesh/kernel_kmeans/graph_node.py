@@ -80,10 +80,10 @@ class ClusterNode(PassingParty):
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
         super().__init__(site, setup)
-        kept = site.kept(KEPT)
-        if kept is None:
+        share = site.kept(KEPT)
+        if share is None:
             raise MissingPartyShare("this node has no model", party=site.name)
-        self.model: Any = kept["consensus"]
+        self.model: Any = share["consensus"]
         self.data = WeightedPoints(
             np.asarray(self.model.transform(site.data), dtype=np.float64), self._weights()
         )

@@ -74,7 +74,7 @@ def register(method: Method) -> Method:
                 f"another name for {method.estimator.__name__}"
             )
     _METHODS.append(method)
-    _METHODS.sort(key=lambda known: known.rank)  # a stable sort: as registered, if equal
+    _METHODS.sort(key=lambda method: method.rank)  # a stable sort: as registered, if equal
     return method
 
 

@@ -113,7 +113,7 @@ class ArgumentFusion:
 
     @classmethod
     def unpacked(
-        cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], centre: bool
+        cls, flat: Floats, kernel: Kernel, n: int, k: int, ranks: tuple[int, ...], centre: bool
     ) -> Self:
         """The model of n samples and at most k components that `packed` laid out."""
         common, rest = _unpack(flat, n, k)
@@ -121,7 +121,7 @@ class ArgumentFusion:
         return cls(
             kernel=kernel,
             coordinates=np.zeros((n, 0)),
-            kept=kept,
+            kept=ranks,
             residuals=np.zeros(n),
             means=KernelMeans(rest[:n], float(rest[n])) if centre else None,
             norms=norms,
@@ -201,7 +201,7 @@ class LandmarkFusion:
 
     @classmethod
     def unpacked(
-        cls, flat: Floats, kernel: Kernel, n: int, k: int, kept: tuple[int, ...], q: int
+        cls, flat: Floats, kernel: Kernel, n: int, k: int, ranks: tuple[int, ...], q: int
     ) -> Self:
         """The model of n samples, at most k components and q landmarks that `packed` laid out."""
         common, rest = _unpack(flat, n, k)
@@ -210,7 +210,7 @@ class LandmarkFusion:
         return cls(
             kernel=kernel,
             coordinates=np.zeros((q, 0)),
-            kept=kept,
+            kept=ranks,
             coefficients=rest[: q * k].reshape(q, k)[:, :r],
             offset=rest[q * k :][:r],
             norms=norms,
@@ -480,17 +480,17 @@ def _landmark_kernel(
 
 
 def _new_arguments(
-    projections: Sequence[Floats], kept: Sequence[int], coordinates: Doubles, kernel: Kernel
+    projections: Sequence[Floats], ranks: Sequence[int], coordinates: Doubles, kernel: Kernel
 ) -> Doubles:
     """Arguments of new samples with the model's, from what each party sends of them.
 
     One number more than the coordinates is the norm of what they leave out of the new sample; and
     one more than the arguments is its squared norm in that party's columns.
     """
-    S_new = [P[:, :s] for P, s in zip(projections, kept, strict=True) if s]
+    S_new = [P[:, :s] for P, s in zip(projections, ranks, strict=True) if s]
     new = np.hstack(S_new).astype(np.float64) if S_new else np.zeros((len(projections[0]), 0))
     A = np.asarray(kernel.summed.arguments(new, coordinates), np.float64)
-    for P, s in zip(projections, kept, strict=True):
+    for P, s in zip(projections, ranks, strict=True):
         if not s:
             A += P[:, : A.shape[1]]
         elif P.shape[1] > s and kernel.of == "distance":
@@ -501,7 +501,7 @@ def _new_arguments(
 def _new_values(
     A: Doubles,
     projections: Sequence[Floats],
-    kept: Sequence[int],
+    ranks: Sequence[int],
     norms: Doubles | None,
     kernel: Kernel,
 ) -> Floats:
@@ -509,6 +509,6 @@ def _new_values(
     if norms is None:
         return kernel.from_arguments(A, out=A)
     new = np.zeros(len(A))
-    for P, s in zip(projections, kept, strict=True):
+    for P, s in zip(projections, ranks, strict=True):
         new += np.asarray(squared_norms(P) if s else P[:, -1], np.float64)
     return kernel.from_sums(A, new, norms)

@@ -38,9 +38,9 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     (40, 40)
     """
     # weight=None: what an edge is annotated with says nothing of how values are mixed over it.
-    given = nx.to_numpy_array(graph, weight=None) + np.eye(len(graph))
-    roots = np.sqrt(given.sum(axis=1))
-    values = np.linalg.eigvalsh(given / np.outer(roots, roots))[:-1]  # those of the shares
+    adjacency = nx.to_numpy_array(graph, weight=None) + np.eye(len(graph))
+    roots = np.sqrt(adjacency.sum(axis=1))
+    values = np.linalg.eigvalsh(adjacency / np.outer(roots, roots))[:-1]  # those of the shares
     return _doubled(float(np.abs(values).max(initial=0.0)), accuracy)
 
 

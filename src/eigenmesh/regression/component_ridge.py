@@ -88,8 +88,8 @@ class NormalEquations(Message, reveals="moments"):
 
 def targets_of(site: SiteView, key: str) -> Doubles:
     """The targets of the site's rows, (n, m)."""
-    n, kept = int(site.data.shape[0]), site.kept(key)
-    targets = np.zeros((0, 1)) if kept is None else np.asarray(kept["targets"])
+    n, share = int(site.data.shape[0]), site.kept(key)
+    targets = np.zeros((0, 1)) if share is None else np.asarray(share["targets"])
     if len(targets) != n:
         raise InputError(
             f"party {site.name!r} has {n} rows and {len(targets)} targets; one a row is expected",
@@ -142,9 +142,9 @@ class ScoredTargets(Party):
     @step
     def normal_equations(self, centre: TargetMean) -> NormalEquations:
         """What scores and targets add up to; targets less their mean, to keep their digits."""
-        kept = self.site.kept(self.setup.scores)
-        assert kept is not None, "scores are kept before their sums are asked for"
-        Z = np.asarray(kept["points"], dtype=np.float64)
+        share = self.site.kept(self.setup.scores)
+        assert share is not None, "scores are kept before their sums are asked for"
+        Z = np.asarray(share["points"], dtype=np.float64)
         y = targets_of(self.site, self.setup.targets)
         sums = ridge_sums(Z, y - centre.mean)._asdict()
         return NormalEquations(upper=upper(sums.pop("gram")), **sums)

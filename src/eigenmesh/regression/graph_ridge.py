@@ -122,10 +122,10 @@ class GraphTargets(TargetHolder, MixingParty):
         return NodeRidge(**vars(fit), predictions=predictions)
 
     def _scores(self, X: Rows) -> Doubles:
-        kept = self.site.kept(KEPT)
-        if kept is None:
+        share = self.site.kept(KEPT)
+        if share is None:
             raise MissingPartyShare("this node has no model", party=self.site.name)
-        return np.asarray(kept["consensus"].transform(X), dtype=np.float64)
+        return np.asarray(share["consensus"].transform(X), dtype=np.float64)
 
 
 def _packed(sums: RidgeSums) -> Doubles:

@@ -91,13 +91,13 @@ class Patient:
         if each is not None:
             own = each if isinstance(each, Mapping) else dict(zip(parties, each, strict=True))
             addressed = {name: own[name] for name in parties if name in own}
-        asked = 0
-        while asked < self._chances or not answers:
+        attempts = 0
+        while attempts < self._chances or not answers:
             still_in = set(self._fed.parties)
             names = [name for name in addressed if name in still_in and name not in answers]
             if not names:
                 break
-            asked += 1
+            attempts += 1
             with _unless_all_are_lost(self._fed):
                 note({name: addressed[name] for name in names})
         if addressed and not answers:

@@ -162,14 +162,14 @@ class ShareHolder(Party):
 
     def __init__(self, site: SiteView, setup: ModelName) -> None:
         super().__init__(site, setup)
-        kept = site.kept(setup.model)
-        if kept is None:
+        share = site.kept(setup.model)
+        if share is None:
             raise MissingPartyShare(
                 f"party {site.name!r} has no share of this model; fit it here, or load it with "
                 f"the share that save(..., parties=True) wrote",
                 party=site.name,
             )
-        self.share = share_from_tree(kept)
+        self.share = share_from_tree(share)
         if site.data.shape[1] != self.share.n_columns:
             raise PartitionError(
                 f"party {site.name!r} has {site.data.shape[1]} columns of new samples; "

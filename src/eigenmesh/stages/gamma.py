@@ -34,6 +34,9 @@ Relative error of the median against the pooled one, on average (at most), over 
 wine 5 % (12 %), both standardised, iris 15 % (48 %); Gaussians of 2 to 200 dimensions 2 % (7 %),
 heavy tails 11 % (22 %). Worst are clusters far apart in few dimensions, of which a sketch sees
 one or two: 21 % (59 %). The basis in use is one such draw for each d.
+
+Above the usual length: four rules for rows and for columns, each with its message and its step,
+share one role, one schedule and one coordinator.
 """
 
 from __future__ import annotations
@@ -244,14 +247,16 @@ class BandwidthHolder(SurveyedSite):
         return MedianGamma(**self.shape, gamma=gamma_median(self._distances()))
 
     @step
-    def sketch_rows(self, asked: DrawRows) -> RowSketch:
+    def sketch_rows(self, question: DrawRows) -> RowSketch:
         """Half the dimensions of rows that the party draws itself."""
         n, d = self.shape.values()
-        if asked.n_rows > min(n, MAX_SKETCHED_ROWS):
+        if question.n_rows > min(n, MAX_SKETCHED_ROWS):
             limit = min(n, MAX_SKETCHED_ROWS)
-            raise MessageRefused(f"{asked.n_rows} rows are to be sketched, {limit} at most may be")
+            raise MessageRefused(
+                f"{question.n_rows} rows are to be sketched, {limit} at most may be"
+            )
         rng = self.site.generator(self.setup.seed, bandwidth.number)
-        rows = np.sort(rng.choice(n, asked.n_rows, replace=False))
+        rows = np.sort(rng.choice(n, question.n_rows, replace=False))
         return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
 
     def _distances(self) -> Doubles:
@@ -275,8 +280,8 @@ def schedule(
 def _rounds(rule: str | None, scope: Scope) -> list[Ask]:
     split, n_parties = scope.split, len(scope.parties)
     if rule not in RULES:
-        known = ", ".join(map(repr, RULES))
-        raise InputError(f"the rule for gamma is {rule!r}; one of {known} is expected")
+        choices = ", ".join(map(repr, RULES))
+        raise InputError(f"the rule for gamma is {rule!r}; one of {choices} is expected")
     if split not in ("rows", "columns"):
         raise InputError(f"split is {split!r}; 'rows' or 'columns' is expected")
     party, by_rows = BandwidthHolder, split == "rows"

@@ -14,6 +14,8 @@ node reveals   to its neighbours, on their way to averages, and by rule
 
 The first node tells gamma to whoever runs the schedule. All that is averaged comes from rows with
 noise where noise is asked for (`row_noise`).
+
+Above the usual length: it has every rule of `bandwidth`, and for each what is averaged.
 """
 
 from __future__ import annotations

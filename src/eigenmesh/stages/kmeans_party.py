@@ -263,12 +263,12 @@ class PointHolder(Party):
 
 
 def _stored_points(site: SiteView, key: str) -> WeightedPoints:
-    kept = site.kept(key)
-    if kept is None:
+    share = site.kept(key)
+    if share is None:
         raise InputError(
             f"party {site.name!r} keeps nothing under {key!r}; its points are expected there: run "
             f"the protocol that computes them first, on the same federation"
         )
-    points = np.ascontiguousarray(kept["points"], dtype=np.float64)
-    weights = np.ones(len(points)) if kept.get("weights") is None else kept["weights"]
+    points = np.ascontiguousarray(share["points"], dtype=np.float64)
+    weights = np.ones(len(points)) if share.get("weights") is None else share["weights"]
     return WeightedPoints(points, np.asarray(weights, dtype=np.float64))

@@ -20,11 +20,11 @@ def noisy_rows(site: SiteView, deviation: float) -> Rows:
     X = site.data
     if not deviation:
         return X
-    kept = site.kept(_KEY)
-    if kept is None:
-        kept = {"seed": int(np.random.SeedSequence().entropy) % 2**63}  # type: ignore[arg-type]
-        site.keep(_KEY, kept)
+    share = site.kept(_KEY)
+    if share is None:
+        share = {"seed": int(np.random.SeedSequence().entropy) % 2**63}  # type: ignore[arg-type]
+        site.keep(_KEY, share)
     # The deviation is part of the seed: one draw at two scales would give the rows away.
     scale = int(np.float64(deviation).view(np.uint64))
-    noise = np.random.default_rng([kept["seed"], scale]).normal(size=X.shape)
+    noise = np.random.default_rng([share["seed"], scale]).normal(size=X.shape)
     return dense(X) + (deviation * noise).astype(X.dtype)

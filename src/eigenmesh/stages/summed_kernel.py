@@ -18,6 +18,9 @@ With all of them the components are exact. With `local_rank`, the parts left out
 taken as orthogonal; the error that this can make is bounded sample by sample and reported. For more
 samples than a (T, T) matrix can hold, every party sends the same of all samples with the same few,
 drawn by a shared seed, and components are the best in the span of these.
+
+Above the usual length: local coordinates, distances and products are three forms of one sum, of all
+samples or with a few, with one role and one end.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ class ADMMKPCA(GraphEstimator):
             prepare, iterate = self._runs(require_graph(fed), kernel, message is not None)
             baseline = prepare.run(fed).value
             outcome = fed.run(iterate.protocol, *iterate.args, reference=message).value
-            known = unplaced_model(kernel, outcome.outcome)
-            self._take_models(fed, outcome.parties, "rows", known)
+            facts = unplaced_model(kernel, outcome.outcome)
+            self._take_models(fed, outcome.parties, "rows", facts)
         self._adopt(outcome, gamma)
         caveats = self._caveats(outcome, central)
         self.report_ = RunReport.of(

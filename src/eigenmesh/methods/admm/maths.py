@@ -40,9 +40,9 @@ class Origin:
     def nearest_to_mean(cls, kernel: Kernel, points: Rows, mean: Doubles) -> Self:
         """The point of span φ(Y) that is nearest to the mean, from the mean of k(x, Y) (q,)."""
         values, vectors = np.linalg.eigh(np.asarray(kernel.matrix(points), dtype=np.float64))
-        kept = values > CUTOFF * values[-1]
-        V = vectors[:, kept]
-        return cls(kernel, points, V @ (V.T @ mean / values[kept]))
+        large = values > CUTOFF * values[-1]
+        V = vectors[:, large]
+        return cls(kernel, points, V @ (V.T @ mean / values[large]))
 
     @property
     def squared_norm(self) -> float:
@@ -75,8 +75,8 @@ class NeighbourhoodSpectrum:
     def of(cls, K: Doubles) -> Self:
         """Of a node's Gram matrix."""
         values, vectors = top_eigenpairs(K, len(K))
-        kept = values > max(CUTOFF * values[0], 0.0)
-        return cls(values[kept], vectors[:, kept])
+        large = values > max(CUTOFF * values[0], 0.0)
+        return cls(values[large], vectors[:, large])
 
     def solve(self, right: Doubles) -> Doubles:
         """K⁺ times a vector or matrix."""
@@ -149,8 +149,8 @@ class Neighbourhood:
     def pooled_start(self, k: int) -> tuple[Doubles, float]:
         """The components of all rows known here, and their gap (λ_k − λ_{k+1}) / λ_k."""
         values, vectors = top_eigenpairs(self.gram, min(k + 1, len(self.gram)))
-        kept = values > max(CUTOFF * values[0], 0.0)
-        pooled = NeighbourhoodSpectrum(values[kept], vectors[:, kept])
+        large = values > max(CUTOFF * values[0], 0.0)
+        pooled = NeighbourhoodSpectrum(values[large], vectors[:, large])
         return pooled.start(k), relative_gap(values, k)
 
     def projected(self, c: Doubles, node: int) -> Doubles:
@@ -248,8 +248,8 @@ def alignment(inner: Doubles) -> Doubles:
 
 def similarity(inner: Doubles) -> float:
     """|cos| of one component; of several the mean squared cosine of the principal angles."""
-    found = np.minimum(np.linalg.svd(inner, compute_uv=False), 1.0)
-    return float(found[0]) if len(found) == 1 else float(np.mean(found**2))
+    cosines = np.minimum(np.linalg.svd(inner, compute_uv=False), 1.0)
+    return float(cosines[0]) if len(cosines) == 1 else float(np.mean(cosines**2))
 
 
 PAPER_PENALTIES = ((100.0, 10.0), (100.0, 50.0), (100.0, 100.0))  # own constraint, neighbours'

@@ -14,6 +14,9 @@ is nearest to the mean. It is the same point everywhere, so all inner products a
 digits, with one centroid a node, the leading component keeps a cos² of 0.9999 with that about the
 true mean. It is the mean itself for the linear kernel, for one node, and where everybody is
 everybody's neighbour.
+
+A little above the usual length: means, rows, receipts and the origin are one preparation, whose
+steps, schedule and coordinator are read together.
 """
 
 from __future__ import annotations
@@ -133,15 +136,15 @@ class RowNeighbour(CentroidNode):
     def take_rows(self, received: dict[int, RowBlock]) -> None:
         """Into the store: they are no part of what is exported after every round."""
         came = {n: unpack(message) for n, message in received.items()}
-        kept: Any = self.site.kept(STORE)
-        rows = {**kept["rows"], **{n: X for n, X in came.items() if X.shape[0]}}
-        self.site.keep(STORE, {**kept, "rows": rows})
+        share: Any = self.site.kept(STORE)
+        rows = {**share["rows"], **{n: X for n, X in came.items() if X.shape[0]}}
+        self.site.keep(STORE, {**share, "rows": rows})
 
     @step
     def offer_receipts(self) -> dict[int, Receipt]:
         """Which neighbours' rows have come."""
-        kept: Any = self.site.kept(STORE)
-        return {n: Receipt(came=n in kept["rows"]) for n in self.site.neighbours}
+        share: Any = self.site.kept(STORE)
+        return {n: Receipt(came=n in share["rows"]) for n in self.site.neighbours}
 
     @step
     def take_receipts(self, received: dict[int, Receipt]) -> None:
@@ -155,8 +158,8 @@ class RowNeighbour(CentroidNode):
         If a node used its own rows without the noise, its neighbours' picture of them would never
         agree with its own, and the multipliers would grow for ever.
         """
-        kept: Any = self.site.kept(STORE)
-        rows = {**kept["rows"], self.site.index: self.own_rows}
+        share: Any = self.site.kept(STORE)
+        rows = {**share["rows"], self.site.index: self.own_rows}
         self.site.keep(STORE, {"rows": rows, "origin": self._origin(rows)})
 
     def _origin(self, rows: dict[int, Rows]) -> Origin:

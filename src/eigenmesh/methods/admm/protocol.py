@@ -116,11 +116,11 @@ class AdmmPeer(MixingParty):
 
     def __init__(self, site: SiteView, setup: AdmmSetup) -> None:
         super().__init__(site, setup)
-        kept = site.kept(STORE)
-        if kept is None or kept["origin"] is None:
+        share = site.kept(STORE)
+        if share is None or share["origin"] is None:
             raise StepRefused("the neighbours' rows have not been exchanged", party=site.name)
-        require_few(sum(rows.shape[0] for rows in kept["rows"].values()), site.name)
-        self.near = Neighbourhood(kept["origin"], kept["rows"], site.index)
+        require_few(sum(rows.shape[0] for rows in share["rows"].values()), site.name)
+        self.near = Neighbourhood(share["origin"], share["rows"], site.index)
         k = setup.n_components
         local, (pooled, self.gap) = self.near.local_start(k), self.near.pooled_start(k)
         self.z = pooled if setup.pooled_start else local
@@ -169,10 +169,10 @@ class AdmmPeer(MixingParty):
     @step
     def take_alignment(self, received: dict[int, Projections]) -> None:
         """Turn to the first neighbour that has the root's sign."""
-        said = {n: m.values for n, m in received.items() if len(m.values)}
-        if self.aligned or not said:
+        values_of = {n: m.values for n, m in received.items() if len(m.values)}
+        if self.aligned or not values_of:
             return
-        theirs = self._checked(min(said), said[min(said)])
+        theirs = self._checked(min(values_of), values_of[min(values_of)])
         turn = alignment(self._own(self.z).T @ self.near.coefficients(theirs))
         self.z, self.before, self.alpha = self.z @ turn, self.z @ turn, self.alpha @ turn
         self.multipliers = {n: B @ turn for n, B in self.multipliers.items()}
@@ -181,8 +181,8 @@ class AdmmPeer(MixingParty):
     def _to_each(self, values: Any) -> dict[int, Projections]:
         """Something for each neighbour whose rows are known, nothing for the others."""
         nothing = np.zeros((0, self.setup.n_components))
-        said = {n: values(n) if n in self.near.places else None for n in self.site.neighbours}
-        return {n: Projections(values=nothing if v is None else v) for n, v in said.items()}
+        replies = {n: values(n) if n in self.near.places else None for n in self.site.neighbours}
+        return {n: Projections(values=nothing if v is None else v) for n, v in replies.items()}
 
     def _checked(self, sender: int, values: Any) -> Doubles:
         """Projections of the own rows have one line a row."""
@@ -249,16 +249,18 @@ class AdmmPeer(MixingParty):
         new = {n: m.values for n, m in received.items() if len(m.values)}
         checked = {str(n): self._checked(n, values) for n, values in new.items()}
         self.projections = {**self.projections, **checked}
-        seen = {n: self.projections[str(n)] for n in self._tied() if str(n) in self.projections}
-        seen[self.site.index] = self._own(self.z)
+        projections = {
+            n: self.projections[str(n)] for n in self._tied() if str(n) in self.projections
+        }
+        projections[self.site.index] = self._own(self.z)
         right = np.zeros_like(self.alpha)
-        for n in sorted(seen):
-            right += self._penalty(n) * seen[n] - self._multiplier(n)
-        self.alpha = self.near.spectrum.update(sum(map(self._penalty, seen)), right)
+        for n in sorted(projections):
+            right += self._penalty(n) * projections[n] - self._multiplier(n)
+        self.alpha = self.near.spectrum.update(sum(map(self._penalty, projections)), right)
         own = self.near.places[self.site.index]
         reached = self.near.gram[own, own] @ self.alpha
-        steps = {n: self._penalty(n) * (reached - P) for n, P in seen.items()}
-        self.multipliers = {str(n): self._multiplier(n) + steps[n] for n in seen}
+        steps = {n: self._penalty(n) * (reached - P) for n, P in projections.items()}
+        self.multipliers = {str(n): self._multiplier(n) + steps[n] for n in projections}
         self.iteration += 1
 
     @step(reusable=False)

@@ -287,11 +287,11 @@ class DisKPCA(RowEstimator):
     def _missing(self, outcome: DisKPCAResult) -> tuple[str, ...]:
         coverage = outcome.coverage
         assert coverage is not None
-        n_landmarks, known = outcome.model.landmarks.shape[0], self.n_components is not None
-        wanted = known or self._variance_share is not None
+        n_landmarks, numbered = outcome.model.landmarks.shape[0], self.n_components is not None
+        limited = numbered or self._variance_share is not None
         assert self.accuracy is not None
-        rounded = lost_in_rounding(outcome.model) if known else ()
-        words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, wanted)
+        rounded = lost_in_rounding(outcome.model) if numbered else ()
+        words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, limited)
         self.shortfalls_ = coverage.shortfall.values
         self.shortfall_ = coverage.shortfall.largest
         self.shortfall_error_ = coverage.shortfall.error

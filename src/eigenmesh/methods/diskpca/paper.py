@@ -256,17 +256,17 @@ def _subspace(
     if estimated:
         message = SampledCoefficients(coefficients=C, share=landmark_set.share)
     step = role.captured_centred if estimated else role.captured
-    held = rows.total(step, each=dict.fromkeys(parts, message))
-    left = [parts[name] for name in held.parties]  # the claims are of those who are still there
+    sums = rows.total(step, each=dict.fromkeys(parts, message))
+    left = [parts[name] for name in sums.parties]  # the claims are of those who are still there
     if len(left) < len(parts):
         stacked = _stacked(left, center)
     model = _model(
-        kernel, landmark_set.Y, C, held.sum, stacked, sum(part.trace for part in left), center
+        kernel, landmark_set.Y, C, sums.sum, stacked, sum(part.trace for part in left), center
     )
     outside = max(sum(part.trace - part.inside for part in left), 0.0)
     error = 0.0
     if estimated:
-        model, error = corrected(model, outside_of(held.sum), outside)
+        model, error = corrected(model, outside_of(sums.sum), outside)
     return DisKPCAResult(model, landmark_set.skew, outside, landmark_set.n_values, error)
 
 
@@ -290,15 +290,15 @@ def _model(
     kernel: Kernel,
     Y: Rows,
     C: Doubles,
-    held: GramSums,
+    sums: GramSums,
     stacked: Stacked,
     trace: float,
     center: bool,
 ) -> LandmarkModel:
     """The components, turned so that their scores are uncorrelated."""
-    n, k = held.n_rows, C.shape[1]
-    mean = held.sums / n * center
-    values, W = top_eigenpairs(full(held.upper) - n * np.outer(mean, mean), k)
+    n, k = sums.n_rows, C.shape[1]
+    mean = sums.sums / n * center
+    values, W = top_eigenpairs(full(sums.upper) - n * np.outer(mean, mean), k)
     W = np.asarray(fix_signs(W))
     after = min(stacked.spectrum[k], values[-1]) if len(stacked.spectrum) > k else 0.0
     return LandmarkModel(

@@ -884,13 +884,13 @@ def choose_landmarks(
     n_landmarks: int,
     landmarks: str,
     leverage: Leverage,
-    known: Replies | None = None,
+    row_counts: Replies | None = None,
 ) -> LandmarkSet:
     """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS.
 
-    `known` are the parties' sizes, if they have told them; who has left since does not count.
+    `row_counts` are the parties' sizes, if they have told them; who has left since does not count.
     """
-    counts = by_party(rows.ask(role.count_rows) if known is None else known)
+    counts = by_party(rows.ask(role.count_rows) if row_counts is None else row_counts)
     sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
     n = sum(size.n_rows for size in sizes.values())
     most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
@@ -935,13 +935,13 @@ def choose_landmarks(
         Y.extend(fresh.values())
     landmark_rows = stack(Y)
     rows.settle(q=landmark_rows.shape[0])
-    seen = share_seen(q, n)
-    return LandmarkSet(landmark_rows, new_to_each(fresh), skew, n_values, seen, n_rows, most, left)
+    part = share_seen(q, n)
+    return LandmarkSet(landmark_rows, new_to_each(fresh), skew, n_values, part, n_rows, most, left)
 
 
-def masses_of(replies: Mapping[str, Any], known: Collection[str]) -> dict[str, float]:
+def masses_of(replies: Mapping[str, Any], parties: Collection[str]) -> dict[str, float]:
     """By party, the mass that it said; a party that missed an earlier round stays out."""
-    return {name: reply.mass for name, reply in replies.items() if name in known}
+    return {name: reply.mass for name, reply in replies.items() if name in parties}
 
 
 def draw_from(
@@ -1022,8 +1022,8 @@ def fit_in_span(
 def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
     """What each party has not seen; still one message for all who have seen nothing."""
     share, news = landmark_set.share, landmark_set.unseen
-    made = {id(new): SampledLandmarks(**vars(new), share=share) for new in news.values()}
-    return {name: made[id(new)] for name, new in news.items()}
+    messages = {id(new): SampledLandmarks(**vars(new), share=share) for new in news.values()}
+    return {name: messages[id(new)] for name, new in news.items()}
 
 
 def outside_of(total: CentredSums) -> OutsideSums:
@@ -1097,8 +1097,8 @@ def measure(
             n_features=n_features,
         )
 
-    def look(asked: ProbeAsk) -> Coverage:
-        missing, outside = _missing(rows, role, asked, model.kernel.name, z, fit.outside, center)
+    def look(question: ProbeAsk) -> Coverage:
+        missing, outside = _missing(rows, role, question, model.kernel.name, z, fit.outside, center)
         if fit.outside <= ROUNDING * model.total:
             missing = nothing_missing(k)
         return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
@@ -1113,7 +1113,7 @@ def measure(
 def _missing(
     rows: Federation,
     role: Any,
-    asked: ProbeAsk,
+    question: ProbeAsk,
     kernel: str,
     z: Doubles,
     outside: float,
@@ -1121,9 +1121,9 @@ def _missing(
 ) -> tuple[Shortfall, dict[str, float]]:
     """What parties see outside the span, and how much of it is whose; masked, nobody's is known."""
     if rows.scope.secure:
-        summed = _fields_of(SummedProbes, rows.total(role.probe_summed, asked).sum)
+        summed = _fields_of(SummedProbes, rows.total(role.probe_summed, question).sum)
         return summed_shortfall(kernel, z, summed, outside, center), {}
-    replies = by_party(rows.ask(role.probe_outside, asked))
+    replies = by_party(rows.ask(role.probe_outside, question))
     sums = [_fields_of(ProbeSums, reply) for reply in replies.values()]
     by_name = {name: reply.outside for name, reply in replies.items()}
     return shortfall(kernel, z, sums, outside, center), by_name
@@ -1133,9 +1133,9 @@ def _fields_of(record_type: Any, message: Message) -> Any:
     return record_type(*(getattr(message, name) for name in record_type._fields))
 
 
-def probes_of(asked: ProbeAsk) -> Probes:
+def probes_of(question: ProbeAsk) -> Probes:
     """What a party is to look for."""
-    probes: Probes = _fields_of(Probes, asked)
+    probes: Probes = _fields_of(Probes, question)
     return probes
 
 

@@ -24,6 +24,6 @@ class ScoredComponents(Message, reveals="gram"):
     eigenvalues: Annotated[Floats, Shape("k")]
 
 
-def kept_landmarks(kept: Any) -> Rows:
+def kept_landmarks(share: Any) -> Rows:
     """The landmarks that scores in a store come from."""
-    return unpack(RowBlock(**kept["landmarks"]))
+    return unpack(RowBlock(**share["landmarks"]))

@@ -144,8 +144,8 @@ class DPCA(LinearColumnEstimator):
 
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree()
-        kept = {"topology": plain_topology(self.topology)}
-        return {**tree, "params": {**tree["params"], **kept}}
+        fields = {"topology": plain_topology(self.topology)}
+        return {**tree, "params": {**tree["params"], **fields}}
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any]) -> Self:

@@ -182,13 +182,13 @@ def dspgd_direct(fed: Federation, setup: DSPGDSetup, goal: Goal, n_iterations: i
         X = require_columns(compression(spectrum, eta * threshold, goal.rank), t)
         log.note(eta, spectrum, X, 1.0)
         centre.move(U, spectrum, X)
-    kept, rotation, following = last_rotation(centre.B.T @ centre.B, goal, threshold)
+    values, rotation, following = last_rotation(centre.B.T @ centre.B, goal, threshold)
     fed.ask(
         SampleHolder.keep_rows, each=[RowsOfScores(H) for H in centre.split(centre.B @ rotation)]
     )
     return DSPGDResult(
         model=centre.features.model(centre.steps, rotation),
-        eigenvalues=kept,
+        eigenvalues=values,
         next_eigenvalue=following,
         threshold=threshold,
         trace=log.trace(centre.n_rows, None),

@@ -116,8 +116,8 @@ def _inverse_root(core: Doubles) -> Doubles:
     lengths = np.sqrt(np.maximum(np.diag(core), 0.0))
     scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     values, vectors = scipy.linalg.eigh(core * scale * scale[:, None])
-    kept = values > _CUTOFF * max(values[-1], 1e-300)
-    root: Doubles = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+    large = values > _CUTOFF * max(values[-1], 1e-300)
+    root: Doubles = scale[:, None] * vectors[:, large] / np.sqrt(values[large])
     return root
 
 
@@ -153,12 +153,12 @@ def lanczos_spectrum(
         values, small = scipy.linalg.eigh_tridiagonal(np.array(alphas), np.array(betas[:-1]))
         values, small = values[::-1], small[:, ::-1]
         residuals = betas[-1] * np.abs(small[-1])
-        wanted = np.count_nonzero(values > floor) if rank is None else min(rank, n)
+        count = np.count_nonzero(values > floor) if rank is None else min(rank, n)
         exhausted = len(basis) == n or betas[-1] <= 1e-14 * abs(values[0])
         if exhausted or (
-            len(values) >= max(wanted, 2) and np.all(residuals[:wanted] <= tol * values[0])
+            len(values) >= max(count, 2) and np.all(residuals[:count] <= tol * values[0])
         ):
-            k = min(wanted, len(values))
+            k = min(count, len(values))
             top: Doubles = np.asarray(values[:k], dtype=np.float64)
             return ProximalSpectrum(top, C @ small[:, :k], len(basis))
         basis.append(product / betas[-1])
@@ -167,7 +167,7 @@ def lanczos_spectrum(
 # From eigenpairs to the next iterate.
 
 
-def compression(found: ProximalSpectrum, shift: float, rank: int | None) -> Doubles:
+def compression(spectrum: ProximalSpectrum, shift: float, rank: int | None) -> Doubles:
     """X (w, rank) with B ← W X; `shift` is ηλ.
 
     With a rank, columns of zeros make up for missing ones, so that sizes are known beforehand;
@@ -177,8 +177,8 @@ def compression(found: ProximalSpectrum, shift: float, rank: int | None) -> Doub
     array([[0.866],
            [0.   ]])
     """
-    kept = found.values > max(shift, 0.0)
-    values, vectors = found.values[kept], found.vectors[:, kept]
+    large = spectrum.values > max(shift, 0.0)
+    values, vectors = spectrum.values[large], spectrum.vectors[:, large]
     # Signs by rule: H must not depend on which solver, or whose LAPACK, chose them.
     signed = np.asarray(fix_signs(vectors), dtype=np.float64)
     X: Doubles = signed * np.sqrt((values - shift) / values)
@@ -187,7 +187,7 @@ def compression(found: ProximalSpectrum, shift: float, rank: int | None) -> Doub
     return np.hstack([X[:, :rank], np.zeros((len(X), max(0, rank - X.shape[1])))])
 
 
-def common_energy(found: ProximalSpectrum, X: Doubles, width: int, eta: float) -> float:
+def common_energy(spectrum: ProximalSpectrum, X: Doubles, width: int, eta: float) -> float:
     """‖B'ᵀB‖²_F of the next iterate B' = W X with this one, without either.
 
     >>> found = ProximalSpectrum(np.array([2.0]), np.array([[0.0], [1.0]]))
@@ -196,18 +196,18 @@ def common_energy(found: ProximalSpectrum, X: Doubles, width: int, eta: float) -
     """
     if eta == 1.0:
         return 0.0  # then B has no part in W
-    k = min(X.shape[1], len(found.values))
-    return float(np.sum((X[width:, :k] * found.values[:k]) ** 2)) / (1 - eta)
+    k = min(X.shape[1], len(spectrum.values))
+    return float(np.sum((X[width:, :k] * spectrum.values[:k]) ** 2)) / (1 - eta)
 
 
-def next_energy(found: ProximalSpectrum, X: Doubles) -> float:
+def next_energy(spectrum: ProximalSpectrum, X: Doubles) -> float:
     """‖B'ᵀB'‖²_F of the next iterate, if the eigenpairs are exact.
 
     >>> next_energy(ProximalSpectrum(np.array([2.0]), np.eye(2, 1)), np.eye(2, 1))
     4.0
     """
-    k = min(X.shape[1], len(found.values))
-    values = np.einsum("ij,ij->j", X[:, :k], X[:, :k]) * found.values[:k]
+    k = min(X.shape[1], len(spectrum.values))
+    values = np.einsum("ij,ij->j", X[:, :k], X[:, :k]) * spectrum.values[:k]
     return float(values @ values)
 
 

@@ -98,20 +98,20 @@ class Log:
         self._width = width
         self._noted: list[tuple[Iteration, ProximalSpectrum, float, float]] = []
 
-    def note(self, eta: float, found: ProximalSpectrum, X: Doubles, covered: float) -> None:
+    def note(self, eta: float, spectrum: ProximalSpectrum, X: Doubles, covered: float) -> None:
         """Enter an iteration."""
-        entry = Iteration(len(self._noted) + 1, eta, X.shape[1], found.n_products, covered, None)
-        common = common_energy(found, X, self._width, eta)
-        self._noted.append((entry, found, common, next_energy(found, X)))
+        entry = Iteration(len(self._noted) + 1, eta, X.shape[1], spectrum.n_products, covered, None)
+        common = common_energy(spectrum, X, self._width, eta)
+        self._noted.append((entry, spectrum, common, next_energy(spectrum, X)))
 
     def trace(self, n_rows: int, last_energy: float | None) -> tuple[Iteration, ...]:
         """Every iteration, with its change; `last_energy` is ‖BᵀB‖²_F in the end, if known."""
         trace: list[Iteration] = []
         before = 0.0
-        for i, (entry, found, common, predicted) in enumerate(self._noted):
-            before = before if found.energy is None else found.energy
+        for i, (entry, spectrum, common, predicted) in enumerate(self._noted):
+            before = before if spectrum.energy is None else spectrum.energy
             after: float | None = predicted
-            if not found.exact:
+            if not spectrum.exact:
                 following = self._noted[i + 1] if i + 1 < len(self._noted) else None
                 complete = entry.covered == 1 and (not following or following[0].covered == 1)
                 measured = following[1].energy if following else last_energy

@@ -101,18 +101,18 @@ class Course:
 
     def news(self, name: str) -> tuple[int, list[int], list[Doubles]]:
         """First iteration, ranks and X's of what a party has not confirmed."""
-        seen = self.confirmed.get(name, 0)
-        ranks = [self.steps[seen - 1].shape[1] if seen else 0]
-        return seen + 1, ranks + [X.shape[1] for X in self.steps[seen:]], self.steps[seen:]
+        latest = self.confirmed.get(name, 0)
+        ranks = [self.steps[latest - 1].shape[1] if latest else 0]
+        return latest + 1, ranks + [X.shape[1] for X in self.steps[latest:]], self.steps[latest:]
 
     def messages(self, make: Callable[[dict[str, Any]], Updates]) -> dict[str, Updates]:
         """To each party what it lacks; parties that lack the same share one message."""
-        made: dict[int, Updates] = {}
+        updates: dict[int, Updates] = {}
         for name in self.fed.parties:
-            seen = self.confirmed.get(name, 0)
-            if seen not in made:
-                made[seen] = make(pack(*self.news(name)))
-        return {name: made[self.confirmed.get(name, 0)] for name in self.fed.parties}
+            latest = self.confirmed.get(name, 0)
+            if latest not in updates:
+                updates[latest] = make(pack(*self.news(name)))
+        return {name: updates[self.confirmed.get(name, 0)] for name in self.fed.parties}
 
     def total(self, step: Step) -> tuple[Any, float]:
         """The sum over those who answer, and the weight that makes it stand for all rows."""
@@ -398,8 +398,8 @@ def last_rotation(
     if not rank:
         raise RankError("the iterate is nothing but zeros; check that the rows are not")
     s = min(goal.n_eigenvectors, rank)
-    kept = values[:s] + threshold
+    eigenvalues = values[:s] + threshold
     signed = np.asarray(fix_signs(vectors[:, :s]), dtype=np.float64)
-    rotation: Doubles = signed * np.sqrt(kept / values[:s])
+    rotation: Doubles = signed * np.sqrt(eigenvalues / values[:s])
     following = float(values[s]) + threshold if s < rank else 0.0
-    return kept, rotation, following
+    return eigenvalues, rotation, following

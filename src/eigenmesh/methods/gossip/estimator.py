@@ -161,8 +161,8 @@ class GossipKPCA(GraphEstimator):
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
             setup = self._agreed(require_graph(fed), self._kernel(gamma))
             result = fed.run(gossip_kpca, setup, self._goal()).value
-            known = self._unplaced(setup, result, gamma)
-            self._take_models(fed, result.parties, result.features, known)
+            facts = self._unplaced(setup, result, gamma)
+            self._take_models(fed, result.parties, result.features, facts)
         self._adopt(result, gamma)
         caveats = missing_gap(self.eigenvalues_, result.outcome.next_eigenvalue)
         caveats += graph_caveats(result, setup.features, self.accuracy)
@@ -257,8 +257,8 @@ class GossipKPCA(GraphEstimator):
 
     def _n_centroids(self, sizes: Sequence[int]) -> int:
         """Centroids that nodes of these sizes give at first."""
-        asked = asked_of_each(sizes, int(self.n_features))
-        return sum(centroids_given(n, asked) for n in sizes)
+        count = asked_of_each(sizes, int(self.n_features))
+        return sum(centroids_given(n, count) for n in sizes)
 
     def _unplaced(self, setup: GossipSetup, result: GossipResult, gamma: float | None) -> Any:
         model = unplaced_model(self._kernel(gamma), result.outcome)
@@ -362,13 +362,13 @@ register(
 _BY_ROWS = "method='admm', by which rows go to neighbours"
 
 
-def graph_caveats(result: GossipResult, asked: str, accuracy: float | None) -> tuple[str, ...]:
+def graph_caveats(result: GossipResult, features: str, accuracy: float | None) -> tuple[str, ...]:
     """Caveats of nodes with too few rows, and of features that miss more than they may.
 
-    `asked` are the features that were asked for.
+    `features` are those that were asked for.
     """
     caveats = []
-    if asked != result.features:
+    if features != result.features:
         caveats.append(
             f"no node has the {MIN_CLUSTER} rows that a centroid needs, so {result.n_features} "
             f"random features are taken, which show only sums; the answer is theirs. Other "

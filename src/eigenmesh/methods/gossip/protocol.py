@@ -198,12 +198,12 @@ class GossipNode(CentroidNode):
     # Features.
 
     @step(reusable=False)
-    def begin_features(self, asked: FeatureCount) -> None:
+    def begin_features(self, features: FeatureCount) -> None:
         """The own centroids, no more of them in all than a MIN_CLUSTER-th of the rows."""
         self.made.clear()
-        self.n_features = asked.count
+        self.n_features = features.count
         if self.setup.features == "centroids":
-            most = centroids_given(self.site.data.shape[0], asked.count, self.given)
+            most = centroids_given(self.site.data.shape[0], features.count, self.given)
             self.start_sharing(self.site.data, most, self.setup.seed + self.given)
             self.given += most
 
@@ -321,8 +321,8 @@ class GossipNode(CentroidNode):
     def begin_variances(self) -> None:
         """Average what makes up the eigenvalues and the offset."""
         self.W = orthonormal_like(self.mixture, self.start)
-        V, seen = self._seen @ self.W, self._seen
-        inside = float(np.einsum("ij,ij->", seen, seen))
+        V, features = self._seen @ self.W, self._seen
+        inside = float(np.einsum("ij,ij->", features, features))
         whole = inside if self.setup.features == "random" else self._kernel_trace()
         own = float(np.einsum("ij,ij->", self.E, self.E))
         self.start_mixing(np.concatenate([(V.T @ V).ravel(), [own, len(V), whole]]))
@@ -372,8 +372,8 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_probes(self, budget: ProbeBudget) -> None:
         """Average what the rows add up to outside the centroids' span."""
-        kept: Any = self.site.kept(KEPT)
-        model: LandmarkModel = kept["consensus"]
+        own: Any = self.site.kept(KEPT)
+        model: LandmarkModel = own["consensus"]
         z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
         n_probes, width = probed(len(z), 0, budget.floats)
         scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
@@ -396,8 +396,8 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def tell_missing(self, whole: NodeTotal) -> Missing:
         """How much the wanted eigenvalues lack."""
-        kept: Any = self.site.kept(KEPT)
-        z, (F, mean, noise, (peak, n)) = kept["consensus"].eigenvalues, self._probe_sums()
+        share: Any = self.site.kept(KEPT)
+        z, (F, mean, noise, (peak, n)) = share["consensus"].eigenvalues, self._probe_sums()
         g = self._direction()
         along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
         along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
@@ -428,23 +428,23 @@ class GossipNode(CentroidNode):
         return np.asarray(mean / max(float(np.linalg.norm(mean)), np.finfo(float).tiny))
 
 
-def centroids_given(n_rows: int, asked: int, given: int = 0) -> int:
+def centroids_given(n_rows: int, count: int, before: int = 0) -> int:
     """How many centroids a node gives; of all of them no more than its rows can bear.
 
-    >>> centroids_given(20, 3), centroids_given(20, 3, given=3), centroids_given(4, 3)
+    >>> centroids_given(20, 3), centroids_given(20, 3, before=3), centroids_given(4, 3)
     (3, 1, 0)
     """
-    return max(min(asked, n_rows // MIN_CLUSTER - given), 0)
+    return max(min(count, n_rows // MIN_CLUSTER - before), 0)
 
 
-def asked_of_each(n_rows: Sequence[int], total: int, given: Sequence[int] = ()) -> int:
+def asked_of_each(n_rows: Sequence[int], total: int, before: Sequence[int] = ()) -> int:
     """The fewest centroids to ask of every node for so many in all, or for all there are.
 
     >>> asked_of_each([100, 100], 10), asked_of_each([500, 3, 10], 10), asked_of_each([10], 99)
     (5, 8, 2)
     """
     free = [n // MIN_CLUSTER for n in n_rows]
-    free = [n - own for n, own in zip(free, given, strict=True)] if given else free
+    free = [n - own for n, own in zip(free, before, strict=True)] if before else free
     possible = range(max(free, default=0) + 1)
     few = bisect_left(possible, min(total, sum(free)), key=lambda a: sum(min(a, n) for n in free))
     return max(few, 1)
@@ -631,8 +631,8 @@ def _iterations(scope: Scope, goal: GossipGoal, mixes: Node, k: int, is_fullest:
 def _shared_centroids(scope: Scope, goal: GossipGoal, q: int) -> Node:
     def given(parties: Parties) -> list[int]:
         sizes = [n_rows for n_rows, _ in parties.shapes]
-        asked = asked_of_each(sizes, goal.n_features)
-        return [centroids_given(n_rows, asked) for n_rows in sizes]
+        count = asked_of_each(sizes, goal.n_features)
+        return [centroids_given(n_rows, count) for n_rows in sizes]
 
     return spreading(scope, GossipNode, given, q, columns)
 
@@ -690,9 +690,9 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
     growth = Growth.of(setup, goal, rows)
     while True:
         outcomes, growing, reason = _fit(nodes, setup, goal, growth.asked)
-        known = fills_all(setup, outcomes[0].n_dimensions, n_columns)
+        exact = fills_all(setup, outcomes[0].n_dimensions, n_columns)
         measured = goal.accuracy is not None
-        missing = _missing(nodes, setup, goal, outcomes[0], known) if measured else None
+        missing = _missing(nodes, setup, goal, outcomes[0], exact) if measured else None
         if missing is None or _is_enough(missing, goal) or growth.is_done:
             break
         growth = growth.doubled()
@@ -736,18 +736,18 @@ class Growth:
         q = goal.n_features
         if setup.features != "centroids":
             return cls(setup, goal.most_features, rows, q, q, {})
-        asked = asked_of_each(list(rows.values()), q)
-        given = {name: centroids_given(n, asked) for name, n in rows.items()}
-        return cls(setup, goal.most_features, rows, asked, sum(given.values()), given)
+        count = asked_of_each(list(rows.values()), q)
+        centroids = {name: centroids_given(n, count) for name, n in rows.items()}
+        return cls(setup, goal.most_features, rows, count, sum(centroids.values()), centroids)
 
     def doubled(self) -> Self:
         """As many again, or as many as there may be."""
         more = min(2 * self.total, self.most)
-        given = [self.given[name] for name in self.rows]
-        asked = asked_of_each(list(self.rows.values()), more - self.total, given)
-        added = {n: centroids_given(self.rows[n], asked, own) for n, own in self.given.items()}
+        centroids = [self.given[name] for name in self.rows]
+        count = asked_of_each(list(self.rows.values()), more - self.total, centroids)
+        added = {n: centroids_given(self.rows[n], count, own) for n, own in self.given.items()}
         now = {name: own + added[name] for name, own in self.given.items()}
-        return dataclasses.replace(self, asked=asked, total=sum(now.values()), given=now)
+        return dataclasses.replace(self, asked=count, total=sum(now.values()), given=now)
 
     @property
     def is_exhausted(self) -> bool:
@@ -769,10 +769,10 @@ class Growth:
 
 
 def _fit(
-    nodes: Federation, setup: GossipSetup, goal: GossipGoal, asked: int
+    nodes: Federation, setup: GossipSetup, goal: GossipGoal, count: int
 ) -> tuple[Replies, Doubles, str]:
     """The components inside the features' span, and what the iteration lacks of each eigenvalue."""
-    nodes.ask(GossipNode.begin_features, FeatureCount(count=asked))
+    nodes.ask(GossipNode.begin_features, FeatureCount(count=count))
     if setup.features == "centroids":
         spread(nodes, GossipNode)
     nodes.ask(GossipNode.begin_mean)

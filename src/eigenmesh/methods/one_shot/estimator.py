@@ -327,8 +327,8 @@ def _told_whole(model: ColumnModel) -> tuple[str, ...]:
     """Coordinates of full rank are the columns themselves, rotated: say whose."""
     if not isinstance(model.fusion, ArgumentFusion | LandmarkFusion):
         return ()
-    kept = zip(model.parties, model.widths, model.fusion.kept, strict=True)
-    whole = [name for name, m, s in kept if s == min(m, model.n_samples)]
+    ranks = zip(model.parties, model.widths, model.fusion.kept, strict=True)
+    whole = [name for name, m, s in ranks if s == min(m, model.n_samples)]
     if not whole:
         return ()
     return (

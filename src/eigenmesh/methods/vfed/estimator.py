@@ -213,11 +213,11 @@ class VFedPCA(LinearColumnEstimator):
         return stage(vfed_paper, power_setup(self, Kernel("linear")), k, self._rounds())
 
     def _agreed(self, k: int, at_most: bool = False) -> VFedSetup:
-        wanted = self._wanted()
+        count = self._wanted()
         return VFedSetup(
             n_components=k,
             at_most=at_most,
-            share=wanted if isinstance(wanted, float) else None,
+            share=count if isinstance(count, float) else None,
             center=bool(self.center),
             **prepared_as(self),
         )

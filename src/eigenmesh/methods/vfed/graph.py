@@ -14,6 +14,9 @@ node reveals   to its neighbours: running averages of X_i X_iᵀ Q (gram), in th
 Averages agree to about 1e-12 of their size, but the next directions are what is left after nearly
 all of them has been subtracted, and are brought to unit length: there the nodes would part. So the
 first node's directions are passed on, whole, before each product; all nodes multiply the same.
+
+Above the usual length: every product is a mix with steps of its own, and the node keeps by itself
+what with a coordinator stands on two sides.
 """
 
 from __future__ import annotations
@@ -152,15 +155,15 @@ class PeerHolder(PassingParty):
         (n, k), width = self.pairs["vectors"].shape, self.block.shape[1]
         total = self.setup.n_nodes * self.mixture
         self.trace = float(total[-1])
-        known = self._operator.grown(self.block, [total[:-1].reshape(n, k)[:, :width]])
-        pairs = known.top(k)
-        self.Q, self.AQ, self.pairs = known.Q, known.AQ, vars(pairs)
+        basis = self._operator.grown(self.block, [total[:-1].reshape(n, k)[:, :width]])
+        pairs = basis.top(k)
+        self.Q, self.AQ, self.pairs = basis.Q, basis.AQ, vars(pairs)
         tolerance = self.setup.tolerance
-        settled = not (len(pairs.unsettled(tolerance)) or known.lockable(pairs, tolerance))
+        settled = not (len(pairs.unsettled(tolerance)) or basis.lockable(pairs, tolerance))
         return Progress(
             residual=pairs.residual,
             settled=settled,
-            width=known.next_block(pairs, self.setup.seed).shape[1],
+            width=basis.next_block(pairs, self.setup.seed).shape[1],
             rank=numerical_rank(pairs.values, rounding=SPECTRUM_ROUNDING),
         )
 

@@ -14,6 +14,9 @@ node reveals   to its neighbours: running averages of its samples' distances or 
 
 Every pair of samples takes part, n(n−1)/2 numbers in every message of every mix: far more than
 shipping the columns, for those who may not. Beyond `most_samples`, samples with landmarks instead.
+
+Above the usual length: all pairs and landmarks are two ways to one answer, with the same messages
+and the same end.
 """
 
 from __future__ import annotations
@@ -218,10 +221,10 @@ class DistancePeer(PassingParty):
     def _solved(self) -> ArgumentFusion | LandmarkFusion:
         (A, norms), kernel, agreed = self._summed(), self.kernel, self.setup
         pieces, n = [Piece(arguments=A)], self.columns.shape[0]
-        wanted = agreed.n_components or agreed.share
+        count = agreed.n_components or agreed.share
         if self.landmarks is None:
-            return ArgumentFusion.fit(pieces, n, kernel, wanted, agreed.center)
-        return LandmarkFusion.fit(pieces, self.landmarks, norms, kernel, wanted, agreed.center)
+            return ArgumentFusion.fit(pieces, n, kernel, count, agreed.center)
+        return LandmarkFusion.fit(pieces, self.landmarks, norms, kernel, count, agreed.center)
 
 
 class ProductPeer(DistancePeer):
@@ -248,11 +251,11 @@ def unpacked(flat: Doubles, setup: Any, n: int, p: int) -> ArgumentFusion | Land
     """The model that was passed on, for p parties that send arguments of new samples."""
     kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
     places = landmarks_of(setup, n)
-    kept, q = (0,) * p, None if places is None else len(places)
+    ranks, q = (0,) * p, None if places is None else len(places)
     k = room(setup.n_components, n, q)
     if places is None:
-        return ArgumentFusion.unpacked(flat, kernel, n, k, kept, setup.center)
-    return LandmarkFusion.unpacked(flat, kernel, n, k, kept, len(places))
+        return ArgumentFusion.unpacked(flat, kernel, n, k, ranks, setup.center)
+    return LandmarkFusion.unpacked(flat, kernel, n, k, ranks, len(places))
 
 
 def room(n_components: int, n: int, n_landmarks: int | None) -> int:

@@ -135,15 +135,15 @@ class JointOperator:
         """The top k eigenpairs: those that are locked, and of Ã beside them."""
         Q, locked = self.Q, self.locked
         values, U, unknown = self._ritz(k)
-        wanted = k - len(locked.values)
-        outside = np.linalg.norm(_outside(U[:, :wanted], Q), axis=0)
-        rounding = self._rounding(values[:wanted])
+        count = k - len(locked.values)
+        outside = np.linalg.norm(_outside(U[:, :count], Q), axis=0)
+        rounding = self._rounding(values[:count])
         least = max(SPECTRUM_ROUNDING * self.trace, np.finfo(float).tiny)
-        own = unknown * outside / np.maximum(values[:wanted], least)
+        own = unknown * outside / np.maximum(values[:count], least)
         return JointPairs(
-            values=np.append(locked.values, values[:wanted]),
-            vectors=np.hstack([locked.vectors, U[:, :wanted]]),
-            next_value=float(values[wanted]) if len(values) > wanted else 0.0,
+            values=np.append(locked.values, values[:count]),
+            vectors=np.hstack([locked.vectors, U[:, :count]]),
+            next_value=float(values[count]) if len(values) > count else 0.0,
             residuals=np.append(locked.residuals, own + rounding),
             rounding=np.append(locked.residuals, rounding),
             directions=U,
@@ -159,9 +159,9 @@ class JointOperator:
         values, Y = scipy.linalg.eigh((T + T.T) / 2)
         U = _outside(B @ Y[:, ::-1][:, :k], locked.vectors)
         # A − Ã lives outside Q, and its norm is at most its trace.
-        seen = float(np.vdot(Q, self.AQ)) + float(np.vdot(C, C)) + float(locked.values.sum())
+        covered = float(np.vdot(Q, self.AQ)) + float(np.vdot(C, C)) + float(locked.values.sum())
         least = (_TRACE_ACCURACY if not self.models else float(np.sqrt(len(Q))) * EPS) * self.trace
-        return np.maximum(values[::-1], 0.0), U, max(self.trace - seen, least)
+        return np.maximum(values[::-1], 0.0), U, max(self.trace - covered, least)
 
     def _rounding(self, values: Doubles) -> Doubles:
         """Shares of eigenvalues that rounding may take: of the products, and of their factors."""
@@ -218,8 +218,8 @@ def _learnt(G: Doubles, block: Doubles, product: Doubles, Q: Doubles) -> Doubles
     inner = block.T @ EQ
     values, W = np.linalg.eigh((inner + inner.T) / 2)
     # Leaving out what is near rounding only makes the model weaker.
-    kept = values > 1e-10 * max(float(np.abs(block.T @ product).max()), np.finfo(float).tiny)
-    added = EQ @ (W[:, kept] / np.sqrt(values[kept]))
+    large = values > 1e-10 * max(float(np.abs(block.T @ product).max()), np.finfo(float).tiny)
+    added = EQ @ (W[:, large] / np.sqrt(values[large]))
     grown = _outside(np.hstack([G, added]), Q)
     width = _OWN_WIDTH * max(block.shape[1], G.shape[1] // _OWN_WIDTH, 1)
     return grown if grown.shape[1] <= width else _leading(grown, width)

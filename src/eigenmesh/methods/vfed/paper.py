@@ -103,32 +103,32 @@ def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) ->
     """
     while True:
         columns.enlist(PowerHolder, setup)
-        known = ask_everyone(columns, PowerHolder.introduce)
-        _require_rank(known, setup, k)
+        introductions = ask_everyone(columns, PowerHolder.introduce)
+        _require_rank(introductions, setup, k)
         if setup.merge == "isolated":
-            result = _alone(columns, known, setup, k)
+            result = _alone(columns, introductions, setup, k)
         elif columns.graph is not None:
-            result = _among_neighbours(columns, known, setup, k, n_rounds)
+            result = _among_neighbours(columns, introductions, setup, k, n_rounds)
         else:
-            result = _with_server(columns, known, setup, k, n_rounds)
-        if columns.parties == known.parties:
+            result = _with_server(columns, introductions, setup, k, n_rounds)
+        if columns.parties == introductions.parties:
             return result
 
 
-def _require_rank(known: Replies, setup: PowerSetup, k: int) -> None:
+def _require_rank(introductions: Replies, setup: PowerSetup, k: int) -> None:
     """Deflation cannot tell by itself that nothing is left."""
-    most = known[0].n_samples - setup.center
+    most = introductions[0].n_samples - setup.center
     if setup.kernel == "linear":
-        most = min(most, sum(about.n_columns for about in known))
+        most = min(most, sum(about.n_columns for about in introductions))
     if k > most:
         raise RankError(
-            f"{k} components were asked for, {known[0].n_samples} samples of these columns "
+            f"{k} components were asked for, {introductions[0].n_samples} samples of these columns "
             f"determine at most {most}; lower n_components"
         )
 
 
 def _with_server(
-    columns: Federation, known: Replies, setup: PowerSetup, k: int, n_rounds: int
+    columns: Federation, introductions: Replies, setup: PowerSetup, k: int, n_rounds: int
 ) -> PaperResult:
     history: list[Doubles] = []
     pairs = columns.ask(PowerHolder.local_pair)
@@ -145,13 +145,13 @@ def _with_server(
     vectors = np.column_stack(history[n_rounds - 1 :: n_rounds])
     first = history[:n_rounds]
     moved = [apart(u, v) for u, v in zip(first[1:], first, strict=False)]
-    model = _model(known, ends, vectors, setup)
+    model = _model(introductions, ends, vectors, setup)
     reason = f"{n_rounds} rounds were asked for"
     return PaperResult(model, np.array(first), (1.0, *moved), None, reason)
 
 
 def _among_neighbours(
-    columns: Federation, known: Replies, setup: PowerSetup, k: int, n_rounds: int
+    columns: Federation, introductions: Replies, setup: PowerSetup, k: int, n_rounds: int
 ) -> PaperResult:
     for _ in range(k):
         columns.exchange(PowerHolder.offer_pair, PowerHolder.merge_pairs, times=n_rounds)
@@ -159,29 +159,31 @@ def _among_neighbours(
     ends = columns.ask(PowerHolder.tell_vectors)
     moved = tuple(float(step) for step in ends[0].moved[:n_rounds])
     reason = f"{n_rounds} rounds were asked for"
-    return _of_nodes(known, ends, setup, moved, reason)
+    return _of_nodes(introductions, ends, setup, moved, reason)
 
 
-def _alone(columns: Federation, known: Replies, setup: PowerSetup, k: int) -> PaperResult:
+def _alone(columns: Federation, introductions: Replies, setup: PowerSetup, k: int) -> PaperResult:
     for _ in range(k):
         columns.ask(PowerHolder.work_alone)
         columns.ask(PowerHolder.next_component)
     ends = columns.ask(PowerHolder.tell_vectors)
-    return _of_nodes(known, ends, setup, (), "every party has worked on its own")
+    return _of_nodes(introductions, ends, setup, (), "every party has worked on its own")
 
 
 def _of_nodes(
-    known: Replies, ends: Replies, setup: PowerSetup, moved: tuple[float, ...], reason: str
+    introductions: Replies, ends: Replies, setup: PowerSetup, moved: tuple[float, ...], reason: str
 ) -> PaperResult:
     """The first node's vectors stand for the model; all of them are told."""
-    model = _model(known, ends, ends[0].vectors, setup)
+    model = _model(introductions, ends, ends[0].vectors, setup)
     vectors = np.array([end.vectors for end in ends])
     return PaperResult(model, np.zeros((0, 0)), moved, vectors, reason)
 
 
-def _model(known: Replies, ends: Replies, merged: Doubles, setup: PowerSetup) -> ColumnModel:
+def _model(
+    introductions: Replies, ends: Replies, merged: Doubles, setup: PowerSetup
+) -> ColumnModel:
     """The vectors in order of the variance that they capture at all parties."""
-    about: Mapping[str, Any] = dict(zip(known.parties, known, strict=True))
+    about: Mapping[str, Any] = dict(zip(introductions.parties, introductions, strict=True))
     captured = np.sum([end.captured for end in ends], axis=0)
     order = np.argsort(-np.abs(captured), kind="stable")
     k, p = len(order), len(ends)
@@ -199,5 +201,5 @@ def _model(known: Replies, ends: Replies, merged: Doubles, setup: PowerSetup) ->
         parties=ends.parties,
         widths=tuple(about[name].n_columns for name in ends.parties),
         sent=(k,) * p,
-        n_samples=known[0].n_samples,
+        n_samples=introductions[0].n_samples,
     )

@@ -145,7 +145,7 @@ class PowerHolder(Party):
     @step
     def finish(self, joint: JointVector) -> Captured:
         """The last component; the share stays in the site's store."""
-        self._take(joint.vector, found=True)
+        self._take(joint.vector, is_component=True)
         return Captured(captured=self._kept_share())
 
     # On a graph, or alone.
@@ -161,7 +161,7 @@ class PowerHolder(Party):
         pairs = {**received, self.site.index: LocalPair(**self.pair)}
         u = merge([pairs[i] for i in sorted(pairs)], self.setup, self.pair["component"])
         self.moved = [*self.moved, apart(u, self.joint) if self.joint.size else 1.0]
-        self._take(u, found=False)
+        self._take(u, is_component=False)
 
     @step
     def work_alone(self) -> None:
@@ -171,7 +171,7 @@ class PowerHolder(Party):
     @step
     def next_component(self) -> None:
         """Keep the vector as a component."""
-        self._take(self.joint, found=True)
+        self._take(self.joint, is_component=True)
 
     @step
     def tell_vectors(self) -> NodeVectors:
@@ -196,8 +196,8 @@ class PowerHolder(Party):
         generator = self.site.generator(self.setup.seed, _DRAWS, self.draws)
         return self._deflated(generator.standard_normal(n))
 
-    def _take(self, u: Floats, found: bool) -> None:
-        if found:
+    def _take(self, u: Floats, is_component: bool) -> None:
+        if is_component:
             self.components = np.column_stack([self.components, u])
             self.direction, self.joint = np.zeros(0), np.zeros(0)
             return

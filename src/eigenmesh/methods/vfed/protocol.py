@@ -219,12 +219,12 @@ class _Search:
     def lost(self) -> bool:
         """Whether a party has left; if so, the search begins anew without it."""
         here = self.columns.parties
-        known = list(zip(self.starts, self.starts.parties, strict=True))
+        replies = list(zip(self.starts, self.starts.parties, strict=True))
         if here == self.starts.parties:
             return False
         self.begun, self.block = self.rounds, np.asarray(self.pairs.vectors)
         self.relieved = False
-        remaining = [(start, name) for start, name in known if name in here]
+        remaining = [(start, name) for start, name in replies if name in here]
         self._begin(Replies(*(tuple(part) for part in zip(*remaining, strict=True))))
         return True
 
@@ -239,8 +239,8 @@ class _Search:
         n, width = self.block.shape
         # Zeros in the place of dropped directions: the traffic is known beforehand.
         padded = np.hstack([self.block, np.zeros((n, self.setup.n_components - width))])
-        asked = Directions(number=self.rounds, vectors=padded)
-        replies = self.columns.ask(VectorHolder.multiply, asked)
+        question = Directions(number=self.rounds, vectors=padded)
+        replies = self.columns.ask(VectorHolder.multiply, question)
         stale = any(reply.number != self.rounds for reply in replies)
         if self.lost() or stale or replies.parties != self.starts.parties:
             return  # a reply is missing, or an older one stood in: the block is asked for again
