@@ -128,9 +128,9 @@ def test_the_look_outside_costs_a_tenth_at_most_and_is_foreseen():
 
 
 def test_parties_too_small_for_a_centroid_are_named_with_what_they_hold():
-    for seed in range(5):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
-        size, many = int(rng.integers(1, 5)), int(rng.integers(20, 120))
+        size, many = int(rng.integers(1, 5)), int(rng.integers(20, 50))
         large = rng.normal(size=(60, 5))
         small = [rng.normal(size=(size, 5)) + 10 for _ in range(many)]
         parts = em.Partitioned(rows=[large, *small])

@@ -145,8 +145,7 @@ class _TensorSketch:
         if self.hashes[0].shape[0] > _NARROW:
             return lambda X: np.asarray(self(X) @ G)
         into = [_parts_of(np.fft.rfft(dense(H))) for H in self.hashes]
-        unit = np.eye(self.width // 2 + 1)
-        back = np.vstack([np.fft.irfft(part, self.width) for part in (unit, 1j * unit)]) @ G
+        back = _times_inverse_transform(G)
 
         def embed(X: Rows) -> Doubles:
             if is_sparse(X):
@@ -163,6 +162,20 @@ class _TensorSketch:
 def _parts_of(F: Any) -> Doubles:
     """Complex numbers (n, m) as real and imaginary parts (n, 2m)."""
     return np.hstack([F.real, F.imag])
+
+
+def _times_inverse_transform(G: Doubles) -> Doubles:
+    """B with irfft(F) @ G = `_parts_of`(F) @ B.
+
+    The inverse transform weighs cosines and sines by 2/n, those that stand once by 1/n: B is the
+    transform of G with these weights, and no matrix of the transform is formed.
+    """
+    n, F = len(G), np.fft.rfft(G, axis=0)
+    weights = np.full((len(F), 1), 2.0 / n)
+    weights[0] = 1.0 / n
+    if n % 2 == 0:
+        weights[-1] = 1.0 / n
+    return np.vstack([F.real * weights, F.imag * weights])
 
 
 def _times(one: Doubles, other: Doubles) -> Doubles:

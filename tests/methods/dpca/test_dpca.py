@@ -148,7 +148,7 @@ def test_a_node_that_leaves_takes_its_variance_with_it(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 8)) @ np.diag(np.linspace(4, 1, 8)) + rng.normal(size=(60, 1)) * 3
     parts = em.split(X, 4, by="columns")
-    rounds = em.DPCA(1, topology="full", random_state=0).fit(parts).report_.rounds
+    rounds = em.plan(em.DPCA(1, topology="full", random_state=0), parts).rounds
     leaving = [em.Fault("kill", party="party-3", round=rounds // 4)]
     options = {"topology": "full", "on_loss": "survivors", "faults": leaving}
     with warnings.catch_warnings():
