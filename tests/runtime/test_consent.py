@@ -11,7 +11,7 @@ import eigenmesh as em
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.host import Host
-from eigenmesh.runtime.message import encode
+from eigenmesh.runtime.message import KINDS, encode
 from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import read_study, stage
@@ -206,3 +206,79 @@ def test_a_step_that_fails_says_nothing_of_why_between_organisations(caplog):
     assert "rescale" in str(told.value)
     assert "rescale" not in str(silent.value)
     assert told.value.reason in caplog.text
+
+
+# Kinds by content.
+
+
+NO_ROWS = em.Policy(allow=KINDS - {"rows"})
+NO_COLUMNS = em.Policy(allow=KINDS - {"columns"})
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "split"), [("sketching", "rows"), ("vfed-pca", "columns"), ("fed-kmeans", "rows")]
+)
+def test_sums_over_few_rows_are_rows(seed, name, split):
+    estimator = {
+        "sketching": em.SketchingPCA(1, random_state=0),
+        "vfed-pca": em.VFedPCA(1, random_state=0),
+        "fed-kmeans": em.FedKernelKMeans(2, n_features=16, gamma=0.1, random_state=0),
+    }[name]
+    few = int(np.random.default_rng(seed).integers(2, 5))
+    n = few if split == "columns" else 30
+    sizes = (n, few, n)
+    parts = parts_of(seed, NO_ROWS, split, sizes)
+    words = refusal(parts, estimator)
+    assert f"over {few} rows" in words
+    assert em.plan(estimator, parts).refusals == {"south": ("rows",)}
+    fit(parts_of(seed, em.Policy(NO_ROWS.allow, min_rows=few), split, sizes), estimator)
+    fit(parts_of(seed, None, split, sizes), estimator)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_are_columns_once_they_are_as_many(seed):
+    rng = np.random.default_rng(seed)
+    width, k = int(rng.integers(4, 12)), int(rng.integers(1, 4))
+    rounds = -(-width // k)
+    parts = parts_of(seed, NO_COLUMNS, width=width)
+    enough, fewer = (em.VFedPCA(k, n_rounds=n, random_state=0) for n in (rounds, rounds - 1))
+    assert "'columns'" in refusal(parts, enough)
+    assert em.plan(enough, parts).refusals == {"south": ("columns",)}
+    assert not em.plan(fewer, parts).refusals
+    fit(parts, fewer)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coordinates_at_full_rank_are_columns_and_fewer_are_not(seed):
+    width = 3 + seed
+    parts = parts_of(seed, NO_COLUMNS, width=width)
+    for kernel in ("linear", "poly"):
+        whole, part = (
+            em.OneShotKPCA(2, kernel=kernel, gamma=0.1, local_rank=r, random_state=0)
+            for r in (width, width - 1)
+        )
+        assert "'columns'" in refusal(parts, whole)
+        fit(parts, part)
+    assert "'columns'" in refusal(parts, em.VFedAKPCA(2, gamma=0.1, random_state=0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_spectrum_that_gives_distances_away_does_not_leave(seed):
+    parts = parts_of(seed, NO_COLUMNS, width=3)
+    much, little = (
+        em.OneShotKPCA(1, kernel="rbf", gamma=0.1, local_rank=r, random_state=0) for r in (39, 1)
+    )
+    assert "'columns'" in refusal(parts, much)
+    fit(parts, little)
+    fit(parts_of(seed, None, width=3), much)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_many_numbers_as_a_party_has_are_its_rows_between_organisations(seed):
+    sketching = em.SketchingPCA(2, kernel="rbf", gamma=0.1, random_state=seed)
+    small = parts_of(seed, NO_ROWS, "rows", sizes=(30, 30, 30))
+    large = parts_of(seed, NO_ROWS, "rows", sizes=(30, 9000, 30))
+    fit(small, sketching)
+    assert "'allow'" in refusal(small, sketching, trust="organisations")
+    fit(large, sketching, trust="organisations")

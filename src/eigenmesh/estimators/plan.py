@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,11 +13,13 @@ from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
+from eigenmesh.runtime.consent import expected_releases
+from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import FitStudy, forecast_stages, stage
+from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.count import survey
 
@@ -59,10 +61,15 @@ class Plan:
         policies: Any,
         notes: tuple[str, ...] = (),
         method: str = "",
+        content: Mapping[str, Collection[str]] | None = None,
     ) -> Self:
-        """The plan that a forecast ledger amounts to."""
+        """The plan that a forecast ledger amounts to; `content` are kinds that sizes tell of."""
         names, reveals = tuple(shapes), ledger.revealed()
-        refused = {name: policies[name].forbids(reveals.get(name, {})) for name in policies}
+        more = content or {}
+        refused = {
+            name: policies[name].forbids({*reveals.get(name, {}), *more.get(name, ())})
+            for name in policies
+        }
         return cls(
             floats_up=ledger.floats_up,
             floats_down=ledger.floats_down,
@@ -138,7 +145,11 @@ def plan(estimator: Any, source: Any) -> Plan:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
     by_name = dict(zip(names, shapes, strict=True))
     split, method = _split_of(estimator, source), estimator._plan_method(shapes)
-    return Plan.of(ledger, by_name, split, policies, notes, method)
+    content: dict[str, set[str]] = {}
+    if any(policy.minds_content for policy in policies.values()):
+        runs = _runs_of(estimator, source, names, shapes)
+        content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
+    return Plan.of(ledger, by_name, split, policies, notes, method, content)
 
 
 def study(estimator: Any, source: Any) -> FitStudy:
@@ -162,6 +173,12 @@ def study(estimator: Any, source: Any) -> FitStudy:
     """
     estimator = _estimator_for(estimator, source)
     names, shapes, _ = _parties_of(source)
+    runs = _runs_of(estimator, source, names, shapes)
+    return FitStudy(tuple(run.as_agreed for run in runs))
+
+
+def _runs_of(estimator: Any, source: Any, names: Sequence[str], shapes: Shapes) -> list[Study]:
+    """The studies of a fit's runs, with stand-ins for what is found on the way."""
     if isinstance(source, Federation):
         scope, graph = source.scope, source.graph
     else:
@@ -170,8 +187,16 @@ def study(estimator: Any, source: Any) -> FitStudy:
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
     before = [*align, *getattr(estimator, "_preceding", ())]
-    runs = [run.study(scope) for run in [*before, *estimator._stages(parties)]]
-    return FitStudy(tuple(run.as_agreed for run in runs))
+    return [run.study(scope) for run in [*before, *estimator._stages(parties)]]
+
+
+def _by_content(runs: Sequence[Study], shape: tuple[int, int], policy: Policy) -> set[str]:
+    """The kinds that will leave a party, as its host would see them before the runs begin."""
+    kinds: set[str] = set()
+    for run in runs:
+        nothing = Release(shape[0], 0, *shape, policy.min_rows, split=run.scope.split)
+        kinds.update(*(expected.kinds for expected in expected_releases(run, nothing)))
+    return kinds
 
 
 def _split_of(estimator: Any, source: Any) -> str:

@@ -305,7 +305,7 @@ def rounds_over(graph: nx.Graph) -> int:
 def crossing(scope: Scope, send: Any, take: Any, **sizes: Size | Amount) -> Node:
     """`rounds_across` exchanges."""
     usual, most = rounds_in(scope)
-    return exchange(send, take, most, 0 if scope.lossy else None, usual, **sizes)
+    return exchange(send, take, most, 0 if scope.lossy else None, usual, 0, **sizes)
 
 
 @lru_cache(maxsize=64)

@@ -215,7 +215,7 @@ def spreading(
     def rounds(at_once: int, all_of_them: int, planned: Amount) -> Node:
         fewest = 0 if scope.lossy else None
         m = at_most(most, planned)
-        return exchange(*steps, all_of_them, fewest, at_once, m=m, **sizes)
+        return exchange(*steps, all_of_them, fewest, at_once, 0, m=m, **sizes)
 
     first, times = min(usual, 1), ROUNDS_A_HOP * usual
     hops = sequence(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.runtime.bounds import outside
@@ -17,7 +17,7 @@ from eigenmesh.runtime.content import (
 )
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
-from eigenmesh.runtime.schedule import Ask, Match, Own, Turns, kinds_in, limits, turns_of
+from eigenmesh.runtime.schedule import Ask, Match, Own, kinds_in, limits, turns_of
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Study, fit_digest
 
@@ -96,15 +96,9 @@ class Consent:
         return any(i == 0 or i >= last for i in places)
 
     def _require_content(self, study: Study, own: Own) -> None:
-        numbers = directions = 0
-        for turns in turns_of(study.tree) if study.tree is not None else ():
-            kinds = turns.ask.reveals(study.scope.secure)
-            if not kinds & OVER_ROWS:
-                continue
-            numbers += turns.fewest * _fewest_numbers(turns.ask, own)
-            directions += turns.most * _most_directions(turns, own)
-            release = self._release(own, own.rows, numbers, study.scope.split)
-            self._check(turns.ask.step, kinds, release, _worth_of(directions, own))
+        nothing = self._release(own, own.rows, 0, study.scope.split)
+        for expected in expected_releases(study, nothing):
+            self._check(*expected)
 
     # Before a reply leaves.
 
@@ -145,16 +139,41 @@ class Consent:
         policy, trust = self.site.policy, self.site.trust
         return Release(covers, numbers, own.rows, own.columns, policy.min_rows, trust, split)
 
-    def _check(
-        self, step: Step, declared: frozenset[str], release: Release, besides: frozenset[str]
-    ) -> None:
+    def _check(self, step: Step, declared: Kinds, release: Release, besides: Kinds) -> None:
         kinds = kinds_of_release(declared, release) | besides
         if self.site.policy.forbids(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
 
 
+Kinds = frozenset[str]
 At = tuple[Own, str, bool]  # what the party owns, how data are split, whether sums are masked
+
+
+class Expected(NamedTuple):
+    """What a step of a study will let out, as far as sizes tell before it begins."""
+
+    step: Step
+    declared: Kinds
+    release: Release
+    besides: Kinds
+
+    @property
+    def kinds(self) -> Kinds:
+        """By content."""
+        return kinds_of_release(self.declared, self.release) | self.besides
+
+
+def expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
+    """What will leave a party of which `nothing` has left: numbers at least, products at most."""
+    own, numbers, directions = Own(nothing.n_rows, nothing.n_columns), 0, 0
+    for ask, fewest, most in turns_of(study.tree) if study.tree is not None else ():
+        kinds = ask.reveals(study.scope.secure)
+        if kinds & OVER_ROWS:
+            numbers += fewest * _fewest_numbers(ask, own) if fewest else 0
+            directions += most * _most_directions(ask, own) if most else 0
+            release = nothing._replace(numbers=numbers)
+            yield Expected(ask.step, kinds, release, _worth_of(directions, own))
 
 
 def _fewest_numbers(ask: Ask, own: Own) -> int:
@@ -169,14 +188,16 @@ def _fewest_numbers(ask: Ask, own: Own) -> int:
         return 0
 
 
-def _most_directions(turns: Turns, own: Own) -> int:
-    size = turns.ask.up.get(turns.ask.directions or "")
-    return 0 if size is None else size.limit(own).size
+def _most_directions(ask: Ask, own: Own) -> int:
+    if isinstance(ask.directions, int):
+        return ask.directions
+    return ask.up[ask.directions].limit(own).size
 
 
 def _directions_of(message: Message, places: tuple[Match, ...]) -> int:
-    names = [p.node.directions for p in places if isinstance(p.node, Ask) and p.node.directions]
-    return sizes_of(message).get(names[0], 0) if names else 0
+    counts = [p.node.directions for p in places if isinstance(p.node, Ask)]
+    sizes: dict[str, int] = sizes_of(message) if any(counts) else {}
+    return max((n if isinstance(n, int) else sizes.get(n, 0) for n in counts), default=0)
 
 
 def _worth_of(directions: int, own: Own) -> frozenset[str]:

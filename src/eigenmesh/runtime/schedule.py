@@ -187,7 +187,7 @@ class Ask:
     missable: bool = False  # whether it may be addressed to some parties only
     summed: bool = False  # whether only the sum of the replies is wanted
     apart: bool = False  # whether parties are sent different messages before they are summed
-    directions: str | None = None  # the size of a reply that counts products with own columns
+    directions: str | int = 0  # products with a party's own columns: so many, or a size by name
 
     def reveals(self, secure: bool) -> frozenset[str]:
         """The kinds that leave a party: of a masked summand nothing but what the sum tells."""
@@ -264,13 +264,14 @@ def ask(
     down: Sizes | None = None,
     up: Sizes | None = None,
     missable: bool = False,
-    directions: str | None = None,
+    directions: str | int = 0,
     **both: Size | Amount,
 ) -> Ask:
     """One round of `step`; `down` binds sizes of what it takes, `up` of what it gives.
 
-    `directions` names the size of a reply that counts what it tells of a party's own columns: that
-    many products with them, or coordinates in them. As many as there are columns determine them.
+    `directions` counts what a reply tells of a party's own columns: products with them, or
+    coordinates in them, so many or as many as the size of that name. As many as there are columns
+    determine them.
     """
     return Ask(step, None, _sizes(both, down), _sizes(both, up), missable, directions=directions)
 
@@ -296,11 +297,13 @@ def exchange(
     times: int = 1,
     fewest: int | None = None,
     usual: int | None = None,
+    directions: str | int = 0,
     **sizes: Size | Amount,
 ) -> Loop:
     """`times` rounds between neighbours, or from `fewest` to `times`."""
     bound, least = _sizes(sizes, None), times if fewest is None else fewest
-    return loop(times, Ask(send, receive, bound, bound), fewest=least, usual=usual)
+    swap = Ask(send, receive, bound, bound, directions=directions)
+    return loop(times, swap, fewest=least, usual=usual)
 
 
 def loop(
@@ -491,17 +494,19 @@ class Turns(NamedTuple):
 
 
 def turns_of(node: Node, fewest: int = 1, most: int = 1) -> Iterator[Turns]:
-    """Every round that is known before a number is settled, in order."""
+    """Every round, in order; of those that hang on settled numbers only that they may come."""
     match node:
         case Ask():
             yield Turns(node, 0 if node.missable else fewest, most)
         case InOrder():
             for part in node.parts:
                 yield from turns_of(part, fewest, most)
-        case Loop():
+        case Loop() if node.most:
             yield from turns_of(node.body, fewest * node.fewest, most * node.most)
         case CutShort():
             yield from turns_of(node.body, 0, most)
+        case Settle():
+            yield from turns_of(node.rest(**node.typical), 0, 0)
 
 
 def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:

@@ -221,7 +221,12 @@ def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
     step = needed_step(setup)
     if setup.local_rank is not None:
         rank = setup.local_rank
-        sizes = ask(step, n_samples=rows, r=lambda own: min(rank, own.rows, own.columns))
+        sizes = ask(
+            step,
+            n_samples=rows,
+            r=lambda own: min(rank, own.rows, own.columns),
+            directions="r",
+        )
         return sequence(enlist(ArgumentHolder, setup), sizes)
 
     kernel = Kernel(setup.kernel, 1.0, degree=1)
@@ -236,6 +241,7 @@ def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
         pairs=at_most(lambda own: n_pairs(kernel, own.rows), planned("pairs")),
         q=at_most(setup.n_landmarks, planned("q")),
         n_norms=at_most(rows, planned("n_norms")),
+        directions="r",
     )
     return sequence(enlist(ArgumentHolder, setup), everything)
 

@@ -80,7 +80,7 @@ def test_every_kind_that_a_run_needs_can_be_refused_before_the_first_message(rul
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_the_kinds_of_the_plan_are_all_that_a_party_has_to_allow(rule):
     plan = em.plan(model_of(rule), em.Partitioned(columns=blocks()))
-    policy = em.Policy(allow=set(plan.reveals["party-1"]))
+    policy = em.Policy(allow={*plan.reveals["party-1"], "columns"})  # which a spectrum may be
     allowed = model_of(rule).fit(parts_with(policy))
     free = model_of(rule).fit(em.Partitioned(columns=blocks()))
     np.testing.assert_array_equal(allowed.eigenvectors_, free.eigenvectors_)

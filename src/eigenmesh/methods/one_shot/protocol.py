@@ -38,6 +38,8 @@ from eigenmesh.numerics.column_pieces import (
     sampled_rbf_spectrum,
     share_to_tree,
 )
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.content import looked_at, tells_distances
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Descending,
@@ -53,7 +55,7 @@ from eigenmesh.runtime.message import (
     SameEverywhere,
     Shape,
 )
-from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.party import Party, Worth, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, rows, sequence
@@ -109,11 +111,10 @@ class ColumnHolder(Party):
             require_memory(site)
         self.preparation = preparation_of(site, setup)
 
-    @step
+    @step(worth=lambda holder, spectrum: holder.worth(spectrum))
     def local_spectrum(self) -> LocalSpectrum:
         """Alg. 1, line 1: the leading eigenpairs of K_j; the party's share stays in its store."""
-        X, agreed = self.site.data, self.setup
-        X = X if self.preparation is None else self.preparation.apply(X)
+        X, agreed = self._prepared(self.site.data), self.setup
         share: Share
         if agreed.gamma is None:
             spectrum, share = linear_spectrum(X, agreed.local_rank, agreed.center, agreed.seed)
@@ -130,6 +131,19 @@ class ColumnHolder(Party):
             **spectrum._asdict(),
         )
 
+    def worth(self, spectrum: LocalSpectrum) -> Worth:
+        """An RBF spectrum is the party's columns if it gives the samples' distances away."""
+        if self.setup.gamma is None:
+            return Worth()  # products, which the schedule counts
+        places = looked_at(spectrum.n_samples)
+        V = spectrum.vectors[places]
+        K = Kernel("rbf", self.setup.gamma).matrix(self._prepared(self.site.data[places]))
+        tells = tells_distances((V * spectrum.values) @ V.T, K)
+        return Worth(kinds=frozenset({"columns"} if tells else ()))
+
+    def _prepared(self, X: Any) -> Any:
+        return X if self.preparation is None else self.preparation.apply(X)
+
 
 def schedule(scope: Scope, setup: OneShotSetup) -> Node:
     """r_j (T + 1) floats from each party; fewer if landmarks serve and determine fewer."""
@@ -137,11 +151,11 @@ def schedule(scope: Scope, setup: OneShotSetup) -> Node:
     def rank(own: Own) -> int:
         return min(setup.local_rank, own.rows, own.columns if setup.gamma is None else own.rows)
 
-    exact = setup.gamma is None
-    return sequence(
-        enlist(ColumnHolder, setup),
-        ask(ColumnHolder.local_spectrum, n_samples=rows, r=rank if exact else at_most(rank)),
-    )
+    if setup.gamma is None:
+        spectrum = ask(ColumnHolder.local_spectrum, n_samples=rows, r=rank, directions="r")
+    else:  # how many eigenpairs give an RBF kernel's distances away only the party can tell
+        spectrum = ask(ColumnHolder.local_spectrum, n_samples=rows, r=at_most(rank))
+    return sequence(enlist(ColumnHolder, setup), spectrum)
 
 
 @protocol("one-shot-kpca", roles=(ColumnHolder,), schedule=schedule)

@@ -73,7 +73,9 @@ def schedule(scope: Scope, setup: PowerSetup, k: int, n_rounds: int) -> Node:
         alone = times(k, ask(PowerHolder.work_alone), ask(PowerHolder.next_component))
         rounds = sequence(alone, ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=0))
     elif scope.edges is not None:
-        swaps = exchange(PowerHolder.offer_pair, PowerHolder.merge_pairs, n_rounds, n=rows)
+        swaps = exchange(
+            PowerHolder.offer_pair, PowerHolder.merge_pairs, n_rounds, n=rows, directions=1
+        )
         rounds = sequence(
             times(k, swaps, ask(PowerHolder.next_component)),
             ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=k * n_rounds),
@@ -81,12 +83,12 @@ def schedule(scope: Scope, setup: PowerSetup, k: int, n_rounds: int) -> Node:
     else:
         # A pair of the component before may stand in, until it is too old.
         stale = scope.max_age + 1 if scope.on_loss == "reuse" else 0
-        first = ask(PowerHolder.local_pair, n=rows)
+        first = ask(PowerHolder.local_pair, n=rows, directions=1)
         rounds = sequence(
             first,
             times(
                 k * n_rounds - 1,
-                ask(PowerHolder.next_pair, n=rows),
+                ask(PowerHolder.next_pair, n=rows, directions=1),
                 loop(stale, first, usual=0),
             ),
             ask(PowerHolder.finish, n=rows, k=k),

@@ -131,15 +131,15 @@ class VectorHolder(Party):
 def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
     """Own vectors, then k vectors up and down a round; a loss begins the search anew."""
     k = setup.n_components
-    products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k))
+    products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k, directions="b"))
     return sequence(
         enlist(VectorHolder, setup),
-        ask(VectorHolder.local_start, n_samples=rows, k=k),
+        ask(VectorHolder.local_start, n_samples=rows, k=k, directions="k"),
         products,
         ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
         loop(
             scope.restarts,
-            loop(n_rounds, ask(VectorHolder.multiply, n=rows, b=k)),
+            loop(n_rounds, ask(VectorHolder.multiply, n=rows, b=k, directions="b")),
             ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
             usual=0,
         ),
