@@ -208,7 +208,8 @@ def _open_ended(term: Any) -> Any:
         return term
     fields = {field.name for field in dataclasses.fields(term)}
     changes: dict[str, Any] = {name: "" for name in ("model", "targets") if name in fields}
-    if getattr(term, "gamma", None) is not None:
+    # Where nothing else names the kernel, having no gamma does.
+    if "gamma" in fields and ("kernel" in fields or getattr(term, "gamma", None) is not None):
         changes["gamma"] = 1.0
     return dataclasses.replace(term, **changes) if changes else term
 
