@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -347,3 +348,17 @@ def test_kernels_without_landmarks_are_refused_at_a_size_that_needs_them(monkeyp
         with pytest.raises(em.EigenmeshError, match="178 rows.*GB.*100 rows at most"):
             em.KernelPCA(2, **options).fit(X)
     em.KernelPCA(2, kernel="precomputed").fit(X @ X.T)  # its matrix is there already
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_components_that_rows_do_not_determine_are_said(seed):
+    """scikit-learn gives zeros, or rounding, in silence."""
+    rng = np.random.default_rng(seed)
+    rank, more = int(rng.integers(1, 5)), int(rng.integers(0, 4))
+    X = rng.normal(size=(80, rank)) @ rng.normal(size=(rank, 7))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        em.KernelPCA(rank + more, kernel="linear", center=bool(seed % 2)).fit(X)
+    words = [str(one.message) for one in caught]
+    said = f"{rank + more} components were asked for, the rows determine {rank}"
+    assert [text.startswith(said) for text in words] == ([True] if more else [])

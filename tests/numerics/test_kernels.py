@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from eigenmesh.errors import InputError
@@ -146,6 +147,21 @@ def test_rbf_keeps_its_digits_far_from_the_origin():
     K_ref = np.exp(-0.3 * exact_distances(X, X))
     assert np.abs(Kernel("rbf", gamma=0.3).matrix(X) - K_ref).max() < 1e-14
     assert np.abs(Kernel("rbf", gamma=0.3).block(X[:20], X) - K_ref[:20]).max() < 1e-14
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_near_pairs_of_far_rows_keep_their_digits(seed):
+    """Rows of which some are 1e5 to 1e12 times as long as others, and near each other in pairs."""
+    rng = np.random.default_rng(seed)
+    d, gamma = int(rng.integers(1, 20)), 10 ** rng.uniform(-2, 1)
+    X = rng.normal(size=(60, d)) * 10 ** rng.choice([0.0, 5.0, 8.0, 12.0], size=(60, 1))
+    X = np.vstack([X, X[:20] + rng.normal(size=(20, d))])
+    kernel = Kernel("rbf", gamma)
+    expected = np.exp(-gamma * cdist(X, X, "sqeuclidean"))
+    np.testing.assert_allclose(kernel.matrix(X), expected, atol=1e-4)
+    np.testing.assert_allclose(kernel.matrix(X[:40], X[20:]), expected[:40, 20:], atol=1e-4)
+    sparse = kernel.matrix(sp.csr_array(X), sp.csr_array(X[20:]))
+    np.testing.assert_allclose(sparse, expected[:, 20:], atol=1e-4)
 
 
 def test_float32_rbf_keeps_its_digits_far_from_the_origin():

@@ -94,3 +94,30 @@ def test_a_group_that_no_landmark_is_near_shows_in_the_scatter():
     missing, true = summed(X, X[:40], Kernel("rbf", gamma=0.1), 2, 0, 50)
     assert true.max() > 0.1
     assert missing.largest > true.max() / 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
+    """All of the variance outside the span may be one row's, and few rows are looked at."""
+    rng = np.random.default_rng(seed)
+    n, d, k = int(rng.integers(400, 2000)), int(rng.integers(2, 9)), int(rng.integers(1, 4))
+    kernel, X = Kernel("rbf", 1e-3 / d), rng.normal(size=(n, d))
+    X[rng.integers(n)] *= 1e4
+    Y = rng.normal(size=(12, d))
+    span = Span.of(kernel, Y)
+    sums = landmark_sums(kernel, X, Y, span)
+    model = LandmarkModel.fit(kernel, Y, sums, k, False, span)
+    outside = sums.trace - float(np.trace(span.basis.T @ full_scatter(kernel, X, Y) @ span.basis))
+    roots = np.sqrt(model.eigenvalues)
+    for share in (0.1, 1.0):
+        how = Probes(model.coefficients / roots, model.offset / roots, outside / n, share, 128)
+        seen = probe(kernel, Y, X, how, seed, rng)
+        missing = shortfall("rbf", model.eigenvalues, [seen], outside, False)
+        true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
+        assert missing.is_within(0.01) == bool(true.max() <= 0.01)
+    assert missing.largest == pytest.approx(true.max(), abs=0.02), "of all rows it is known"
+
+
+def full_scatter(kernel, X, Y):
+    K = kernel.matrix(X, Y)
+    return K.T @ K

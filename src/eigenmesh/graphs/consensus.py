@@ -257,15 +257,21 @@ def mixing_rounds(
     size: Size | Amount,
     accuracy: float | None = None,
     n_mixes: int | None = None,
+    finer: float | None = None,
+    is_fullest: bool = False,
 ) -> Node:
     """`average` of arrays of `size` numbers; with `n_mixes`, or `mixes_for` some `accuracy`.
 
-    Where nodes may leave, the mixes are those of some connected part of the graph.
+    Or for a `finer` one, which a plan counts if `is_fullest`. Where nodes may leave, the mixes are
+    those of some connected part of the graph.
     """
     steps = (role.offer_mixture, role.take_mixture)
     if n_mixes is not None:
         return exchange(*steps, n_mixes, n=size)
     usual, fewest, most = _mixes_in(scope, ACCURACY if accuracy is None else accuracy)
+    if finer is not None:
+        more, _, most = _mixes_in(scope, finer)
+        usual = more if is_fullest else usual
     if accuracy is None:
         most *= 1 + scope.restarts
     return exchange(*steps, most, fewest, usual, n=size)

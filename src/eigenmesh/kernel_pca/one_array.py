@@ -41,6 +41,7 @@ SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured
 ALIKE_ROWS = 2048  # the same where k(x, x) = 1: a rare row that is missed weighs no more
 ROWS_A_CENTROID = 10  # fewer rows have no clusters worth a mean
 MOST_LANDMARKS = 2000  # that are taken unasked
+_ROUNDED = 100 * np.finfo(np.float64).eps  # of the trace: a kernel matrix knows nothing smaller
 
 LANDMARK_KERNELS = PSD_KERNELS  # the others have no feature space that landmarks could span
 
@@ -188,7 +189,24 @@ def _fit_exact(kpca: Any, X: Rows, choice: MethodChoice, weights: Doubles | None
     }
     whole = ExactModel.fit(kernel, rows, k, bool(kpca.center), solver, weights)
     model = explaining(whole, share)
-    return ComponentFit(model, gamma, str(choice), nothing_missing(len(model.eigenvalues)))
+    missing = nothing_missing(len(model.eigenvalues))
+    caveats = () if k is None else _undetermined(model)
+    return ComponentFit(model, gamma, str(choice), missing, caveats=caveats)
+
+
+def _undetermined(model: ExactModel) -> tuple[str, ...]:
+    """The caveat that the last eigenvalues are rounding, or 0 as scikit-learn leaves them."""
+    k, uncentred = len(model.eigenvalues), model.total
+    if model.means is not None:
+        uncentred += model.n_rows * model.means.overall
+    rank = int(np.count_nonzero(model.eigenvalues > _ROUNDED * abs(uncentred)))
+    if rank == k or not rank:  # without any variance there is another caveat
+        return ()
+    return (
+        f"{k} components were asked for, the rows determine {rank}: from eigenvalue {rank + 1} on "
+        f"they are 0 but for rounding; set n_components to at most {rank}, or check that the rows "
+        f"differ, and that no column or row dwarfs the others",
+    )
 
 
 # Landmarks.

@@ -83,7 +83,7 @@ class Components:
         what: str,
         by_size: bool = False,
         rounding: float | None = None,
-        advice: str = "lower gamma if there is one, or check that the samples differ",
+        advice: str = "choose another gamma if there is one, or check that the samples differ",
     ) -> Self:
         """The first k of k pairs or more, in order (`by_size`: of |λ|); refuses k > rank."""
         n = len(vectors)

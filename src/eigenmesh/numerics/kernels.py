@@ -134,6 +134,8 @@ class Kernel:
         X, Y = matched(X, Y)
         values = require_out(out, (X.shape[0], Y.shape[0]), X.dtype)
         FILL[self.of](X, Y, values)
+        if self.of == "distance":
+            _mend_distances(X, Y, values, _gamma(self))
         if same:
             make_symmetric(values)
             if self.of != "inner":
@@ -342,6 +344,7 @@ def _checked_gamma(kernel: Kernel) -> float:
 Argument: TypeAlias = Literal["inner", "distance", "manhattan", "cosine"]
 
 _MIRROR_ROWS = 128
+_ROUNDED = 1e-4  # of gamma ‖x − y‖²: more than this is not left to rounding
 
 
 def _fill_distances(X: Rows, Y: Rows, out: Floats) -> None:
@@ -350,6 +353,26 @@ def _fill_distances(X: Rows, Y: Rows, out: Floats) -> None:
     else:
         _fill_dense_distances(X, Y, out)
     np.maximum(out, 0, out=out)
+
+
+def _mend_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
+    """Take near pairs of far rows from differences, where rounding would decide their kernel value.
+
+    Of rows of 1e10 the sum ‖x‖² − 2xᵀy + ‖y‖² knows distances to 1e4: near and far were one.
+    """
+    if not out.size:
+        return
+    eps = np.finfo(out.dtype).eps
+    shift = 0 if is_sparse(X) or is_sparse(Y) else Y.mean(axis=0, dtype=np.float64).astype(Y.dtype)
+    left, right = (squared_norms(Z - shift if np.ndim(shift) else Z) for Z in (X, Y))
+    if 4 * gamma * eps * (left.max() + right.max()) <= _ROUNDED:
+        return
+    for rows in blocks(X.shape[0]):
+        near = out[rows] < np.sqrt(eps) * (left[rows, None] + right)
+        i, j = np.nonzero(near)
+        for pairs in blocks(len(i)):
+            difference = X[rows.start + i[pairs]] - Y[j[pairs]]
+            out[rows.start + i[pairs], j[pairs]] = squared_norms(difference)
 
 
 def _fill_dense_distances(X: Floats, Y: Floats, out: Floats) -> None:

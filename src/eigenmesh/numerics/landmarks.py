@@ -30,6 +30,7 @@ from eigenmesh.threads import one_blas_thread
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
+_ALIKE = 0.5  # a kernel value of rows that differ little, to the kernel
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class LandmarkModel:
         # E = K(A, Y)B are orthonormal coordinates of Pφ(A); EᵀE (r, r) has the eigenvalues of the
         # (n, n) kernel matrix of the projected rows, which nobody needs to form.
         G = B.T @ _scatter(sums, c, centre) @ B
-        advice = _advice(kernel, len(c) < n)
+        advice = _advice(kernel, len(c) < n, float(np.mean(c)))
         n_pairs = B.shape[1] if k is None else min(k + 1, B.shape[1])
         values, W = top_eigenpairs((G + G.T) / 2, n_pairs)
         values = clip_spectrum(values, n)
@@ -108,14 +109,16 @@ class LandmarkModel:
         return dtype if safe.all() else np.dtype(np.float64)
 
 
-def _advice(kernel: Kernel, more_rows: bool) -> str:
-    """What helps against a rank that is too low."""
-    more = "take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; "
-    narrow = (
-        f"lower gamma, which is {kernel.gamma:.3g}; " if kernel.gamma and kernel.is_level else ""
-    )
+def _advice(kernel: Kernel, more_rows: bool, typical: float) -> str:
+    """What helps against a rank that is too low, if `typical` is a kernel value of two landmarks."""
+    ways = []
+    if more_rows:
+        ways.append("take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; ")
+    if kernel.gamma and kernel.is_level:  # near 1 rows are alike to the kernel, near 0 all strange
+        way = "raise" if typical > _ALIKE else "lower"
+        ways.append(f"{way} gamma, which is {kernel.gamma:.3g}; ")
     check = "check that the samples differ, and that no column dwarfs the others"
-    return f"{more if more_rows else ''}{narrow}or {check}"
+    return f"{''.join(ways)}{'or ' if ways else ''}{check}"
 
 
 def _scatter(sums: LandmarkSums, c: Doubles, centre: bool) -> Any:

@@ -42,6 +42,7 @@ from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 512  # looked at in all, or five a landmark: with twice as many the estimates are
 _ROWS_A_LANDMARK = 5  # within a factor of two in 98 cases of 100 instead of 96, at twice the time
+_CLOSER_ROWS = 8  # times as many, where the first look leaves doubt
 _FEATURES = (64, 128)  # fewest and most
 _PROBES_ALONE = 16  # where nothing is sent
 _COST = 0.1  # of a fit's floats
@@ -51,6 +52,7 @@ _MOST = 1e18  # times the mean, that one distance counts for: powers must not ov
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _SURE = 3.0  # standard errors
 _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard error
+_SEEN = 0.5  # of Σ k⊥ of all rows, that a sample has unless a few rows have most of it
 _UNSEEN = 1.0  # of a share that is read off, at least, for its standard error
 _ROUGH = ("laplacian", "arc-cosine")
 _PAIRED_ROWS = 512
@@ -184,9 +186,10 @@ def probe_directions(eigenvalues: Doubles, count: int) -> Doubles:
     return np.column_stack([directions, together / np.linalg.norm(together)])
 
 
-def share_to_see(n_landmarks: int, n_rows: int) -> float:
-    """The share of all rows that parties look at."""
-    return min(1.0, max(SAMPLE_ROWS, _ROWS_A_LANDMARK * n_landmarks) / n_rows)
+def share_to_see(n_landmarks: int, n_rows: int, is_closer: bool = False) -> float:
+    """The share of all rows that parties look at, eight times as many if they look closer."""
+    few = max(SAMPLE_ROWS, _ROWS_A_LANDMARK * n_landmarks)
+    return min(1.0, (_CLOSER_ROWS if is_closer else 1) * few / n_rows)
 
 
 # Where the rows are.
@@ -388,7 +391,8 @@ def shortfall(
     F = np.sum([p.features for p in parties], axis=0)
     noise = np.sum([p.noise for p in parties], axis=0)
     level = _level(parties, F, outside, centred)
-    return missing_shares(kernel, eigenvalues, (F, noise), level, outside)
+    unseen = unseen_distance(sum(p.outside for p in parties), outside)
+    return missing_shares(kernel, eigenvalues, (F, noise), level, outside, unseen)
 
 
 def summed_shortfall(
@@ -414,19 +418,20 @@ def missing_shares(
     sums: tuple[Doubles, Doubles],
     level: float,
     outside: float,
+    unseen: float = 0.0,
 ) -> Shortfall:
     """`shortfall` from what all parties' `features` and `noise` add up to.
 
-    `level` is a lower bound on the largest variance outside the span.
+    `level` is a lower bound on the largest variance outside the span; `unseen` is what may be in a
+    single direction that nobody has looked at.
     """
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
     ratios, errors = _squared_lengths(kernel, *sums)
-    values, more = (
-        _missing(z, _for_all(z, own), level, outside) for own in (ratios, ratios + errors)
-    )
+    values = _missing(z, _for_all(z, ratios), level, outside)
+    more = _missing(z, _for_all(z, ratios + errors), max(level, unseen), outside)
     errors_of_all = np.abs(more - values)
-    unseen = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
-    errors_of_all[unseen] = np.maximum(errors_of_all[unseen], _UNSEEN * values[unseen])
+    others = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
+    errors_of_all[others] = np.maximum(errors_of_all[others], _UNSEEN * values[others])
     return Shortfall(values, errors_of_all)
 
 
@@ -452,6 +457,15 @@ def _level(parties: Sequence[ProbeSums], F: Doubles, outside: float, centred: bo
         scatter -= np.outer(whole, whole) / n
     between = float(np.linalg.eigvalsh(scatter)[-1])
     return float(min(max(peak, between, 0.0), outside))
+
+
+def unseen_distance(sampled: float, outside: float) -> float:
+    """What a sample lacks of Σ k⊥, if that is most of it: a row far away may not be among it.
+
+    >>> unseen_distance(0.7, 1.0), unseen_distance(0.1, 1.0)
+    (0.0, 0.9)
+    """
+    return outside - sampled if sampled < _SEEN * outside else 0.0
 
 
 def peak_distance(peak: float, outside: float, n_rows: float) -> float:

@@ -13,15 +13,18 @@ from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
 _ROUNDING = 1e-11
 
 
-def orthonormal_like(S: Doubles, like: Doubles) -> Doubles:
-    """Q of S = QR, each column with the sign that it has in `like`: nodes must not flip apart.
+def orthonormal(S: Doubles) -> Doubles:
+    """Q of S = QR, with no negative number on the diagonal of R: nodes must not flip apart.
 
-    >>> orthonormal_like(np.array([[-2.0], [0.0]]), np.array([[1.0], [0.0]])).ravel() + 0.0
-    array([1., 0.])
+    So Q follows S without a jump. Signs as in the first directions, which the paper takes, are a
+    matter of rounding once a column has turned away from its first direction by a right angle.
+
+    >>> orthonormal(np.array([[2.0, 1.0], [0.0, -3.0]])) + 0.0
+    array([[ 1.,  0.],
+           [ 0., -1.]])
     """
-    Q, _ = np.linalg.qr(S)
-    signs = np.where(np.einsum("ij,ij->j", Q, like) < 0, -1.0, 1.0)
-    return np.asarray(Q * signs)
+    Q, R = np.linalg.qr(S)
+    return np.asarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
 
 
 def leading_directions(E: Doubles, k: int, centre: bool = True) -> Doubles:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
 import eigenmesh as em
+from eigenmesh.numerics.tracking import orthonormal
 
 
 def fitted(estimator, parts):
@@ -93,6 +94,32 @@ def test_eigenvalues_that_lie_close_are_found_or_missed_aloud(seed):
     )
     true = (1 - few.eigenvalues_ / pooled(X, kernel, None, k)).max()
     assert true <= 1e-4 or any("not come to rest" in told for told in words)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nodes_unlike_each_other_agree_where_eigenvalues_lie_close(seed):
+    """Nodes of one row beside large ones: what is said to be missing is."""
+    rng = np.random.default_rng(seed)
+    d, k = int(rng.integers(12, 25)), int(rng.integers(2, 4))
+    X = rng.normal(size=(400, d)) * (1 + rng.pareto(1.5, size=(400, 1)))
+    parts = em.Partitioned(rows=[X[:200], *np.split(X[200:210], 10), X[210:]])
+    graph = nx.cycle_graph(12)
+    how = {"kernel": "cosine", "topology": graph, "center": False}
+    kpca, words = fitted(em.KernelPCA(k, **how), parts)
+    values = np.linalg.eigvalsh(pairwise_kernels(X, metric="cosine"))[::-1][:k]
+    true = (1 - kpca.eigenvalues_ / values).max()
+    assert true <= 0.01 and not words
+    assert abs(kpca.shortfall_ - true) <= 0.002
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_directions_follow_their_products_without_a_jump(seed):
+    rng = np.random.default_rng(seed)
+    S = rng.normal(size=(9, 4))
+    Q = orthonormal(S)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(4), atol=1e-12)
+    assert (np.diagonal(Q.T @ S) > 0).all()
+    np.testing.assert_allclose(orthonormal(S + 1e-9 * rng.normal(size=S.shape)), Q, atol=1e-6)
 
 
 def test_features_double_until_they_are_enough():

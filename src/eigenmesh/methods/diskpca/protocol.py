@@ -146,7 +146,7 @@ RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and co
 _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
-_CLOSER_ROWS, _CLOSER_FEATURES = 8, 4  # times as many, in a second look
+_CLOSER_FEATURES = 4  # times as many, in a second look
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
@@ -1103,11 +1103,10 @@ def measure(
             missing = nothing_missing(k)
         return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
 
-    share = share_to_see(q, n)
-    first = look(ask_for(count, share, width))
+    first = look(ask_for(count, share_to_see(q, n), width))
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return first
-    return look(ask_for(k, min(1.0, _CLOSER_ROWS * share), _CLOSER_FEATURES * width))
+    return look(ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width))
 
 
 def _missing(

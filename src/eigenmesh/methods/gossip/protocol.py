@@ -70,10 +70,11 @@ from eigenmesh.numerics.shortfall import (
     probe_directions,
     probed,
     share_to_see,
+    unseen_distance,
 )
 from eigenmesh.numerics.tracking import (
     leading_directions,
-    orthonormal_like,
+    orthonormal,
     principal_rotation,
     random_directions,
     still_growing,
@@ -113,6 +114,9 @@ EVERYTHING = 10**9  # floats of a fit, of which a tenth is enough to look at eve
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
+# Of them after `n_rounds`, if an eigenvalue still grows: where nodes are unlike, and eigenvalues near
+# each other, their directions drift apart faster than a quarter is left of it.
+MIXED_AGAIN = 0.01
 PATIENCE = 10  # times `n_rounds`: with an accuracy, the most while an eigenvalue still grows
 _SETTLED = 0.1  # of the accuracy: no more of an eigenvalue is to be missing in the features' span
 
@@ -176,7 +180,7 @@ class GossipNode(CentroidNode):
 
     Setup = GossipSetup
     state = (
-        *(*CentroidNode.state, "n_features", "given", "mean", "start", "W", "product"),
+        *(*CentroidNode.state, "n_features", "given", "mean", "W", "product"),
         *("outside", "own_probes", "probes", "growing"),
     )
 
@@ -188,7 +192,7 @@ class GossipNode(CentroidNode):
         self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
         self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
         self.mean = self.growing = np.zeros(0)
-        self.start = self.W = self.product = np.zeros((0, 0))
+        self.W = self.product = np.zeros((0, 0))
 
     @step
     def count_rows(self) -> RowCount:
@@ -272,7 +276,7 @@ class GossipNode(CentroidNode):
                 f"{s} dimensions; lower n_components or, unless the kernel has no more, raise "
                 f"n_features (of a front door: n_landmarks)"
             )
-        self.start = self.W = self._first_directions(s)
+        self.W = self._first_directions(s)
         self.product = self._seen.T @ (self._seen @ self.W)
         self.start_mixing(self.product)
 
@@ -287,12 +291,12 @@ class GossipNode(CentroidNode):
         points = self.E if self.setup.features == "rows" else self._embed(self.shared)
         # Uncentred, the first direction is near the mean, which centred ones would leave out.
         lead = leading_directions(points, s, bool(self.setup.center))
-        return orthonormal_like(np.column_stack([lead[:, :-1], drawn[:, -1]]), lead)
+        return orthonormal(np.column_stack([lead[:, :-1], drawn[:, -1]]))
 
     @step(reusable=False)
     def turn(self) -> None:
         """W ← QR(S), then let S follow AW."""
-        W = orthonormal_like(self.mixture, self.start)
+        W = orthonormal(self.mixture)
         self.growing = still_growing(self.W, self.mixture)[: self.setup.n_components]
         product = self._seen.T @ (self._seen @ W)
         cosines = np.linalg.svd(self.W.T @ W, compute_uv=False)
@@ -320,7 +324,7 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_variances(self) -> None:
         """Average what makes up the eigenvalues and the offset."""
-        self.W = orthonormal_like(self.mixture, self.start)
+        self.W = orthonormal(self.mixture)
         V, features = self._seen @ self.W, self._seen
         inside = float(np.einsum("ij,ij->", features, features))
         whole = inside if self.setup.features == "random" else self._kernel_trace()
@@ -377,14 +381,15 @@ class GossipNode(CentroidNode):
         z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
         n_probes, width = probed(len(z), 0, budget.floats)
         scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
-        mean, share = self.outside / model.n_rows, share_to_see(len(self.landmarks), model.n_rows)
+        mean = self.outside / model.n_rows
+        share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients @ scaled, model.offset @ scaled)
         rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
-        facts = [sums.peak, sums.n_rows]
+        facts = [sums.peak, sums.n_rows, sums.outside]
         self.start_mixing(np.concatenate([sums.features.ravel(), whole, sums.noise, facts]))
 
     @step(reusable=False)
@@ -397,20 +402,22 @@ class GossipNode(CentroidNode):
     def tell_missing(self, whole: NodeTotal) -> Missing:
         """How much the wanted eigenvalues lack."""
         share: Any = self.site.kept(KEPT)
-        z, (F, mean, noise, (peak, n)) = share["consensus"].eigenvalues, self._probe_sums()
+        z, (F, mean, noise, facts) = share["consensus"].eigenvalues, self._probe_sums()
+        peak, n, sampled = facts
         g = self._direction()
         along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
         along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
         bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
         level = min(max(bounds), self.outside)
         sums = (F, np.maximum(noise, 0.0))
-        lacking = missing_shares(self.kernel.name, z, sums, level, self.outside)
+        unseen = unseen_distance(sampled, self.outside)
+        lacking = missing_shares(self.kernel.name, z, sums, level, self.outside, unseen)
         return Missing(values=lacking.values, errors=lacking.errors)
 
     def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
-        """Of all nodes: F (p, t), the mean (t,), noise (p,), and peak with the number of rows."""
+        """Of all nodes: F (p, t), the mean (t,), noise (p,); peak, the number of rows, and Σ k⊥."""
         t = self.own_probes.shape[1]
-        p = (len(self.probes) - t - 2) // (t + 1)
+        p = (len(self.probes) - t - 3) // (t + 1)
         F, mean, noise, facts = np.split(self.probes, np.cumsum([p * t, t, p]))
         return F.reshape(p, t), mean, noise, facts
 
@@ -596,7 +603,9 @@ def _one_fit(
     def averaged(begin: Any, numbers: Callable[[int, int], int]) -> list[Node]:
         return [ask(begin), mixing_rounds(scope, node, sized(numbers))]
 
-    mixes = mixing_rounds(scope, node, sized(lambda D, s: D * s), MIXED, goal.n_mixes)
+    finer = None if goal.accuracy is None else MIXED_AGAIN
+    tracked = sized(lambda D, s: D * s)
+    mixes = mixing_rounds(scope, node, tracked, MIXED, goal.n_mixes, finer, is_fullest)
     return sequence(
         ask(node.begin_features, count=goal.n_features if each is None else each),
         _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
@@ -652,12 +661,12 @@ def _probes(
         at_most(most_t, planned=t),
     )
     every = _looking(scope, k, {"floats": EVERYTHING}, Size(_n_sums(all_p, most_t)), Size(most_t))
-    return sequence(first, maybe(every, planned=is_fullest and (p, t) != (all_p, most_t)))
+    return sequence(first, maybe(every, planned=is_fullest))
 
 
 def _n_sums(p: int, t: int) -> int:
     """Numbers that `begin_probes` averages: p probes in t features, their mean, and facts."""
-    return (p + 1) * t + p + 2
+    return (p + 1) * t + p + 3
 
 
 def _looking(
@@ -778,8 +787,7 @@ def _fit(
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_tracking)
-    n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
-    growing, reason = _iterate(nodes, goal, n_mixes)
+    growing, reason = _iterate(nodes, goal)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
@@ -798,8 +806,15 @@ def _missing(
     budget = probe_budget(require_graph(nodes), goal, outcome.n_dimensions, k)
     first = _look(nodes, budget)
     doubt = accuracy is not None and _shortfall(first).is_doubtful(accuracy)
-    sees_all = probed(k, 0, budget) == probed(k, 0, EVERYTHING)
+    sizes = (outcome.n_dimensions, outcome.n_rows)
+    every_row = share_looked_at(*sizes, budget) == share_looked_at(*sizes, EVERYTHING)
+    sees_all = every_row and probed(k, 0, budget) == probed(k, 0, EVERYTHING)
     return first if sees_all or not doubt else _look(nodes, EVERYTHING)
+
+
+def share_looked_at(n_landmarks: int, n_rows: int, budget: int) -> float:
+    """Of all rows: more of them where every component is looked at."""
+    return share_to_see(n_landmarks, n_rows, is_closer=budget >= EVERYTHING)
 
 
 def _shortfall(missing: Missing) -> Shortfall:
@@ -857,11 +872,14 @@ def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     return bool(missing.values[worst] + missing.errors[worst] <= goal.accuracy)
 
 
-def _iterate(nodes: Federation, goal: GossipGoal, n_mixes: int) -> tuple[Doubles, str]:
+def _iterate(nodes: Federation, goal: GossipGoal) -> tuple[Doubles, str]:
     """`n_rounds` rounds; with an accuracy as many again, while an eigenvalue grows by more."""
     tolerance, growing = goal.tolerance, np.zeros(0)
     most = goal.n_rounds * (1 if goal.accuracy is None else PATIENCE)
+    n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
     for done in range(1, 1 + most):
+        if done == goal.n_rounds + 1:
+            n_mixes = goal.n_mixes or mixes_for(nodes, MIXED_AGAIN)
         average(nodes, GossipNode, n_mixes)
         nodes.ask(GossipNode.turn)
         if goal.accuracy is not None and done % goal.n_rounds == 0:
