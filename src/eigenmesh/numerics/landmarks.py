@@ -110,7 +110,7 @@ class LandmarkModel:
 
 
 def _advice(kernel: Kernel, more_rows: bool, typical: float) -> str:
-    """What helps against a rank that is too low, if `typical` is a kernel value of two landmarks."""
+    """What helps against too low a rank; `typical` is a kernel value of two landmarks."""
     ways = []
     if more_rows:
         ways.append("take more landmarks: n_landmarks, or landmarks='diskpca' if rows may leave; ")

@@ -114,8 +114,8 @@ EVERYTHING = 10**9  # floats of a fit, of which a tenth is enough to look at eve
 PROBED = 1e-3  # of the nodes' differences in what measures the features
 _APART = 1e-6  # of a total, between nodes that have agreed
 MIXED = 0.25  # of the differences between nodes, left after the mixes of a round
-# Of them after `n_rounds`, if an eigenvalue still grows: where nodes are unlike, and eigenvalues near
-# each other, their directions drift apart faster than a quarter is left of it.
+# Of them after `n_rounds`, if an eigenvalue still grows: where nodes are unlike, and eigenvalues
+# near each other, directions drift apart by more in a round than a quarter takes back.
 MIXED_AGAIN = 0.01
 PATIENCE = 10  # times `n_rounds`: with an accuracy, the most while an eigenvalue still grows
 _SETTLED = 0.1  # of the accuracy: no more of an eigenvalue is to be missing in the features' span
