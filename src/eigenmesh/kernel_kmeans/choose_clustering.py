@@ -108,18 +108,20 @@ def require_row_method(params: ClusteringParameters) -> None:
         )
 
 
-def candidates_for(params: ClusteringParameters, shapes: Shapes) -> list[ClusteringChoice]:
-    """What suits, best first: parties may refuse the first ones."""
+def candidates_for(
+    params: ClusteringParameters, shapes: Shapes, secure: bool = False
+) -> list[ClusteringChoice]:
+    """What suits, best first: parties may refuse the first ones. `secure`: sums are masked."""
     method = "landmarks" if params.method == "auto" else params.method
     preset = PRESETS[method]
-    clusterings = _kmeans(params, preset, len(shapes))
+    clusterings = _kmeans(params, preset, len(shapes), secure)
     if method == "random-features":
         kmeans, seeding, why = clusterings[0]
         return [ClusteringChoice(method, "none", 0, kmeans, seeding, f"{preset.words}; {why}")]
     q, every = _number(params, shapes)
     return _by_moments(params, clusterings, shapes, q) + [
         ClusteringChoice(method, landmarks, q, kmeans, seeding, f"{preset.words}; {why}; {how}")
-        for landmarks, why in _landmarks(params, preset, shapes, q, every)
+        for landmarks, why in _landmarks(params, preset, shapes, q, every, secure)
         for kmeans, seeding, how in clusterings
     ]
 
@@ -146,7 +148,7 @@ def _by_moments(
 
 
 def _kmeans(
-    params: ClusteringParameters, preset: Preset, n_parties: int
+    params: ClusteringParameters, preset: Preset, n_parties: int, secure: bool
 ) -> list[tuple[str, str, str]]:
     """Ways of k-means, how each is seeded, and why."""
     kmeans = preset.kmeans if params.kmeans == "auto" else params.kmeans
@@ -158,6 +160,8 @@ def _kmeans(
         return [("lloyd", "k-means||", "exact Lloyd iterations"), quiet]
     if n_parties == 1:
         return [("lloyd", "k-means||", "exact Lloyd iterations, since nothing is sent"), quiet]
+    if secure:
+        return [quiet]
     few = "k-means of a coreset, since rounds between parties cost"
     return [("coreset", "k-means||", few), quiet]
 
@@ -177,13 +181,20 @@ def _number(params: ClusteringParameters, shapes: Shapes) -> tuple[int, bool]:
 
 
 def _landmarks(
-    params: ClusteringParameters, preset: Preset, shapes: Shapes, q: int, every: bool
+    params: ClusteringParameters,
+    preset: Preset,
+    shapes: Shapes,
+    q: int,
+    every: bool,
+    secure: bool,
 ) -> list[tuple[str, str]]:
     landmarks = preset.landmarks if params.landmarks == "auto" else params.landmarks
     if landmarks != "auto":
         return [(landmarks, f"the landmarks are {landmarks!r}")]
     if every and len(shapes) == 1:
         return [("uniform", "every row is a landmark")]
+    if secure:
+        return [("drawn", "the landmarks are drawn from sums, and count parties of any size")]
     rows = "uniform" if params.kernel in UNIT_NORM else "diskpca"
     draws = (rows, f"the landmarks are rows, drawn as {rows!r}")
     means = ("centroids", "the landmarks are centroids, and no row leaves")

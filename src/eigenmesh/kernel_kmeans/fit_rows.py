@@ -81,7 +81,7 @@ def fit_at_parties(
     """Landmarks or random features, then distributed k-means."""
     sizes = fed.run(row_sizes).value
     shapes = [(size.n_rows, size.n_columns) for size in sizes]
-    choice = first_allowed(fed, candidates_for(params, shapes))
+    choice = first_allowed(fed, candidates_for(params, shapes, fed.secure))
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
     if choice.landmarks == "moments":

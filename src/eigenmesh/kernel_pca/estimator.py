@@ -373,7 +373,7 @@ class KernelPCA(FrontDoor):
     def _fit_split(self, X: Any, sample_weight: Any) -> None:
         weighted = sample_weight is not None
         with self._opened(X, self.topology) as fed, fed.recording() as recording:
-            candidates = self._candidates(fed.split, fed.graph is not None)
+            candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
             if weighted:
                 candidates = _those_with_weights(candidates, fed.split, sample_weight)
             choice, method, estimator = choose_method(
@@ -403,7 +403,7 @@ class KernelPCA(FrontDoor):
         shapes = shapes_at(fed) if hangs_on_sizes(self, candidates) else None
         return of_these_sizes(self, candidates, shapes)
 
-    def _candidates(self, split: str, on_graph: bool) -> list[Method]:
+    def _candidates(self, split: str, on_graph: bool, secure: bool = False) -> list[Method]:
         """The methods that suit such data, best first."""
         self._require_columns_for_preparing(split)
         if self.landmarks_are_given:
@@ -411,7 +411,9 @@ class KernelPCA(FrontDoor):
                 "landmarks are given as rows, which is for one array or a stream of blocks; for "
                 "split data name a choice such as 'centroids'"
             )
-        suitable = suitable_methods(self.method, split, self.kernel, self.landmarks, on_graph)
+        suitable = suitable_methods(
+            self.method, split, self.kernel, self.landmarks, on_graph, secure
+        )
         if not (self.fit_inverse_transform and self.method == "auto"):
             return suitable
         return [method for method in suitable if goes_back(method, self.kernel)] or suitable
@@ -662,7 +664,7 @@ class KernelPCA(FrontDoor):
             suitable = of_these_sizes(self, candidates, chunk_shapes(source))
             return self._preceded(build_estimator(self, suitable[0]), candidates)
         with self._opened(source, self.topology) as fed:
-            candidates = self._candidates(fed.split, fed.graph is not None)
+            candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
             return self._preceded(self._planned_among(fed, candidates), candidates)
 
     def _planned_among(self, fed: Federation, candidates: list[Method]) -> Any:

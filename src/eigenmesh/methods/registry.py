@@ -52,6 +52,7 @@ class Method:
     span: Literal["", "landmarks", "features", "embedding"] = ""
     landmarks: tuple[str, ...] = ()  # how they may be drawn, by name
     takes_weights: bool = False
+    masked: bool = False  # taken by itself only where sums are masked, since it tells many of them
     cheaper: str = ""  # how a fit can send less, where the estimator's own way is no parameter here
     # Whether it suits parties of these sizes, where that hangs on them; by name it is taken anyhow.
     sizes_allow: Callable[[DoorArguments, Shapes], bool] | None = None

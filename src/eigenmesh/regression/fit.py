@@ -78,7 +78,7 @@ class Regression:
 
 def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """By where the data are; what does not suit them is agreement before anybody is asked."""
-    params.door._candidates(fed.split, fed.graph is not None)
+    params.door._candidates(fed.split, fed.graph is not None, fed.secure)
     if fed.split == "columns":
         return fit_columns(fed, params, y)
     require_targets(y)
@@ -88,12 +88,12 @@ def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
 # Rows, and a coordinator.
 
 
-def row_methods(door: KernelPCA, alone: bool) -> list[Method]:
+def row_methods(door: KernelPCA, alone: bool, secure: bool = False) -> list[Method]:
     """Kernel PCA's methods for rows whose scores a regression can be on.
 
-    `alone` says that there is one party only.
+    `alone` says that there is one party only, `secure` that sums are masked.
     """
-    candidates = [method for method in door._candidates("rows", False) if method.span]
+    candidates = [method for method in door._candidates("rows", False, secure) if method.span]
     if not candidates:
         raise InputError(
             f"method is {door.method!r}, which leaves no scores to regress on; 'auto' is expected, "
@@ -138,7 +138,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
     door = params.door
     choice, method, estimator = choose_method(
         fed,
-        door._of_sizes_at(fed, row_methods(door, len(fed.parties) == 1)),
+        door._of_sizes_at(fed, row_methods(door, len(fed.parties) == 1, fed.secure)),
         partial(build_estimator, door),
         ridge_needs,
     )

@@ -121,7 +121,7 @@ def _of_graph(inner: Any, k: int) -> PlannedRegression:
 
 def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any]:
     door = params.door
-    candidates = row_methods(door, len(fed.parties) == 1)
+    candidates = row_methods(door, len(fed.parties) == 1, fed.secure)
     try:
         candidates = door._of_sizes_at(fed, candidates)
         build = partial(build_estimator, door)

@@ -218,7 +218,10 @@ class Federation:
 
         Numbers that are found on the way, such as gamma, may be any of their kind here.
         """
-        studies = {stage.study(self.scope).document.decode(): stage for stage in stages}
+        runs = [(stage.study(self.scope), stage) for stage in stages]
+        for run, _ in runs:
+            _ = run.tree  # what cannot be asked for is said here, in its own words
+        studies = {run.document.decode(): stage for run, stage in runs}
 
         def question() -> None:
             for study, stage in studies.items():

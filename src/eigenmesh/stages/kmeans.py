@@ -149,7 +149,7 @@ def schedule(
         enlist(PointHolder, setup),
         ask(PointHolder.solve_locally, n_clusters=n_clusters)
         if method == "coreset"
-        else ask(PointHolder.count_points),
+        else ask(PointHolder.count_points if given_points is None else PointHolder.tell_size),
         settle(
             planned,
             rest,
@@ -332,8 +332,10 @@ def distributed_kmeans(
         centres = _refined(fed, part, starts, refine)
         reason = f"the coreset of {len(part.points)} points is clustered"
         return _concluded(fed, centres, n_clusters, refine, reason)
-    counts = fed.ask(PointHolder.count_points)
-    _require_weight(counts)
+    by_weight = candidates is None and start is None
+    counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
+    if by_weight:
+        _require_weight(sum(count.weight for count in counts))
     fed.settle(coordinates=counts[0].dim)
     if start is not None:
         starts = np.array(start, dtype=np.float64)[None]
@@ -341,6 +343,7 @@ def distributed_kmeans(
         points = _candidates(fed, counts, n_clusters) if candidates is None else candidates
         fed.settle(candidates=len(points))
         weights = fed.total(PointHolder.weigh_candidates, Points(points)).sum.weights
+        _require_weight(weights.sum())
         seeds = WeightedPoints(points, weights)
         starts = weighted_kmeans(seeds, n_clusters, rng, n_init)
         fed.settle(centres=starts.shape[1])
@@ -356,8 +359,8 @@ def default_draws(n_clusters: int) -> int:
     return max(LEAST_DRAWS, CORESET_DRAWS * n_clusters)
 
 
-def _require_weight(counts: Sequence[Any]) -> None:
-    if not sum(count.weight for count in counts) > 0:
+def _require_weight(weight: float) -> None:
+    if not weight > 0:
         raise InputError("the points weigh 0 in all; a positive weight is expected of some")
 
 
@@ -507,7 +510,7 @@ def _refilled(
 def _coreset(fed: Federation, k: int, n_draws: int) -> WeightedPoints:
     """Weighted points that stand for all."""
     local = fed.ask(PointHolder.solve_locally, LocalAsk(k))
-    _require_weight(local)
+    _require_weight(sum(reply.weight for reply in local))
     fed.settle(coordinates=local[0].dim)
     costs = np.array([reply.cost for reply in local])
     price = float(costs.sum()) / n_draws

@@ -42,6 +42,13 @@ class KMeansSetup(Message, reveals=None):
     seed: Annotated[int, NonNegative] = 0
 
 
+class PointSize(Message, reveals="counts"):
+    """How many points a party holds, of how many coordinates."""
+
+    n_points: Annotated[int, NonNegative]
+    dim: Annotated[int, SameEverywhere]
+
+
 class PointCount(Message, reveals="counts"):
     """How many points a party holds, of how many coordinates, and their weight."""
 
@@ -162,6 +169,12 @@ class PointHolder(Party):
         self.squared = np.ones(len(self.data.points))  # at first no point is farther than others
         self.draws = 0
         self.own_centres = np.zeros((0, self.data.points.shape[1]))
+
+    @step
+    def tell_size(self) -> PointSize:
+        """Size alone, where nobody has to draw by weight."""
+        n, dim = self.data.points.shape
+        return PointSize(n_points=n, dim=dim)
 
     @step
     def count_points(self) -> PointCount:

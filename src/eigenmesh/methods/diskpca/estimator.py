@@ -371,22 +371,34 @@ class DisKPCA(RowEstimator):
         return len(self.eigenvalues_)
 
 
-def _with_landmarks(landmarks: str, kernels: tuple[str, ...], why: str) -> Method:
+def _with_landmarks(
+    landmarks: str, kernels: tuple[str, ...], why: str, rank: int = 10, masked: bool = False
+) -> Method:
     return Method(
         "diskpca",
         "rows",
         kernels,
         DisKPCA,
         why,
-        rank=10,
+        rank=rank,
         options={"landmarks": landmarks},
         n_components="or share",
         span="landmarks",
         landmarks=LANDMARKS,
         takes_weights=True,
+        masked=masked,
     )
 
 
+register(
+    _with_landmarks(
+        "drawn",
+        PSD_KERNELS,
+        "landmarks are drawn from masked sums, in which parties of any size count",
+        rank=8,
+        masked=True,
+    )
+)
 register(
     _with_landmarks(
         "centroids",
