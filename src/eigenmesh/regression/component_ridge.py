@@ -27,11 +27,14 @@ from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.scores import LandmarkScores
 from eigenmesh.methods.moments.protocol import MomentResult
 from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
+    NonNegative,
     OwnRows,
     Reveals,
     Shape,
@@ -43,11 +46,16 @@ from eigenmesh.runtime.schedule import Node, Scope, at_most, enlist, sequence, t
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
-from eigenmesh.stages.row_messages import full, upper
+from eigenmesh.stages.row_messages import (
+    NOT_A_GRAM,
+    full,
+    upper,
+)
 
 record(RidgeFit)
 
 MOST_TARGETS = 10_000  # a row
+_LOOKED_AT = 4  # targets, of a reply that may be a lie
 
 
 class TargetSetup(Message, reveals=None):
@@ -82,8 +90,18 @@ class NormalEquations(Message, reveals="moments"):
     cross: Annotated[Floats, Shape("k", "m")]
     score_sums: Annotated[Floats, Shape("k")]
     target_sums: Annotated[Floats, Shape("m")]
-    target_squares: Annotated[Floats, Shape("m")]
+    target_squares: Annotated[Floats, Shape("m"), NonNegative]
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
+
+    def contradiction(self, context: Context) -> str | None:
+        """All are sums over the same rows: scores, and with them each of the first targets."""
+        gram = full(self.upper)
+        for j in range(min(self.cross.shape[1], _LOOKED_AT)):
+            c, squares = self.cross[:, j : j + 1], self.target_squares[j]
+            joint = np.block([[gram, c], [c.T, np.array([[squares]])]])
+            if not is_gram(joint, np.append(self.score_sums, self.target_sums[j]), self.n_rows):
+                return NOT_A_GRAM
+        return None
 
 
 def targets_of(site: SiteView, key: str) -> Doubles:

@@ -23,6 +23,7 @@ from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.protocol import Protocol
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.runtime.statements import Statements
 from eigenmesh.runtime.study import Stage
 from eigenmesh.threads import at_work, one_blas_thread
 
@@ -49,7 +50,7 @@ class Alone(Federation):
         self.align = "strict"
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
-        self._told_counts = {}
+        self._statements = Statements()
         self._graph = None
         self._site = Site(NAME, lambda: rows, _data=rows)
         self._view = SiteView(self._site, 0, self.parties)

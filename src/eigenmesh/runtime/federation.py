@@ -48,6 +48,7 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.statements import Statements, in_short
 from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
     Topology,
@@ -118,7 +119,9 @@ class Federation:
         self.lost: dict[str, str] = {}
         self.reused: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self._told_counts: dict[str, dict[str, int]] = {}  # by party, what it said that it holds
+        self._statements = Statements()
+        self._setups: dict[type[Party], Message] = {}  # of the run under way
+        self._requests: Mapping[int, Message | None] = {}  # of the round under way
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
@@ -168,9 +171,9 @@ class Federation:
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of the parties, as they said themselves or as this process knows."""
         shapes = {}
-        for name, counts in self._told_counts.items():
-            if counts.keys() == {OwnRows, OwnColumns}:
-                shapes[name] = (counts[OwnRows], counts[OwnColumns])
+        for name, facts in self._statements.facts.items():
+            if {OwnRows, OwnColumns} <= facts.keys():
+                shapes[name] = (int(facts[OwnRows]), int(facts[OwnColumns]))
         for name, site in self.local_sites().items():
             if name not in shapes and site.is_open:
                 n_rows, n_columns = site.data.shape
@@ -237,7 +240,7 @@ class Federation:
             self._books.absorb(run.recording.ledger)
             self.lost = dict(run.lost)
             self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
-            self._told_counts = {name: dict(counts) for name, counts in run.counts.items()}
+            self._statements.facts = {name: dict(facts) for name, facts in run.facts.items()}
         for site in self.local_sites().values():
             for about, words in site.remarks.items():
                 self.remark(about, words)
@@ -268,7 +271,7 @@ class Federation:
         reason = getattr(value, "stop_reason", "finished")
         reused, dropped = dict(self.reused), dict(self.dropped)
         who = (self.parties, dict(self.lost), reused, dropped)
-        return Run(value, recording, *who, reason, counts=self._told_counts)
+        return Run(value, recording, *who, reason, facts=self._statements.facts)
 
     # The study of the run under way.
 
@@ -357,7 +360,7 @@ class Federation:
         """
         if self._books.idle:
             self.lost, self.reused, self.dropped = {}, Counter(), Counter()
-            self._told_counts = {}
+            self._statements = Statements()
         with self._books.recording() as recording:
             yield recording
 
@@ -370,6 +373,7 @@ class Federation:
         assert data is not None
         for i in self._active():
             self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+        self._setups[role] = setup
         names = _step_names(role, steps)
         fields = self._next_in_study(("enlist", role_name(role)))
         if self._guard is not None and self._guard.study.tree is not None:
@@ -424,7 +428,12 @@ class Federation:
         covered: list[str] = []
 
         def fold(i: int, reply: Any) -> None:
-            sums[:] = [add(sums[0], reply) if sums else reply]
+            try:
+                sums[:] = [add(sums[0], reply) if sums else reply]
+            except MessageRefused as error:  # which of them has the wrong shape is not known
+                who = in_short([self._names[i], *covered])
+                words = f"replies of {who} do not fit together: {error.reason}"
+                raise MessageRefused(words, party=self._names[i]) from None
             covered.append(self._names[i])
 
         self._round_of(step, self._addressed(message, each), fold, summed=True)
@@ -452,6 +461,9 @@ class Federation:
             data, kinds = encoded[id(message)]
             if data is not None:
                 self._books.enter(label, COORDINATOR, self._names[i], kinds, data.size)
+            if any(kinds.values()):
+                self._statements.reached.add(self._names[i])
+        self._requests = messages
         self._wave({i: stamped[id(m)] for i, m in messages.items()}, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
@@ -559,11 +571,13 @@ class Federation:
                 continue
             values = [getattr(reply, declared.name) for _, reply in received]
             remedy = _REMEDIES.get(declared.kind or "", "check what this party holds")
-            common, _ = Counter(values).most_common(1)[0]
+            common, holders = Counter(values).most_common(1)[0]
+            first = self._names[received[values.index(common)][0]]
+            others = "the others" if 2 * holders > len(values) else repr(first)
             for (i, _), value in zip(received, values, strict=True):
                 if value != common:
                     raise MessageRefused(
-                        f"party {self._names[i]!r} has {declared.name} {_short(value)}, the others "
+                        f"party {self._names[i]!r} has {declared.name} {_short(value)}, {others} "
                         f"{_short(common)}; it must be the same everywhere: {remedy}",
                         party=self._names[i],
                     )
@@ -588,11 +602,13 @@ class Federation:
     def _exchange_once(self, send: Step, receive: Step, fields: Mapping[str, Any]) -> bool:
         """Whether the round was complete; if not, it has been undone and a party is out."""
         exchange = Exchange(self._courier, self._names, self._neighbours())
+        self._statements.reached.update(self.parties)
         exchange.run(send, receive, self.on_loss, self.max_age, fields)
         self._book(send, exchange)
         if not exchange.failures:
             return True
-        for i, error in exchange.failures.items():
+        for i, raised in exchange.failures.items():
+            error = self._statements.fair(raised, self._names[i], self.parties)
             if self.on_loss == "raise" or not isinstance(error, _LOSSES):
                 raise error
             if self.on_loss == "reuse" and not send.reusable:
@@ -651,9 +667,10 @@ class Federation:
     ) -> EigenmeshError | None:
         """The error that ends the run, if there is one; else the reply, if any, was taken."""
         try:
+            answer = self._opened(i, reply)
             with naming(self._names[i]):
-                message = self._received(i, self._courier.open(i, reply), step)
-                take(i, message)
+                message = self._received(i, answer, step)
+            take(i, message)
         except EigenmeshError as error:
             if not isinstance(error, _LOSSES):
                 return error
@@ -669,6 +686,13 @@ class Federation:
                 label = step_label(step)
                 self._last_reply[label, i] = (self._books.rounds, message)
         return None
+
+    def _opened(self, i: int, reply: Reply) -> Any:
+        """A host's answer; of a failure that others may have caused nobody is blamed."""
+        try:
+            return self._courier.open(i, reply)
+        except EigenmeshError as error:
+            raise self._statements.fair(error, self._names[i], self.parties) from None
 
     def _skip(self, name: str, step: Step | None, error: EigenmeshError) -> None:
         """Go on without a party; one that was not built, or is silent too often, is out."""
@@ -710,21 +734,9 @@ class Federation:
         message = decode(step.signature.gives, answer.data, self._reply_sizes)
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
-        self._note_counts(self._names[i], message)
+        setup, request = self._setups.get(step.role), self._requests.get(i)
+        self._statements.hear(self._names[i], message, setup, request)
         return message
-
-    def _note_counts(self, name: str, message: Message) -> None:
-        """What a party says that it holds, it says in every reply."""
-        counts = self._told_counts.setdefault(name, {})
-        for declared in fields_of(type(message)):
-            if declared.counts is None:
-                continue
-            number = getattr(message, declared.name)
-            before = counts.setdefault(declared.counts, number)
-            if number != before:
-                raise MessageRefused(
-                    f"its reply is about {number} {declared.counts}, an earlier one about {before}"
-                )
 
 
 def _message_in(answer: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:

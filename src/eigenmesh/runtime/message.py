@@ -166,7 +166,21 @@ def no_more_than(limit: int) -> Check:
 
 
 SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
-OwnRows, OwnColumns = "rows", "columns"  # how many the sender has: every reply must say the same
+
+
+class Fact(str):
+    """Marks a number that a party says of itself: every reply must say the same."""
+
+
+OwnRows, OwnColumns, OwnSquares = Fact("rows"), Fact("columns"), Fact("sum of squares")
+
+
+class Context(NamedTuple):
+    """What is known of a message's sender: the setup, what it was sent, what it said of itself."""
+
+    setup: Any = None
+    request: Any = None
+    facts: Mapping[str, float] = {}
 
 
 def _is_orthonormal(vectors: Floats) -> bool:
@@ -192,6 +206,14 @@ class Message:
         cls.reveals, cls.covers = reveals, covers
         record(dataclasses.dataclass(frozen=True, eq=False)(cls))
 
+    def contradiction(self, context: Context) -> str | None:
+        """Why no honest party can have sent this, in words; None where nothing speaks against it.
+
+        What the form of a message rules out, checks do; this is for what hangs on other fields,
+        on the study, or on what its sender said before.
+        """
+        return None
+
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, np.generic):  # from a grid of parameters, or from arithmetic
@@ -211,7 +233,7 @@ class Field(NamedTuple):
     shape: Shape | None
     checks: tuple[Check, ...]
     same: bool
-    counts: str | None  # "rows" or "columns", if it says how many its sender has
+    fact: str | None  # what it says of its sender
     dtype_kinds: str  # of an array; empty for a scalar
 
     @property
@@ -273,9 +295,9 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
         rule = "cannot be the same everywhere, send a hash" if same else "say what it reveals"
         raise TypeError(f"{message_type.__name__}.{name} is an array; {rule}")
     shape = shapes[0] if shapes else None
-    counts = next((mark for mark in (OwnRows, OwnColumns) if mark in marks), None)
+    fact = next((str(mark) for mark in marks if isinstance(mark, Fact)), None)
     dtypes = _DTYPE_KINDS.get(hint, "")
-    return Field(name, hint, optional, kind, shape, checks, same, counts, dtypes)
+    return Field(name, hint, optional, kind, shape, checks, same, fact, dtypes)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:

@@ -17,6 +17,7 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.statements import as_text
 
 Tree = wire.Tree
 _LONGEST_NAME = 200
@@ -127,11 +128,15 @@ def error_tree(error: EigenmeshError, turn: int) -> Tree:
 def error_from(tree: Tree, party: str | None, neighbours: Container[str] = ()) -> EigenmeshError:
     """The error that the host of `party` reported, as one of our classes.
 
-    In an exchange it may concern one of its neighbours; nobody else can be blamed.
+    In an exchange it may concern one of its neighbours, and nobody else; what it says of that one
+    is a claim, so both are named.
     """
     error_class = getattr(errors, str(tree.get("error")), None)
     if not (isinstance(error_class, type) and issubclass(error_class, EigenmeshError)):
         error_class = PartyFailed
-    blamed = tree.get("party")
-    named = blamed if isinstance(blamed, str) and blamed in neighbours else party
-    return error_class(str(tree.get("reason")), party=named)
+    blamed, reason = tree.get("party"), as_text(tree.get("reason"))
+    if isinstance(blamed, str) and blamed in neighbours and blamed != party:
+        reason, party = f"party {party!r} says of {blamed!r}: {reason}", blamed
+    error = error_class(reason, party=party)
+    error.is_reported = True
+    return error

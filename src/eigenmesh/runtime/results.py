@@ -52,4 +52,4 @@ class Run(Generic[R]):
     reused: Mapping[str, int]  # how often an older message of a party stood in for a missing one
     dropped: Mapping[str, int]  # how often a neighbour went on without a party's message
     stop_reason: str
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # what each said it holds
+    facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by party, of itself

@@ -11,7 +11,9 @@ import scipy.sparse as sp
 from eigenmesh.errors import MessageRefused
 from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import differs, exceeds, is_gram
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Integers,
     Message,
@@ -27,6 +29,8 @@ from eigenmesh.runtime.message import (
 )
 from eigenmesh.runtime.results import Replies
 
+LARGEST = 1e75  # of a value: kernels take squares of products
+NOT_A_GRAM = "no rows have such sums and such sums of products"
 _SHORT = (np.uint8, np.int8, np.uint16, np.int16)
 
 
@@ -70,6 +74,19 @@ class RowBlock(Message, reveals="rows"):
     data: Annotated[Numbers | None, Shape("nnz")]
     indices: Annotated[Integers | None, Shape("nnz"), NonNegative]
     indptr: Annotated[Integers | None, Shape("n_plus_1"), NonNegative]
+
+    def contradiction(self, context: Context) -> str | None:
+        """Rows are no more than were asked for, and such that their squares are finite."""
+        asked = getattr(context.request, "n_rows", None)
+        n_rows = 0 if self.indptr is None else len(self.indptr) - 1
+        values = self.data if self.dense is None else self.dense
+        if self.dense is not None:
+            n_rows = len(self.dense)
+        if asked is not None and n_rows > asked:
+            return f"{n_rows} rows, {asked} were asked for"
+        if values is not None and values.size and float(np.abs(values).max()) > LARGEST:
+            return f"values beyond {LARGEST:.0e}, whose squares are not finite"
+        return None
 
 
 def pack(rows: Rows) -> dict[str, Any]:
@@ -128,6 +145,10 @@ class UpperGram(Message, reveals="gram"):
 
     upper: Annotated[Floats, Shape("t*(t+1)//2")]
 
+    def contradiction(self, context: Context) -> str | None:
+        """A sum of squares is positive."""
+        return None if is_gram(full(self.upper)) else NOT_A_GRAM
+
 
 class GramSums(Message, reveals="gram"):
     """Gram matrix and sum of some rows' features, how many they are, and Σ k(x, x)."""
@@ -136,6 +157,12 @@ class GramSums(Message, reveals="gram"):
     sums: Annotated[Floats, Shape("q")]
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
     trace: Annotated[float, Reveals("moments")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """Sums over n rows, whose squares add up to n where the kernel says so."""
+        if not is_gram(full(self.upper), self.sums, self.n_rows):
+            return NOT_A_GRAM
+        return wrong_trace(context, self.trace, self.n_rows)
 
 
 class CentredSums(GramSums, reveals="gram"):
@@ -147,6 +174,16 @@ class CentredSums(GramSums, reveals="gram"):
     noise: Annotated[float, Reveals("moments")]
     along: Annotated[float, Reveals("moments"), NonNegative]
     spread: Annotated[float, Reveals("moments"), NonNegative]
+
+
+def wrong_trace(context: Context, trace: float, weight: float) -> str | None:
+    """Why Σ w k(x, x) cannot be over rows of this weight."""
+    level = isinstance(context.setup, KernelSetup) and kernel_of(context.setup).is_level
+    nothing = level and context.setup.kernel in ("cosine", "arc-cosine")  # k(0, 0) is 0 there
+    wrong = exceeds(trace, weight) if nothing else differs(trace, weight)
+    if level and wrong:
+        return f"k(x, x) = 1, but over {weight:g} rows it adds up to {trace:.6g}"
+    return None if trace >= 0 else "a sum of squares is negative"
 
 
 def upper(matrix: Doubles) -> Doubles:

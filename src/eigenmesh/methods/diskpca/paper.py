@@ -59,8 +59,10 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected, outside_sizes
+from eigenmesh.numerics.plausible import exceeds
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     NonNegative,
@@ -80,6 +82,7 @@ from eigenmesh.stages.row_messages import (
     full,
     kernel_of,
     upper,
+    wrong_trace,
 )
 
 
@@ -104,6 +107,12 @@ class CoordinateSketch(Message, reveals="sketch", covers="all"):
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
     inside: Annotated[float, Reveals("moments"), NonNegative]
     trace: Annotated[float, Reveals("moments")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """What is inside the span is no more than there is."""
+        if exceeds(self.inside, self.trace):
+            return "more is inside the landmarks' span than there is"
+        return wrong_trace(context, self.trace, self.n_rows)
 
 
 class ComponentCoefficients(Message, reveals="eigenvectors"):
@@ -145,9 +154,13 @@ class SketchingRowHolder(RowHolder):
                 yield np.hstack([P, np.ones((len(P), 1))])
 
         sketch = self._sketch(counted(), w, 1)
-        A = self.site.data
-        trace = float(self.kernel.diagonal(A).sum(dtype=np.float64))
-        return CoordinateSketch(sketch[:, :-1], sketch[:, -1], sums, A.shape[0], inside[0], trace)
+        n = int(self.site.data.shape[0])
+        return CoordinateSketch(sketch[:, :-1], sketch[:, -1], sums, n, inside[0], self._trace)
+
+    @property
+    def _trace(self) -> float:
+        """Σ k(x, x)."""
+        return float(self.kernel.diagonal(self.site.data).sum(dtype=np.float64))
 
     @step
     def captured(self, components: ComponentCoefficients) -> GramSums:
@@ -169,7 +182,7 @@ class SketchingRowHolder(RowHolder):
         for Z in self._scores(Y, components.coefficients):
             gram += Z.T @ Z
             sums += Z.sum(axis=0)
-        return upper(gram), sums, int(self.site.data.shape[0]), 0.0
+        return upper(gram), sums, int(self.site.data.shape[0]), self._trace
 
     def _scores(self, Y: Rows, coefficients: Floats) -> Iterator[Doubles]:
         A = self.site.data

@@ -73,6 +73,7 @@ from eigenmesh.numerics.mean_outside import (
     outside_floats,
     outside_sizes,
 )
+from eigenmesh.numerics.plausible import exceeds
 from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,
@@ -89,6 +90,7 @@ from eigenmesh.numerics.shortfall import (
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     NonNegative,
@@ -182,6 +184,10 @@ class Mass(Message, reveals="moments"):
 
     mass: Annotated[float, NonNegative]
 
+    def contradiction(self, context: Context) -> str | None:
+        """Distances to a span are no longer than the rows."""
+        return more_than_rows(context, self.mass)
+
 
 class Whitening(Message, reveals="gram"):
     """R: makes the embedded rows of all parties together orthonormal, largest direction first."""
@@ -195,6 +201,10 @@ class LeverageMass(Message, reveals="moments"):
     mass: Annotated[float, NonNegative]
     largest: Annotated[float, NonNegative]
     rank: Annotated[int, Positive]  # k, or less where the embedded rows have less
+
+    def contradiction(self, context: Context) -> str | None:
+        """A score is no more than all together; by a sketch it may be above 1."""
+        return "one score is larger than all" if exceeds(self.largest, self.mass) else None
 
 
 class ProbeAsk(Message, reveals="gram"):
@@ -217,6 +227,18 @@ class OutsideProbes(Message, reveals="moments"):
     peak: Annotated[float, NonNegative]
     outside: Annotated[float, NonNegative]
     n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
+
+    def contradiction(self, context: Context) -> str | None:
+        """As of `Mass`."""
+        return more_than_rows(context, self.outside)
+
+
+def more_than_rows(context: Context, squares: float) -> str | None:
+    """Why squared distances cannot be those of the sender's rows, where k(x, x) = 1."""
+    rows = context.facts.get(OwnRows)
+    if rows is not None and kernel_of(context.setup).is_level and exceeds(squares, rows):
+        return f"squared distances of {rows} rows add up to {squares:.6g}, where k(x, x) = 1"
+    return None
 
 
 class SummedOutside(Message, reveals="moments"):

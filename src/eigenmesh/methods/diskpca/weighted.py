@@ -45,9 +45,11 @@ from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     NonNegative,
@@ -59,7 +61,13 @@ from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
 from eigenmesh.stages.coverage import Coverage
-from eigenmesh.stages.row_messages import full, kernel_of, upper
+from eigenmesh.stages.row_messages import (
+    NOT_A_GRAM,
+    full,
+    kernel_of,
+    upper,
+    wrong_trace,
+)
 from eigenmesh.stages.site_points import weights_of
 from eigenmesh.threads import one_blas_thread
 
@@ -72,6 +80,12 @@ class WeightedSums(Message, reveals="gram"):
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
     weight: Annotated[float, Reveals("moments"), NonNegative]
     trace: Annotated[float, Reveals("moments")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """As of `GramSums`, with weights."""
+        if not is_gram(full(self.upper), self.sums, self.weight):
+            return NOT_A_GRAM
+        return wrong_trace(context, self.trace, self.weight)
 
 
 class WeightedRows(RowHolder):

@@ -22,7 +22,9 @@ from eigenmesh.methods.dspgd.maths import (
 )
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import TOLERANCE, is_gram
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Integers,
     Message,
@@ -34,7 +36,13 @@ from eigenmesh.runtime.message import (
 )
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
-from eigenmesh.stages.row_messages import RowCount, count, upper
+from eigenmesh.stages.row_messages import (
+    NOT_A_GRAM,
+    RowCount,
+    count,
+    full,
+    upper,
+)
 
 # Random directions of a sketch beside B: floats are better spent on columns of B. At first there is
 # no B, and what is overlooked then comes back slowly: that sketch is wider.
@@ -89,12 +97,24 @@ class Product(Present, reveals="gram"):
     n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
     vector: Annotated[Floats, Shape("w")]
 
+    def contradiction(self, context: Context) -> str | None:
+        """WᵀW is positive."""
+        v = getattr(context.request, "vector", None)
+        if v is None or v.shape != self.vector.shape:
+            return None
+        longest = float(np.linalg.norm(v) * np.linalg.norm(self.vector))
+        return "a square is negative" if v @ self.vector < -TOLERANCE * longest else None
+
 
 class GramTriangle(Present, reveals="gram"):
     """[A B]ᵀ[A B], or BᵀB, by the upper triangle."""
 
     n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
     upper: Annotated[Floats, Shape("w*(w+1)//2")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """A sum of squares is positive."""
+        return None if is_gram(full(self.upper)) else NOT_A_GRAM
 
 
 class GramSketch(Present, reveals="gram"):
@@ -104,6 +124,10 @@ class GramSketch(Present, reveals="gram"):
     drawn: Annotated[Floats, Shape("D", "p")]
     cross: Annotated[Floats, Shape("D", "r")]
     basis: Annotated[Floats, Shape("r*(r+1)//2")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """A sum of squares is positive."""
+        return None if is_gram(full(self.basis)) else NOT_A_GRAM
 
 
 # The party's side.

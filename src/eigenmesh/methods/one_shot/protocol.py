@@ -39,9 +39,11 @@ from eigenmesh.numerics.column_pieces import (
     share_to_tree,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import differs, exceeds
 from eigenmesh.runtime.content import looked_at, tells_distances
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Descending,
     Floats,
     Message,
@@ -97,6 +99,17 @@ class LocalSpectrum(Message, reveals="eigenvectors"):
     values: Annotated[Floats, Shape("r"), Descending, NonNegative]
     next_value: Annotated[float, NonNegative]
     trace: Annotated[float, NonNegative]
+
+    def contradiction(self, context: Context) -> str | None:
+        """Eigenvalues are no more than the trace, which is n for an RBF kernel of all pairs."""
+        if exceeds(float(np.sum(self.values)), self.trace):
+            return "the eigenvalues add up to more than the trace"
+        setup = context.setup
+        is_rbf = isinstance(setup, OneShotSetup) and setup.gamma is not None
+        is_whole = is_rbf and landmarks_of(setup, self.n_samples) is None
+        if is_whole and differs(self.trace, self.n_samples):
+            return f"k(x, x) = 1, but over {self.n_samples} samples it adds up to {self.trace:.6g}"
+        return None
 
 
 class ColumnHolder(Party):

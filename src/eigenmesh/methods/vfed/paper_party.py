@@ -23,14 +23,17 @@ from eigenmesh.numerics.centring import centre_in_place
 from eigenmesh.numerics.column_pieces import KernelShare, Loadings, share_to_tree
 from eigenmesh.numerics.eigen import EPS
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import exceeds
 from eigenmesh.numerics.preparation import Preparation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     NonEmpty,
     NonNegative,
     OwnColumns,
     OwnRows,
+    OwnSquares,
     Positive,
     Reveals,
     SameEverywhere,
@@ -70,7 +73,7 @@ class Introduction(Message, reveals="moments"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
     n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
-    total: Annotated[float, NonNegative]
+    total: Annotated[float, NonNegative, OwnSquares]
 
 
 class LocalPair(Message, reveals="eigenvectors"):
@@ -79,6 +82,10 @@ class LocalPair(Message, reveals="eigenvectors"):
     vector: Annotated[Floats, Shape("n"), NonEmpty]
     value: float
     component: int  # counts the components: an older one's must not count for the next
+
+    def contradiction(self, context: Context) -> str | None:
+        """As of `Captured`."""
+        return more_than_all(context, abs(self.value))
 
 
 class JointVector(Message, reveals="eigenvectors"):
@@ -93,6 +100,10 @@ class Captured(Message, reveals="moments"):
 
     captured: Annotated[Floats, Shape("k"), NonEmpty]
 
+    def contradiction(self, context: Context) -> str | None:
+        """Components capture no more than there is."""
+        return more_than_all(context, float(np.sum(np.abs(self.captured))))
+
 
 class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
     """A node's components, the variance of its own columns along them, and how its vector moved."""
@@ -100,6 +111,14 @@ class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
     vectors: Annotated[Floats, Shape("n", "k"), NonEmpty]
     captured: Annotated[Floats, Shape("k"), Reveals("moments")]
     moved: Annotated[Floats, Shape("rounds"), Reveals("moments")]
+
+
+def more_than_all(context: Context, captured: float) -> str | None:
+    """Why so much variance cannot be the sender's; an indefinite kernel has no such bound."""
+    most, kernel = context.facts.get(OwnSquares), getattr(context.setup, "kernel", "")
+    if not most or kernel == "sigmoid" or not exceeds(captured, most):
+        return None
+    return f"{captured:.6g} of a variance of {most:.6g} is captured"
 
 
 class PowerHolder(Party):

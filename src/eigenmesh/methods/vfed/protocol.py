@@ -28,14 +28,17 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.column_fusion import number_of
 from eigenmesh.numerics.column_pieces import share_to_tree
 from eigenmesh.numerics.eigen import SPECTRUM_ROUNDING
+from eigenmesh.numerics.plausible import TOLERANCE, exceeds
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     NonEmpty,
     NonNegative,
     OwnColumns,
     OwnRows,
+    OwnSquares,
     Positive,
     Reveals,
     SameEverywhere,
@@ -71,7 +74,13 @@ class LocalStart(Message, reveals="eigenvectors"):
     n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     vectors: Annotated[Floats, Shape("n_samples", "k"), NonEmpty]
-    total: Annotated[float, NonNegative]  # sum of squares of the columns
+    total: Annotated[float, NonNegative, OwnSquares]  # of the columns
+
+    def contradiction(self, context: Context) -> str | None:
+        """Singular values are of the columns."""
+        if exceeds(float(np.vdot(self.vectors, self.vectors)), self.total):
+            return "the vectors have larger squares than all columns"
+        return None
 
 
 class Directions(Message, reveals="eigenvectors"):
@@ -86,6 +95,19 @@ class GramProduct(Message, reveals="gram", covers=1):
 
     number: int
     product: Annotated[Floats, Shape("n", "b"), NonEmpty]
+
+    def contradiction(self, context: Context) -> str | None:
+        """X Xᵀ is positive, and multiplies by no more than the sum of its squares."""
+        asked, most = context.request, context.facts.get(OwnSquares)
+        if asked is None or most is None or asked.vectors.shape != self.product.shape:
+            return None
+        along = np.einsum("ij,ij->j", asked.vectors, self.product)
+        lengths = np.einsum("ij,ij->j", asked.vectors, asked.vectors)
+        if np.any(along < -TOLERANCE * most * lengths):
+            return "a square is negative"
+        if np.any(np.linalg.norm(self.product, axis=0) > (1 + TOLERANCE) * most * np.sqrt(lengths)):
+            return f"products too long for columns whose squares add up to {most:.6g}"
+        return None
 
 
 class JointScores(Message, reveals="scores"):

@@ -1,0 +1,68 @@
+"""What sums over rows cannot be, whatever the rows are: for what others say that theirs add up to.
+
+Tolerances leave room for sums in float32, whose rounding is 1e-7 of their size; a lie that is
+smaller does little harm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigenmesh.numerics.arrays import Doubles
+
+TOLERANCE = 1e-4
+_FACTORED = 160  # columns: beyond, a factor costs more than the sums that it is to judge
+_DIRECTIONS = 8
+
+
+def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
+    """Whether a matrix can be Σ w x xᵀ of rows with Σ w x = `sums` and Σ w = `weight`.
+
+    Σ w (x − m)(x − m)ᵀ, m being the mean, is positive semidefinite; that contains the inequality of
+    Cauchy and Schwarz, sums² ≤ weight · diagonal.
+
+    >>> X = np.random.default_rng(0).normal(size=(9, 3))
+    >>> is_gram(X.T @ X, X.sum(axis=0), 9), is_gram(-X.T @ X), is_gram(X.T @ X, 9 * X[0], 9)
+    (True, False, False)
+    """
+    G = np.asarray(gram, dtype=np.float64)
+    size = float(np.trace(G))
+    if size < 0 or weight < 0 or not np.isfinite(size):
+        return False
+    if sums is not None:
+        s = np.asarray(sums, dtype=np.float64)
+        if not weight:
+            return not (s.any() or G.any())
+        G = G - np.outer(s, s) / weight
+    return is_positive(G, TOLERANCE * size)
+
+
+def is_positive(matrix: Doubles, slack: float) -> bool:
+    """Whether no eigenvalue is below −slack; of large matrices only what few directions show."""
+    if not slack:
+        return not matrix.any()
+    n = len(matrix)
+    lifted = np.diag(matrix) + slack
+    # Minors of two: what is out of place in a matrix of any size.
+    if lifted.min() < 0 or not bool(np.all(matrix**2 <= np.outer(lifted, lifted))):
+        return False
+    if n > _FACTORED:
+        x = np.random.default_rng(n).normal(size=(n, _DIRECTIONS))
+        return bool(np.all(np.einsum("ij,ij->j", x, matrix @ x) >= -slack * (x * x).sum(axis=0)))
+    try:
+        np.linalg.cholesky(matrix + slack * np.eye(n))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def exceeds(part: float, whole: float) -> bool:
+    """Whether a part is larger than the whole, by more than rounding."""
+    return part > whole + TOLERANCE * abs(whole)
+
+
+def differs(value: float, expected: float) -> bool:
+    """Whether a number is not the expected one, by more than rounding."""
+    return abs(value - expected) > TOLERANCE * abs(expected)

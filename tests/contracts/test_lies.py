@@ -1,0 +1,37 @@
+"""For every method: a party that lies is named or harms nobody else; no number comes out that
+cannot be. A seeded sample; benchmarks/bench_lies.py draws 1,500."""
+
+import functools
+
+import pytest
+from tests.contracts.fits import FITS
+from tests.contracts.lies import LIES, Lie, drawn_lies, honest_warnings, outcome_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+usual_warnings = functools.cache(honest_warnings)
+
+
+def require_fair(lie):
+    outcome = outcome_of(FITS[lie.fit], lie)
+    outcome = outcome._replace(warned=tuple(set(outcome.warned) - usual_warnings(lie.fit)))
+    assert not outcome.blames_the_honest, (lie, outcome.error, outcome.warned)
+    assert not outcome.is_foreign, (lie, repr(outcome.error))
+    assert not outcome.impossible, (lie, outcome.impossible)
+    return outcome
+
+
+@pytest.mark.parametrize("number", range(len(FITS)), ids=lambda i: FITS[i].name)
+def test_lies_blame_nobody_honest_and_give_no_impossible_numbers(number):
+    for lie in drawn_lies(1 if FITS[number].name == "dpca" else 3, seed=number, fits=[number]):
+        require_fair(lie)
+
+
+@pytest.mark.parametrize("name", ["diskpca-uniform", "diskpca-centroids", "sketching"])
+@pytest.mark.parametrize("kind", sorted(LIES.keys() - {"noise", "one-off", "permute"}))
+def test_a_gross_lie_about_sums_is_told_of_the_liar(name, kind):
+    number = next(i for i, fit in enumerate(FITS) if fit.name == name)
+    replies = []
+    outcome_of(FITS[number], None, replies)
+    outcome = require_fair(Lie(number, len(replies) - 1, kind, None))
+    assert outcome.error is not None
+    assert outcome.error.party == "south"
