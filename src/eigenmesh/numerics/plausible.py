@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from eigenmesh.errors import MessageRefused
 from eigenmesh.numerics.arrays import Doubles
 
 TOLERANCE = 1e-4
+_ROUGH = 0.01  # of averages on a graph, which end before they are exact
 _FACTORED = 160  # columns: beyond, a factor costs more than the sums that it is to judge
 _DIRECTIONS = 8
 
@@ -66,3 +68,15 @@ def exceeds(part: float, whole: float) -> bool:
 def differs(value: float, expected: float) -> bool:
     """Whether a number is not the expected one, by more than rounding."""
     return abs(value - expected) > TOLERANCE * abs(expected)
+
+
+def require_possible_sums(captured: float, total: float) -> None:
+    """Raise `MessageRefused` if components capture more than there is: somebody's sums are wrong.
+
+    Each party's may be possible by themselves; then nobody can say whose they are.
+    """
+    if total < 0 or captured > (1 + _ROUGH) * total:
+        raise MessageRefused(
+            f"components capture {captured:.6g} of a variance of {total:.6g}: what the parties say "
+            f"cannot be true of any data, and whose words are wrong cannot be told"
+        )

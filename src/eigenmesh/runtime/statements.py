@@ -14,9 +14,12 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed, RankError
 from eigenmesh.runtime.message import Context, Message, fields_of
 
+_LARGEST = 1e150
 _LONGEST_TEXT = 2_000
 _NAMED = 5
 _MAY_BE_CAUSED = (PartyFailed, RankError, MessageRefused)  # by what others have sent
@@ -33,9 +36,11 @@ class Statements:
         """Note what a reply says of its sender; refuse one that cannot be true."""
         facts = self.facts.setdefault(party, {})
         for field in fields_of(type(message)):
+            value = getattr(message, field.name)
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                _require_squares(field.name, value)
             if field.fact is None:
                 continue
-            value = getattr(message, field.name)
             before = facts.setdefault(field.fact, value)
             if value != before:
                 raise MessageRefused(
@@ -58,6 +63,12 @@ def require_possible(message: Message, context: Context) -> None:
     words = message.contradiction(context)
     if words is not None:
         raise MessageRefused(f"its {type(message).__name__} cannot be true: {words}")
+
+
+def _require_squares(name: str, values: Any) -> None:
+    """What is finite but has no squares breaks whatever is computed of it, elsewhere."""
+    if values.size and max(float(values.max()), -float(values.min())) > _LARGEST:
+        raise MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
 
 
 def in_short(names: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.column_fusion import Components, SumFusion
 from eigenmesh.numerics.column_pieces import ColumnBlock
 from eigenmesh.numerics.eigen import SPECTRUM_ROUNDING
+from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.runtime.message import (
     Message,
     NonNegative,
@@ -75,6 +76,7 @@ def model_of(starts: Replies, ordered: Doubles, vectors: Doubles, k: int, name: 
         advice="check that the samples differ",
     )
     total = float(sum(start.total for start in starts))
+    require_possible_sums(float(components.eigenvalues.sum()), total)
     # K̂ is what the components have of K; what is left of its trace bounds what is left of it.
     left = max(total - float(components.eigenvalues.sum()), 0.0)
     fusion = SumFusion(components, (np.eye(k),) * p, total, left)

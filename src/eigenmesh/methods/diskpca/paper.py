@@ -75,6 +75,7 @@ from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence, total
 from eigenmesh.stages.row_messages import (
+    NOT_A_GRAM,
     CentredSums,
     GramSums,
     KernelSetup,
@@ -112,6 +113,8 @@ class CoordinateSketch(Message, reveals="sketch", covers="all"):
         """What is inside the span is no more than there is."""
         if exceeds(self.inside, self.trace):
             return "more is inside the landmarks' span than there is"
+        if exceeds(float(np.vdot(self.sums, self.sums)), self.n_rows * self.inside):
+            return NOT_A_GRAM
         return wrong_trace(context, self.trace, self.n_rows)
 
 

@@ -73,7 +73,7 @@ from eigenmesh.numerics.mean_outside import (
     outside_floats,
     outside_sizes,
 )
-from eigenmesh.numerics.plausible import exceeds
+from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,
@@ -1035,6 +1035,7 @@ def fit_in_span(
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     span = Span.of(kernel, landmark_set.Y)
     model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
+    require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
     outside, error = span_residual(span, sums), 0.0
     if estimated:
         model, error = corrected(model, outside_of(total), outside)

@@ -45,7 +45,7 @@ from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.plausible import is_gram
+from eigenmesh.numerics.plausible import is_gram, require_possible_sums
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
@@ -175,6 +175,7 @@ def _fit(
     scaled = (scale * full(total.upper), scale * total.sums, total.n_rows, scale * total.trace)
     sums, span = LandmarkSums(*scaled), Span.of(kernel_of(setup), landmark_set.Y)
     model = LandmarkModel.fit(span.kernel, landmark_set.Y, sums, k, center, span)
+    require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
     weighted = dataclasses.replace(
         model,
         eigenvalues=model.eigenvalues / scale,

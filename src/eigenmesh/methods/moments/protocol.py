@@ -35,8 +35,18 @@ from eigenmesh.numerics.explicit_features import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.moment_model import MomentModel
+from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Reveals, Shape, no_more_than
+from eigenmesh.runtime.message import (
+    Context,
+    Floats,
+    Message,
+    NonNegative,
+    OwnRows,
+    Reveals,
+    Shape,
+    no_more_than,
+)
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
@@ -52,7 +62,14 @@ from eigenmesh.runtime.schedule import (
     total,
 )
 from eigenmesh.runtime.site import SiteView
-from eigenmesh.stages.row_messages import RowCount, by_party, count, full, upper
+from eigenmesh.stages.row_messages import (
+    NOT_A_GRAM,
+    RowCount,
+    by_party,
+    count,
+    full,
+    upper,
+)
 from eigenmesh.stages.site_points import keep_points, weights_of
 
 for kind in (MomentModel, Kernel):
@@ -91,7 +108,11 @@ class CentredProducts(Message, reveals="moments"):
     """Σ w (e − m)(e − m)ᵀ by its upper triangle, and over how many rows."""
 
     upper: Annotated[Floats, Shape("t*(t+1)//2")]
-    n_rows: Annotated[int, Reveals("counts")]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
+
+    def contradiction(self, context: Context) -> str | None:
+        """A sum of squares is positive."""
+        return None if is_gram(full(self.upper)) else NOT_A_GRAM
 
 
 class FeatureComponents(Message, reveals="moments"):
