@@ -33,12 +33,13 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
     size = float(np.trace(G))
     if size < 0 or weight < 0 or not np.isfinite(size):
         return False
-    if sums is not None:
-        s = np.asarray(sums, dtype=np.float64)
-        if not weight:
-            return not (s.any() or G.any())
-        G = G - np.outer(s, s) / weight
-    return is_positive(G, TOLERANCE * size)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if sums is not None:
+            s = np.asarray(sums, dtype=np.float64)
+            if not weight:
+                return not (s.any() or G.any())
+            G = G - np.outer(s, s / weight)
+        return is_positive(G, TOLERANCE * size)
 
 
 def is_positive(matrix: Doubles, slack: float) -> bool:

@@ -40,6 +40,7 @@ _LITTLE = {
 }
 _SAY_LITTLE = frozenset(_LITTLE)
 _INSIDE_MODELS = frozenset(("rows", "centroids"))
+_SUMMED = frozenset(("gram", "moments", "sketch", "aggregate"))
 _TOGETHER = "together"
 _OTHERS = "parties"
 _SHOWN = 3  # parties by name, of many that are alike
@@ -92,11 +93,13 @@ class Line:
 class Audit:
     """What could be rebuilt, a line a party, receiver and kind, the worst first.
 
-    `model` says what the released model itself tells of the data.
+    `model` says what the released model itself tells of the data, `beyond` what this account
+    together with others would.
     """
 
     lines: tuple[Line, ...]
     model: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Line | None:
@@ -110,13 +113,15 @@ class Audit:
     def to_tree(self) -> dict[str, Any]:
         """Plain numbers and words, for machines."""
         lines = [{**_plain(line), "determined": line.is_determined} for line in self.lines]
-        return {"worst": lines[0] if lines else None, "lines": lines, "model": list(self.model)}
+        words = {"model": list(self.model), "beyond": list(self.beyond)}
+        return {"worst": lines[0] if lines else None, "lines": lines, **words}
 
     def __str__(self) -> str:
         shown = [
             f"{_spoken(alike)} → {alike[0].receiver}: {alike[0].words}" for alike in self.alike
         ]
         shown += [f"the model: {words}" for words in self.model]
+        shown += [f"with others: {words}" for words in self.beyond]
         return "\n".join(shown) or "nothing left any party"
 
     @property
@@ -151,7 +156,7 @@ def audit(account: Plan | RunReport) -> Audit:
         party = _Party(name, account.split, account.shapes.get(name), disclosures)
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
-    return Audit(tuple(lines), tuple(_inside_model(account)))
+    return Audit(tuple(lines), tuple(_inside_model(account)), _beyond(lines))
 
 
 def _share(line: Line) -> float:
@@ -349,6 +354,16 @@ def _inside_model(account: Plan | RunReport) -> Iterator[str]:
             yield f"holds {ceil(numbers / columns):,} {what}: whoever has it has them"
     if account.split == "columns" and account.disclosures:
         yield "holds the scores of all samples in the joint components"
+
+
+def _beyond(lines: Sequence[Line]) -> tuple[str, ...]:
+    """What sums do not hide once there are others, of nearly the same rows."""
+    if not any(line.sent_as in _SUMMED and line.numbers for line in lines):
+        return ()
+    return (
+        "sums over data that differ in a few rows tell these rows by subtraction: fewer than "
+        f"{FEWEST_ROWS} rows added or withdrawn between two fits are as if sent",
+    )
 
 
 def _stays(disclosure: Disclosure, kind: str) -> bool:

@@ -156,6 +156,7 @@ class Check(NamedTuple):
 Descending = Check("must not increase", lambda a: np.ndim(a) > 0 and bool(np.all(np.diff(a) <= 0)))
 NonNegative = Check("must not be negative", lambda a: bool(np.all(np.asarray(a) >= 0)))
 Positive = Check("must be positive", lambda a: bool(np.all(np.asarray(a) > 0)))
+Distinct = Check("must not repeat a number", lambda a: len(np.unique(a)) == np.size(a))
 NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
 Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
 

@@ -37,7 +37,8 @@ class Statements:
         facts = self.facts.setdefault(party, {})
         for field in fields_of(type(message)):
             value = getattr(message, field.name)
-            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            is_real = field.type is float or "f" in field.dtype_kinds
+            if is_real and field.kind != "gram":  # whose numbers are squares themselves
                 _require_squares(field.name, value)
             if field.fact is None:
                 continue
@@ -65,9 +66,9 @@ def require_possible(message: Message, context: Context) -> None:
         raise MessageRefused(f"its {type(message).__name__} cannot be true: {words}")
 
 
-def _require_squares(name: str, values: Any) -> None:
+def _require_squares(name: str, value: Any) -> None:
     """What is finite but has no squares breaks whatever is computed of it, elsewhere."""
-    if values.size and max(float(values.max()), -float(values.min())) > _LARGEST:
+    if value is not None and np.size(value) and max(np.max(value), -np.min(value)) > _LARGEST:
         raise MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
 
 

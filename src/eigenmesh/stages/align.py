@@ -21,7 +21,7 @@ import numpy as np
 from eigenmesh.errors import InputError, MessageRefused, PartitionError
 from eigenmesh.numerics.common_samples import common_rows
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Integers, Message, NonEmpty, NonNegative, Shape
+from eigenmesh.runtime.message import Distinct, Integers, Message, NonEmpty, NonNegative, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
@@ -42,7 +42,8 @@ class SampleHashes(Message, reveals="hashes"):
 class CommonRows(Message, reveals="hashes"):
     """The rows that all parties have, in a common order."""
 
-    rows: Annotated[Integers, Shape("n"), NonNegative]
+    # A sample that is taken more than once could make up whole clusters.
+    rows: Annotated[Integers, Shape("n"), NonNegative, Distinct]
 
 
 class MatchedSite(Party):

@@ -103,6 +103,8 @@ class Product(Present, reveals="gram"):
         if v is None or v.shape != self.vector.shape:
             return None
         longest = float(np.linalg.norm(v) * np.linalg.norm(self.vector))
+        if not np.isfinite(longest):
+            return "its square is not finite"
         return "a square is negative" if v @ self.vector < -TOLERANCE * longest else None
 
 

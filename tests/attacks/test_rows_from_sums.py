@@ -1,0 +1,167 @@
+"""Inverting and subtracting what rows add up to, against what the audit had said."""
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+from tests.attacks.overhearing import messages_of, overheard
+
+import eigenmesh as em
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span, residuals
+from eigenmesh.reports.audit import Severity
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+GAMMA = 0.1
+RBF = Kernel("rbf", GAMMA)
+
+
+def fit(blocks, replies, n_landmarks=15, landmarks="uniform"):
+    parts = em.Partitioned(rows=blocks, names=["small", "large"][: len(blocks)])
+    settings = {"landmarks": landmarks, "n_landmarks": n_landmarks, "random_state": 0}
+    kpca = em.DisKPCA(1, kernel="rbf", gamma=GAMMA, center=False, **settings)
+    beforehand = em.audit(em.plan(kpca, parts))
+    with overheard(replies):
+        kpca.fit(parts)
+    return kpca, beforehand
+
+
+def sums_of(replies, party):
+    return messages_of(replies, party, "projected_gram")[-1]
+
+
+def inverted(reply, Y, n, d, starts, seed=0):
+    """The rows whose sums come nearest to those of a reply."""
+    shift, triangle = Span.of(RBF, Y).shift, np.triu_indices(len(Y))
+    target = np.concatenate([reply.upper, reply.sums])
+
+    def off(x):
+        K = RBF.block(x.reshape(n, d), Y) - shift
+        return np.concatenate([(K.T @ K)[triangle], K.sum(axis=0)]) - target
+
+    rng, best = np.random.default_rng(seed), None
+    for _ in range(starts):
+        found = least_squares(off, rng.normal(size=n * d), max_nfev=120)
+        best = found if best is None or found.cost < best.cost else best
+    return best.x.reshape(n, d)
+
+
+def recovered_share(guess, truth, within=0.01):
+    nearest = np.min(np.linalg.norm(truth[:, None] - guess[None], axis=2), axis=1)
+    return float(np.mean(nearest <= within * np.linalg.norm(truth, axis=1)))
+
+
+def line_of(audit, kind):
+    return next(line for line in audit.of("small") if line.sent_as == kind)
+
+
+@pytest.mark.parametrize(("n", "seed"), [(1, 0), (1, 1), (2, 2)])
+def test_sums_of_one_or_two_rows_are_these_rows(n, seed):
+    rng = np.random.default_rng(seed)
+    blocks, replies = [rng.normal(size=(n, 3)), rng.normal(size=(60, 3))], []
+    kpca, audit = fit(blocks, replies)
+    guess = inverted(sums_of(replies, "small"), kpca.model_.landmarks, n, 3, starts=6)
+    assert recovered_share(guess, blocks[0]) == 1.0
+    assert (line_of(audit, "gram").kind, line_of(audit, "gram").severity) == ("rows", Severity.ROWS)
+
+
+def test_sums_of_five_rows_with_more_numbers_than_unknowns_are_determined_and_told_so():
+    rng = np.random.default_rng(4)
+    blocks, replies = [rng.normal(size=(5, 2)), rng.normal(size=(60, 2))], []
+    kpca, audit = fit(blocks, replies)
+    guess = inverted(sums_of(replies, "small"), kpca.model_.landmarks, 5, 2, starts=8)
+    assert recovered_share(guess, blocks[0]) >= 0.5
+    assert line_of(audit, "gram").severity == Severity.DETERMINED
+    assert "determined in principle" in line_of(audit, "gram").words
+
+
+def test_sums_of_many_rows_in_few_numbers_give_none_of_them():
+    rng = np.random.default_rng(5)
+    blocks, replies = [rng.normal(size=(40, 8)), rng.normal(size=(60, 8))], []
+    kpca, audit = fit(blocks, replies, n_landmarks=6, landmarks="centroids")
+    guess = inverted(sums_of(replies, "small"), kpca.model_.landmarks, 40, 8, starts=1)
+    assert recovered_share(guess, blocks[0]) == 0.0
+    assert line_of(audit, "gram").severity == Severity.SUMS
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_versions_of_a_data_set_tell_the_row_between_them_and_the_audit_says_so(seed):
+    rng = np.random.default_rng(seed)
+    rows, other, Y = rng.normal(size=(40, 3)), rng.normal(size=(60, 3)), None
+    sums = []
+    for version in (rows, rows[:-1]):
+        replies = []
+        kpca, audit = fit([version, other], replies, n_landmarks=100)  # every row is a landmark
+        reply, Y = sums_of(replies, "small"), kpca.model_.landmarks
+        c = Span.of(RBF, Y).shift
+        sums.append((np.asarray(reply.sums) + len(version) * c, Y))
+    after = {tuple(np.round(y, 9)) for y in sums[1][1]}
+    between = [y for y in sums[0][1] if tuple(np.round(y, 9)) not in after]
+    np.testing.assert_allclose(between, [rows[-1]], rtol=1e-9)
+    assert any("by subtraction" in words for words in audit.beyond)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_difference_of_two_sums_with_the_same_landmarks_is_one_row(seed):
+    rng = np.random.default_rng(seed)
+    rows, Y = rng.normal(size=(40, 3)), rng.normal(size=(8, 3))
+    before, after = (RBF.block(version, Y).sum(axis=0) for version in (rows, rows[:-1]))
+
+    def off(x):
+        return RBF.block(x.reshape(1, 3), Y)[0] - (before - after)
+
+    guesses = [least_squares(off, y).x for y in Y]
+    nearest = min(np.linalg.norm(guess - rows[-1]) for guess in guesses)
+    assert nearest < 1e-4
+    audit = fit([rows, rng.normal(size=(60, 3))], [])[1]
+    assert audit.beyond
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_components_over_centroids_do_not_tell_members_from_others(seed):
+    rng = np.random.default_rng(seed)
+    members, others = rng.normal(size=(400, 5)), rng.normal(size=(400, 5))
+    kpca, _ = fit([members[:200], members[200:]], [], n_landmarks=20, landmarks="centroids")
+    Y = kpca.model_.landmarks
+    inside, outside = (residuals(RBF, X, Y) for X in (members, others))
+    share_nearer = np.mean(inside[:, None] < outside[None])  # area under the curve
+    assert abs(share_nearer - 0.5) < 0.08
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_landmarks_that_are_rows_tell_members_and_the_audit_counts_them(seed):
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(size=(50, 4)), rng.normal(size=(60, 4))]
+    kpca, audit = fit(blocks, [], n_landmarks=12)
+    distances = residuals(RBF, np.vstack(blocks), kpca.model_.landmarks)
+    assert np.sum(distances < 1e-9) == 12
+    assert audit.model == ("holds 12 rows of the data: whoever has it has them",)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_scores_of_single_rows_invert_where_they_are_more_than_columns_and_the_audit_says_so(seed):
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(size=(40, 3)), rng.normal(size=(40, 3))]
+    parts = em.Partitioned(rows=blocks, names=["small", "large"])
+    settings = {"n_eigenvectors": 6, "n_landmarks": 16, "random_state": 0, "n_init": 1}
+    kmeans = em.KernelKMeans(3, kernel="rbf", gamma=GAMMA, **settings)
+    audit, replies = em.audit(em.plan(kmeans, parts)), []
+    with overheard(replies):
+        kmeans.fit(parts)
+    model = kmeans.model_
+    points = [m.points for m in messages_of(replies, "small", "draw_coreset")]
+    for z in np.vstack(points)[:8] if points else ():
+        start = model.landmarks[
+            np.argmin(np.linalg.norm(_scores(model, model.landmarks) - z, axis=1))
+        ]
+        guess = least_squares(lambda x, z=z: _scores(model, x[None])[0] - z, start).x
+        if recovered_share(guess[None], blocks[0], within=0.05) > 0:
+            break
+    else:
+        return  # nothing was recovered
+    line = line_of(audit, "scores")
+    assert line.severity >= Severity.PARTS
+    assert "single row" in line.words
+
+
+def _scores(model, X):
+    return np.asarray(model.transform(X))[:, :6]
