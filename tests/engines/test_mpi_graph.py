@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
-MPIRUN = Path(sys.executable).parent / "mpirun"
-OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
-
-pytest.importorskip("mpi4py.run", reason="pip install 'eigenmesh[mpi]'")
-pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="pip install 'eigenmesh[mpi]'")
+from tests.engines.mpi_ranks import ROOT, require_mpi, run_ranks
 
 
 def test_example_runs_under_mpirun():
-    run = [sys.executable, "-m", "mpi4py", str(ROOT / "examples" / "mpi_graph.py")]
-    done = subprocess.run(
-        [str(MPIRUN), *OPTIONS, "-n", "5", *run], capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = re.findall(r"rank (\d) has the model of 'party-\1'; .*: (\d\.\d+)", done.stdout)
-    assert sorted(rank for rank, _ in found) == list("01234")
-    assert all(float(agrees) > 0.99 for _, agrees in found)
-    assert done.stdout.count("same scores as in one process: True") == 1
+    require_mpi()
+    output = run_ranks(5, ROOT / "examples" / "mpi_graph.py")
+    agreements = re.findall(r"rank (\d) has the model of 'party-\1'; .*: (\d\.\d+)", output)
+    assert sorted(rank for rank, _ in agreements) == list("01234")
+    assert all(float(agreement) > 0.99 for _, agreement in agreements)
+    assert output.count("same scores as in one process: True") == 1

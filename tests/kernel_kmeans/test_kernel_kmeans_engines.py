@@ -1,12 +1,12 @@
-"""Kernel k-means gives the same labels, floats and bytes on Dask and on MPI as in one process."""
+"""Kernel k-means gives the same labels, floats and bytes on Dask and on MPI as in one process.
+
+On a graph too: there labels, centres, and floats but for those of who tells its model.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,6 @@ from sklearn.datasets import load_digits
 
 import eigenmesh as em
 
-ROOT = Path(__file__).parents[2]
-MPIRUN = Path(sys.executable).parent / "mpirun"
-OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
 N_PARTIES = 3
 NUMBERS = ("floats_up", "floats_down", "bytes", "rounds", "by_step", "reveals")
 
@@ -57,6 +54,33 @@ def facts(models: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(told))
 
 
+# In a row: the first and the last are apart.
+FEW = em.split(DIGITS[:90], N_PARTIES, random_state=0)
+FEW_WEIGHTS = [np.linspace(0.5, 2, n) for n, _ in FEW.shapes]
+ON_A_GRAPH = em.KernelKMeans(
+    3, gamma=0.05, n_landmarks=40, random_state=0, n_init=2, max_iter=2
+)  # what its features miss is the business of test_graph_accuracy
+few_features = pytest.mark.filterwarnings("ignore:.*features (miss|are off)")
+
+
+def graph_facts(source: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The same of a fit on the federation's graph; and every party's labels."""
+    model = clone(ON_A_GRAPH).fit(source, sample_weight=FEW_WEIGHTS)
+    told = {number: getattr(model.report_, number) for number in NUMBERS}
+    told["centres"] = model.cluster_centers_.round(9).tolist()
+    labels = [None if own is None else own.tolist() for own in model.labels_]
+    return json.loads(json.dumps(told)), labels
+
+
+def assert_same_on_a_graph(there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Models of other nodes may do the telling where this process has none: as many as needed."""
+    steps = dict(there["by_step"])
+    told = [steps.pop(step) for step in list(steps) if step.startswith("ModelHolder")]
+    assert steps == here["by_step"]
+    assert there["floats_up"] - sum(told) == here["floats_up"]
+    np.testing.assert_allclose(there["centres"], here["centres"], atol=1e-8)
+
+
 @pytest.fixture(scope="module")
 def here() -> dict[str, Any]:
     models = fits(PARTS)
@@ -64,6 +88,12 @@ def here() -> dict[str, Any]:
         for own, again in zip(model.labels_, model.predict(PARTS), strict=True):
             np.testing.assert_array_equal(own, again)
     return facts(models)
+
+
+@pytest.fixture(scope="module")
+def here_on_a_graph() -> tuple[dict[str, Any], list[Any]]:
+    with em.federation(FEW, topology="star") as fed:
+        return graph_facts(fed)
 
 
 def test_on_dask(here):
@@ -75,41 +105,50 @@ def test_on_dask(here):
     assert all(model.labels_ == [None] * N_PARTIES for model in models.values())
 
 
-@pytest.mark.skipif(
-    find_spec("mpi4py") is None or not MPIRUN.exists(), reason="pip install 'eigenmesh[mpi]'"
-)
-def test_on_mpi(here, tmp_path):
+@few_features
+def test_on_a_graph_on_dask(here_on_a_graph):
+    from tests.engines.dask_cluster import open_on_dask
+
+    with open_on_dask(FEW, topology="star") as fed:
+        there, labels = graph_facts(fed)
+    assert_same_on_a_graph(there, here_on_a_graph[0])
+    assert labels == [None] * N_PARTIES
+
+
+@few_features
+def test_on_mpi_with_a_coordinator_and_on_a_graph(here, here_on_a_graph, tmp_path):
     """Every rank ends with the model; of the labels it has its own party's, and no others'."""
-    run = [sys.executable, "-m", "mpi4py", __file__, str(tmp_path)]
-    done = subprocess.run(
-        [str(MPIRUN), *OPTIONS, "-n", str(N_PARTIES), *run],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    from tests.engines.mpi_ranks import require_mpi, run_ranks
+
+    require_mpi()
+    run_ranks(N_PARTIES, __file__, tmp_path)
     for rank in range(N_PARTIES):
         told = json.loads((tmp_path / f"rank-{rank}.json").read_text())
         assert told["facts"] == here
         for name, labels in told["own labels"].items():
-            expected = [None] * N_PARTIES
-            expected[rank] = here[name]["labels"][rank]
-            assert labels == expected
+            assert labels == only(rank, here[name]["labels"])
+        there, labels = told["on a graph"]
+        assert_same_on_a_graph(there, here_on_a_graph[0])
+        assert labels == only(rank, here_on_a_graph[1])
+
+
+def only(rank: int, labels: list[Any]) -> list[Any]:
+    return [own if i == rank else None for i, own in enumerate(labels)]
 
 
 def on_every_rank(folder: Path) -> None:
-    """The job of `test_on_mpi`."""
+    """The job of the test on MPI."""
     from mpi4py import MPI
 
     with em.federation(PARTS, engine="mpi") as fed:
         models = fits(fed)
+    with em.federation(FEW, engine="mpi", topology="star") as fed:
+        on_a_graph = graph_facts(fed)
     own = {
         name: [labels if labels is None else labels.tolist() for labels in model.labels_]
         for name, model in models.items()
     }
-    told = {"facts": facts(models), "own labels": own}
+    told = {"facts": facts(models), "own labels": own, "on a graph": on_a_graph}
     (folder / f"rank-{MPI.COMM_WORLD.rank}.json").write_text(json.dumps(told))
 
 

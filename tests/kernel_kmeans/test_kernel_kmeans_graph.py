@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -38,10 +31,6 @@ from eigenmesh.numerics.mixing import MixingSpectrum
 
 # What the features miss is the business of test_graph_accuracy.
 pytestmark = pytest.mark.filterwarnings("ignore:.*(features (miss|are off)|rows that a centroid)")
-
-ROOT = Path(__file__).parents[2]
-MPIRUN = Path(sys.executable).parent / "mpirun"
-OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
 
 ALL, DIGIT = load_digits(return_X_y=True)
 DIGITS, GAMMA, K = ALL[:300] / 16, 0.05, 5
@@ -458,80 +447,3 @@ def test_an_array_has_no_graph():
     with_topology = kmeans(gamma=GAMMA).fit(DIGITS)
     without = kmeans(gamma=GAMMA, topology=None).fit(DIGITS)
     np.testing.assert_array_equal(with_topology.labels_, without.labels_)
-
-
-# Other engines.
-
-FEW = em.split(DIGITS[:90], 3, random_state=0)  # in a row: the first and the last are apart
-FEW_WEIGHTS = [np.linspace(0.5, 2, n) for n, _ in FEW.shapes]
-RUNS = {
-    "gossip": (kmeans(3, topology=None, n_init=2, max_iter=2), FEW_WEIGHTS),
-}
-
-
-def facts(source):
-    """What must be the same everywhere, in the form that JSON has; and every party's labels."""
-    told, labels = {}, {}
-    for name, (model, weights) in RUNS.items():
-        model.fit(source, sample_weight=weights)
-        numbers = ("floats_up", "floats_down", "rounds", "by_step", "reveals")
-        told[name] = {number: getattr(model.report_, number) for number in numbers}
-        told[name]["centres"] = model.cluster_centers_.round(9).tolist()
-        labels[name] = [None if own is None else own.tolist() for own in model.labels_]
-    return json.loads(json.dumps(told)), labels
-
-
-@pytest.fixture(scope="module")
-def here():
-    with em.federation(FEW, topology="star") as fed:
-        return facts(fed)
-
-
-def same(there, here):
-    """Models of other nodes may do the telling where this process has none: as many as needed."""
-    for name, expected in here.items():
-        steps = dict(there[name]["by_step"])
-        told = [steps.pop(step) for step in list(steps) if step.startswith("ModelHolder")]
-        assert steps == expected["by_step"]
-        assert there[name]["floats_up"] - sum(told) == expected["floats_up"]
-        np.testing.assert_allclose(there[name]["centres"], expected["centres"], atol=1e-8)
-
-
-def test_on_dask(here):
-    from tests.engines.dask_cluster import open_on_dask
-
-    with open_on_dask(FEW, topology="star") as fed:
-        there, labels = facts(fed)
-    same(there, here[0])
-    assert all(own == [None] * 3 for own in labels.values())
-
-
-@pytest.mark.skipif(
-    find_spec("mpi4py") is None or not MPIRUN.exists(), reason="pip install 'eigenmesh[mpi]'"
-)
-def test_on_mpi(here, tmp_path):
-    """Every rank ends with the same centres, and has the labels of its own rows alone."""
-    run = [sys.executable, "-m", "mpi4py", __file__, str(tmp_path)]
-    done = subprocess.run(
-        [str(MPIRUN), *OPTIONS, "-n", "3", *run],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    for rank in range(3):
-        there, labels = json.loads((tmp_path / f"rank-{rank}.json").read_text())
-        same(there, here[0])
-        for name, own in labels.items():
-            assert [i for i, told in enumerate(own) if told is not None] == [rank]
-            assert own[rank] == here[1][name][rank]
-
-
-if __name__ == "__main__":
-    from mpi4py import MPI
-
-    with em.federation(FEW, engine="mpi", topology="star") as job:
-        answer = facts(job)
-    (Path(sys.argv[1]) / f"rank-{MPI.COMM_WORLD.rank}.json").write_text(json.dumps(answer))
