@@ -20,7 +20,7 @@ from eigenmesh.errors import (
 )
 from eigenmesh.kernel_kmeans import fit_components as kernel_kmeans_split
 from eigenmesh.metrics import feature_space_inertia
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
     lloyd,

@@ -9,7 +9,9 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.coresets import coreset, local_solution
+from eigenmesh.numerics.kernel_lloyd import kernel_lloyd, mean_basis
+from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
     distinct,
@@ -19,8 +21,6 @@ from eigenmesh.numerics.centroids import (
     shares,
     weighted_kmeans,
 )
-from eigenmesh.numerics.coresets import coreset, local_solution
-from eigenmesh.numerics.kernel_lloyd import kernel_lloyd, mean_basis
 
 
 def some_points(n=9000, dim=5, seed=0):

@@ -10,7 +10,7 @@ from eigenmesh.numerics.unit_factors import FACTOR, unit_factors
 def means(parts, n_points=100):
     n = sum(map(len, parts))
     counts = [max(1, min(len(X) // 5, round(n_points * len(X) / n))) for X in parts]
-    return {str(i): centroids(X, counts[i], 5, 0) for i, X in enumerate(parts)}
+    return {str(i): centroids(X, counts[i], 5, np.random.default_rng) for i, X in enumerate(parts)}
 
 
 def measurements(rng, n, d):

@@ -13,7 +13,7 @@ from eigenmesh.errors import InputError, MissingPartyShare
 from eigenmesh.estimators.party_values import is_plain, of_sites
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.centroids import nearest
+from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.runtime.federation import Federation
 
 

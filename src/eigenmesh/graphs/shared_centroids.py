@@ -26,7 +26,7 @@ import numpy as np
 from eigenmesh.errors import MessageRefused, PartyLost
 from eigenmesh.graphs.consensus import MixingParty, rounds_across, rounds_in
 from eigenmesh.numerics.arrays import Doubles, Rows
-from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Integers, Message, NonNegative, Reveals, Shape
 from eigenmesh.runtime.party import Step, step
@@ -44,6 +44,7 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import by_party
+from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.unit_check import compare_units_at
 
 ROUNDS_A_HOP = 3  # to say, to ask, to get
@@ -85,9 +86,9 @@ class CentroidNode(MixingParty):
         self.requests: dict[str, list[int]] = {}  # by neighbour, whose centroids it wants
         self.shared = np.zeros((0, site.data.shape[1]))
 
-    def start_sharing(self, rows: Rows, count: int, seed: int) -> None:
-        """Begin with the centroids of the own rows."""
-        own = centroids(rows, count, MIN_CLUSTER, seed) if count else ()
+    def start_sharing(self, rows: Rows, count: int, before: int = 0) -> None:
+        """Begin with centroids of the own rows; they refine those that were shared `before`."""
+        own = site_centroids(self.site, rows, count, before) if count else ()
         if len(own):
             self.known = {str(self.site.index): np.asarray(own, dtype=np.float64)}
 

@@ -49,9 +49,9 @@ from eigenmesh.kernel_kmeans.row_stages import method_of_rows, row_notes, row_st
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import as_rows, dense
-from eigenmesh.numerics.centroids import nearest
 from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger

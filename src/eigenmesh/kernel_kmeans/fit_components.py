@@ -16,15 +16,15 @@ from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
+from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
+from eigenmesh.numerics.kmeans import (
     ScoreClusters,
     WeightedPoints,
     membership,
     score_kmeans,
     weight_of_each,
 )
-from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
-from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties

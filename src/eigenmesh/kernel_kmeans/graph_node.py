@@ -14,7 +14,10 @@ from eigenmesh.graphs.node_models import KEPT, Question
 from eigenmesh.graphs.spread_from_first import PassedOn, PassingParty, PassingSetup
 from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
+from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     clearly_different,
     cluster_sums,
@@ -23,9 +26,6 @@ from eigenmesh.numerics.centroids import (
     weight_of_each,
     weighted_kmeans,
 )
-from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.site import SiteView

@@ -1,405 +1,256 @@
-"""k-means: of weighted points, and means of clusters of rows, landmarks that are nobody's row."""
+"""Means of clusters that are nodes of one tree: all of them together tell no more than its leaves.
+
+Two clusterings of the same rows tell more than either: their clusters intersect, and from enough of
+them every row follows by linear algebra. Here every cluster that is ever asked for is a node of one
+tree a data set. Whatever the numbers asked for, the means are sums of leaves, and no leaf has fewer
+than `least` rows.
+
+A tree is grown from its root, always at the leaf that spreads most: `n` of its nodes are the leaves
+after n − 1 splits, and more of them refine these. Few centroids need few rows, so that a large data
+set is divided beforehand, by a draw that only its owner can repeat: 1024 rows, twice as many, and
+so on, up to half of them all; the last part has the rest. Each part has its own tree, and the
+parts have no row in common.
+
+A split is made at right angles to the line between two means, near the direction of the largest
+variance (three steps of the power method and five of Lloyd's, on some of the rows). Each side gets
+a multiple of `least` rows, but for the remainder: so there are as many leaves as there can be.
+"""
 
 from __future__ import annotations
 
-import threading
-import warnings
-from typing import Any, NamedTuple
+import heapq
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from eigenmesh.numerics.arrays import (
-    Doubles,
     Floats,
     Rows,
     as_rows,
-    blocks,
     dense,
     is_sparse,
     raw_rows,
-    squared_norms,
     working_dtype,
 )
+from eigenmesh.numerics.draws import Indices
 from eigenmesh.numerics.embeddings import count_sketch
-from eigenmesh.threads import one_openmp_thread
 
 MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
-_SAMPLE = 20  # rows a cluster; more change little
+
+_FIRST_PART = 1024  # rows; of fewer than twice as many no part is made
+_ROWS_EACH = 20  # a centroid; more change little
+_LOOKED_AT = 256  # rows of a node, from which a direction follows
+_POWER_STEPS, _LLOYD_STEPS, _FULL_STEPS = 3, 5, 2
 _SKETCH = 64  # columns that keep distances well enough to begin with
 _WIDE = 2 * _SKETCH  # columns from which a sketch pays
 
-POINTS_A_BLOCK = 4096
-_SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
-_STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
-
-Labels = NDArray[np.int64]
-Clusters = NDArray[np.intp]
+Draws = Callable[[int], np.random.Generator]  # by the number of a part, always the same
 
 
-# Rows.
+class Piece(NamedTuple):
+    """A node: rows from `start` to `stop` in the tree's order."""
+
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Its rows."""
+        return self.stop - self.start
 
 
-def centroids(A: Rows, count: int, least: int, seed: int) -> Floats:
-    """Means of `count` disjoint clusters of rows, of at least `least` rows each.
+class CentroidTree:
+    """Splits of some rows, as far as they have been needed.
 
-    Fewer where there are not `least` rows for each; none where there are fewer than `least` in all.
-    A few Lloyd steps on a uniform sample are enough, and the means are the sample's, so the cost
-    does not grow with the rows. Clusters that are too small take the nearest rows that others can
-    spare.
+    >>> tree = CentroidTree(np.array([[0.0], [0.2], [9.0], [9.2]]), 2, np.random.default_rng(0))
+    >>> tree.means(tree.cut(2)).ravel().round(1).tolist()
+    [0.1, 9.1]
+    """
 
-    >>> centroids(np.array([[0.0], [0.2], [9.0], [9.2]]), 2, 2, seed=0).ravel().round(1).tolist()
+    def __init__(self, rows: Rows, least: int, rng: np.random.Generator) -> None:
+        self._rows, self._least, self._rng = rows, least, rng
+        n = int(rows.shape[0])
+        self._order = rng.permutation(n)
+        # Products of rows far from the origin would lose the digits in which the rows differ.
+        self._offsets = rows if is_sparse(rows) else rows - rows.mean(axis=0)
+        self._points = _points(self._offsets, rng)[self._order]
+        self._splits: list[tuple[Piece, Piece, Piece]] = []  # a node and its two sides
+        self._root = Piece(0, n)
+        self._spreads: list[tuple[float, Piece]] = []
+        self._note(self._root)
+
+    def cut(self, count: int) -> list[Piece]:
+        """At most `count` nodes that have each row once: fewer where there are no more leaves."""
+        self._grow(count - 1)
+        leaves = {self._root}
+        for node, *sides in self._splits[: count - 1]:
+            leaves.remove(node)
+            leaves.update(sides)
+        return sorted(leaves)
+
+    def refinement(self, before: int, count: int) -> list[Piece]:
+        """At most `count` nodes below those of `cut(before)`, one of each further split.
+
+        The smaller side: with the node above it, the other one follows.
+        """
+        self._grow(before + count - 1)
+        splits = self._splits[before - 1 : before + count - 1]
+        return [min(sides, key=lambda side: side.size) for _, *sides in splits]
+
+    def means(self, nodes: list[Piece]) -> Floats:
+        """Of the rows of each node (nodes, d), in an order that tells nothing of the tree."""
+        sizes = np.array([node.size for node in nodes], dtype=np.intp)
+        places = np.concatenate([self._order[node.start : node.stop] for node in nodes])
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        ones = np.ones(len(places), self._rows.dtype)
+        members = sp.csr_array((ones, places, ends), shape=(len(nodes), len(self._order)))
+        means = dense(members @ self._rows) / sizes.astype(self._rows.dtype)[:, None]
+        return np.asarray(means[np.lexsort(means.T[::-1])])
+
+    def _grow(self, n_splits: int) -> None:
+        while len(self._splits) < n_splits and self._spreads:
+            _, node = heapq.heappop(self._spreads)
+            sides = self._split(node)
+            self._splits.append((node, *sides))
+            for side in sides:
+                self._note(side)
+
+    def _note(self, node: Piece) -> None:
+        """Put a node among those that may be split, by its spread; if it may be."""
+        if node.size >= 2 * self._least:
+            points = self._points[node.start : node.stop]
+            sums = points.sum(axis=0)
+            spread = float(np.vdot(points, points)) - float(sums @ sums) / node.size
+            # Of two that spread alike the larger comes first: more rows gain by it.
+            heapq.heappush(self._spreads, (-spread * np.sqrt(node.size), node))
+
+    def _split(self, node: Piece) -> tuple[Piece, Piece]:
+        here = slice(node.start, node.stop)
+        points, order = self._points[here], self._order[here]
+        places, middle = _division(points, self._rng)
+        if self._rows.shape[1] > _WIDE:
+            places, middle = _in_full(self._offsets[order], places, middle)
+        left = _multiple(int(np.count_nonzero(places <= middle)), node.size, self._least)
+        turned = np.argpartition(places, left)
+        self._points[here], self._order[here] = points[turned], order[turned]
+        return Piece(node.start, node.start + left), Piece(node.start + left, node.stop)
+
+
+def _points(rows: Rows, rng: np.random.Generator) -> Floats:
+    """What the rows are split by: themselves, or a sketch of wide ones, about their mean."""
+    d = rows.shape[1]
+    if d > _WIDE:
+        sketch = count_sketch(d, _SKETCH, rng).astype(rows.dtype)
+        rows = rows @ (sketch if is_sparse(rows) else dense(sketch))
+    points = dense(rows)
+    return np.asarray(points - points.mean(axis=0))
+
+
+def _division(points: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
+    """Where each point is on a line, and where between two means the line is cut."""
+    some = points[:: -(-len(points) // _LOOKED_AT)]
+    mean = some.mean(axis=0)
+    offsets = some - mean
+    line: Floats = np.asarray(rng.standard_normal(points.shape[1]), dtype=points.dtype)
+    for _ in range(_POWER_STEPS):
+        line = offsets.T @ (offsets @ line)
+        line = line / (np.sqrt(line @ line) or 1)
+    places, middle, before = offsets @ line, 0.0, 0
+    for _ in range(_LLOYD_STEPS):
+        above = places > middle
+        n_above = int(np.count_nonzero(above))
+        n_below = len(some) - n_above
+        if not n_above or not n_below or n_above == before:
+            break
+        sums = above.astype(points.dtype) @ offsets  # those below add up to its opposite
+        line = sums * (1 / n_above + 1 / n_below)
+        places, before = offsets @ line, n_above
+        middle = float(sums @ line) * (1 / n_above - 1 / n_below) / 2
+    return points @ line, middle + float(mean @ line)
+
+
+def _in_full(rows: Rows, places: Floats, middle: float) -> tuple[Floats, float]:
+    """The same of wide rows, from where their sketches are: two more of Lloyd's steps."""
+    for _ in range(_FULL_STEPS):
+        above = places > middle
+        n_above = int(np.count_nonzero(above))
+        if n_above in (0, len(above)):
+            break
+        weights = np.stack([above / n_above, ~above / (len(above) - n_above)]).astype(rows.dtype)
+        upper, lower = dense(weights @ rows)
+        places = np.asarray(rows @ (upper - lower))
+        middle = float((upper + lower) @ (upper - lower)) / 2
+    return places, middle
+
+
+def _multiple(size: int, whole: int, least: int) -> int:
+    """The multiple of `least` next to a size, which leaves `least` at least on either side."""
+    return int(np.clip(round(size / least), 1, (whole - least) // least)) * least
+
+
+# Of a data set.
+
+
+def part_sizes(n_rows: int) -> list[int]:
+    """How many rows each part has.
+
+    >>> part_sizes(2000), part_sizes(10_000)
+    ([2000], [1024, 2048, 6928])
+    """
+    sizes: list[int] = []
+    while 2 * (sum(sizes) + (size := _FIRST_PART << len(sizes))) <= n_rows:
+        sizes.append(size)
+    return [*sizes, n_rows - sum(sizes)]
+
+
+def most_centroids(n_rows: int, least: int = MIN_CLUSTER) -> int:
+    """How many centroids there are of so many rows.
+
+    >>> most_centroids(4), most_centroids(100), most_centroids(10_000)
+    (0, 20, 1385)
+    """
+    return part_sizes(n_rows)[-1] // least
+
+
+def centroids(A: Rows, count: int, least: int, draws: Draws, before: int = 0) -> Floats:
+    """Means of `count` nodes of the rows' tree, none of fewer than `least` rows.
+
+    Fewer where there are not so many, none where there are fewer than `least` rows. They have no
+    row in common; or, where so many were given `before`, refine those. The cost is that of
+    the part of the rows that is looked at, and does not grow with them.
+
+    >>> rows = np.array([[0.0], [0.2], [9.0], [9.2]])
+    >>> centroids(rows, 2, 2, np.random.default_rng).ravel().round(1).tolist()
     [0.1, 9.1]
     """
     A = raw_rows(A)
     n, d = A.shape
-    clusters = min(count, n // least)
-    if clusters < 1:
+    count = min(count, most_centroids(n, least) - before)
+    if count < 1:
         return np.zeros((0, d), working_dtype(A))
-    rng = np.random.default_rng(seed)
-    size = min(n, count * max(_SAMPLE, 2 * least))
-    sample = as_rows(A[np.sort(rng.choice(n, size, replace=False))])
-    # Products of rows far from the origin would lose the digits in which the rows differ.
-    rows = sample if is_sparse(sample) else sample - sample.mean(axis=0)
-    labels = _cluster_labels(rows, clusters, rng)
-    _fill_up(rows, labels, clusters, least)
-    means = _means(sample, labels, clusters)
-    return means[np.lexsort(means.T[::-1])]
-
-
-def _cluster_labels(sample: Rows, clusters: int, rng: np.random.Generator) -> Clusters:
-    """Wide rows move between clusters of their sketches, which costs little, then once in full."""
-    d = sample.shape[1]
-    if d <= _WIDE:
-        return _rough_clusters(dense(sample), clusters, rng)
-    sketch = count_sketch(d, _SKETCH, rng).astype(sample.dtype)
-    sketches = sample @ (sketch if is_sparse(sample) else dense(sketch))
-    labels = _rough_clusters(dense(sketches), clusters, rng)
-    return _nearest(sample, _means(sample, labels, clusters))
-
-
-def _rough_clusters(points: Floats, clusters: int, rng: np.random.Generator) -> Clusters:
-    # Random rows cost a tenth of k-means++ to start from, and the landmarks are as good; more steps
-    # make them no better.
-    seed = int(rng.integers(2**31))
-    kmeans = KMeans(clusters, init="random", n_init=1, max_iter=4, tol=0, random_state=seed)
-    return np.asarray(fitted(kmeans, points).labels_, dtype=np.intp)
-
-
-def _nearest(sample: Rows, centres: Floats) -> Clusters:
-    """Of rows dense or sparse, in their own precision: ties and last digits do not matter here."""
-    return np.asarray(np.argmin(squared_norms(centres) - 2 * (sample @ centres.T), axis=1))
-
-
-def _fill_up(sample: Rows, labels: Clusters, clusters: int, least: int) -> None:
-    """Move the nearest rows to clusters that are too small, from where more than `least` are."""
-    sizes = np.bincount(labels, minlength=clusters)
-    too_small = np.flatnonzero(sizes < least)
-    if not len(too_small):
-        return
-    products = sample @ _means(sample, labels, clusters)[too_small].T
-    distances = squared_norms(sample)[:, None] - 2 * products  # but for the centres' own norms
-    for small, away in zip(too_small, distances.T, strict=True):
-        for row in np.argsort(away, kind="stable"):
-            if sizes[small] == least:
-                break
-            if sizes[labels[row]] > least:
-                sizes[labels[row]] -= 1
-                sizes[small] += 1
-                labels[row] = small
-
-
-def _means(sample: Rows, labels: Clusters, clusters: int) -> Floats:
-    """Of every cluster (clusters, d), in the precision of the rows; that of none is 0."""
-    m = len(labels)
-    ones = np.ones(m, sample.dtype)
-    sums = dense(sp.csr_array((ones, (labels, np.arange(m))), shape=(clusters, m)) @ sample)
-    sizes = np.bincount(labels, minlength=clusters).astype(sample.dtype)
-    return np.asarray(sums / np.maximum(sizes, 1)[:, None])
-
-
-# Weighted points.
-
-
-class ClusterSums(NamedTuple):
-    """What points add up to, cluster by cluster; sums over parties are those of all points."""
-
-    sums: Doubles  # (k, dim), Σ w x
-    weights: Doubles  # (k,), Σ w
-    cost: float  # Σ w ‖x − nearest centre‖²
-
-
-class WeightedPoints(NamedTuple):
-    """Points and how much each counts."""
-
-    points: Doubles  # (n, dim)
-    weights: Doubles  # (n,)
-
-
-def nearest(points: Floats, centres: Floats) -> tuple[Labels, Doubles]:
-    """The nearest centre of every point, the first of several, and the squared distance to it.
-
-    >>> nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [5.0]]))
-    (array([0, 1]), array([1., 0.]))
-    """
-    labels, distances = np.empty(len(points), dtype=np.int64), np.empty(len(points))
-    origin, opposite, norms = _centre_terms(centres)
-    for rows in blocks(len(points), POINTS_A_BLOCK):
-        here = points[rows]
-        labels[rows] = np.argmin((here - origin) @ opposite + norms, axis=1)
-        distances[rows] = _squared_distances(here, centres, labels[rows])
-    return labels, distances
-
-
-def _centre_terms(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
-    """‖x − c‖² − ‖x‖² is (x − o)·(−2(c − o)) + ‖c − o‖²; o, their mean, keeps digits far away."""
-    origin = np.asarray(centres.mean(axis=0), dtype=np.float64)
-    offsets = centres - origin
-    return origin, -2.0 * offsets.T, np.einsum("ij,ij->i", offsets, offsets)
-
-
-def _squared_distances(points: Floats, centres: Floats, labels: Labels) -> Doubles:
-    # By differences: equal points have distance 0, not the rounding of a product.
-    difference = points - centres[labels]
-    return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
-
-
-def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
-    """One Lloyd step's sums of the points with each centre.
-
-    Centres of fewer coordinates are nearest by these, the first ones; the sums have all.
-
-    >>> cluster_sums(WeightedPoints(np.array([[0.0], [4.0]]), np.ones(2)), np.array([[1.0]])).sums
-    array([[4.]])
-    """
-    k, leading = centres.shape
-    sums, weights, cost = np.zeros((k, data.points.shape[1])), np.zeros(k), 0.0
-    origin, opposite, norms = _centre_terms(centres)
-    for rows in blocks(len(data.points), POINTS_A_BLOCK):
-        here, own = data.points[rows], data.weights[rows]
-        leading_part = here[:, :leading]
-        labels = np.argmin((leading_part - origin) @ opposite + norms, axis=1)
-        members = membership(labels, own, k)
-        sums += members @ here
-        weights += members.sum(axis=1)
-        cost += float(own @ _squared_distances(leading_part, centres, labels))
-    return ClusterSums(sums, weights, cost)
-
-
-def membership(labels: Labels, weights: Doubles, k: int) -> Doubles:
-    """(k, n), in column i the weight of point i at the row of its cluster.
-
-    >>> membership(np.array([1, 0]), np.array([2.0, 3.0]), 2)
-    array([[0., 3.],
-           [2., 0.]])
-    """
-    members = np.zeros((len(labels), k))
-    members[np.arange(len(labels)), labels] = weights
-    return members.T
-
-
-def weight_of_each(labels: Labels, weights: Doubles, k: int) -> Doubles:
-    """The weight of the points with each of k labels.
-
-    >>> weight_of_each(np.array([2, 0, 2]), np.array([1.0, 5.0, 1.0]), 3)
-    array([5., 0., 2.])
-    """
-    return np.asarray(np.bincount(labels, weights=weights, minlength=k), dtype=np.float64)
-
-
-def distinct(data: WeightedPoints) -> WeightedPoints:
-    """Each different point once, with the weights of its copies; points of no weight are left out.
-
-    >>> distinct(WeightedPoints(np.array([[2.0], [2.0], [1.0]]), np.array([1.0, 2.0, 0.0])))
-    WeightedPoints(points=array([[2.]]), weights=array([3.]))
-    """
-    positive = data.weights > 0
-    points, copies = np.unique(data.points[positive], axis=0, return_inverse=True)
-    weights = weight_of_each(copies.ravel(), data.weights[positive], len(points))
-    return WeightedPoints(points, weights)
-
-
-def weighted_kmeans(
-    data: WeightedPoints, k: int, rng: np.random.Generator, n_best: int = 1
-) -> Doubles:
-    """The `n_best` of many k-means solutions of a small weighted set, best first, (n_best, k, dim).
-
-    They differ as far as different ones were found: what is best for a sample may not be so for
-    all. Fewer different points than k give that many centres.
-
-    >>> points = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 3.0, 1.0]))
-    >>> weighted_kmeans(points, 2, np.random.default_rng(0))[0].ravel().tolist()
-    [0.75, 9.0]
-    """
-    points, weights = distinct(data)
-    if len(points) <= k:
-        return np.repeat(points[None], n_best, axis=0)
-    solutions = []
-    for seed in rng.integers(2**31, size=_STARTS * n_best):
-        kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
-        solutions.append((float(kmeans.inertia_), kmeans.cluster_centers_))
-    solutions.sort(key=lambda solution: solution[0])
-    best = [solutions[0]]
-    for solution in solutions:
-        if len(best) < n_best and solution[0] > best[-1][0] * (1 + _SAME_COST):
-            best.append(solution)
-    best += solutions[: n_best - len(best)]
-    return np.stack([_in_order(centres) for _, centres in best])
-
-
-def fitted(kmeans: KMeans, points: Floats, weights: Doubles | None = None) -> KMeans:
-    """scikit-learn's k-means, added up in one order, and silent where fewer points differ.
-
-    Who asked for the clusters says so in words of its own.
-
-    >>> fitted(KMeans(2, n_init=1, random_state=0), np.ones((3, 1))).labels_
-    array([0, 0, 0], dtype=int32)
-    """
-    with _silence, one_openmp_thread():
-        return kmeans.fit(points, sample_weight=weights)
-
-
-class _Silence:
-    """No warnings of convergence while any thread is inside.
-
-    `catch_warnings` alone does not count threads: who leaves first gives the others theirs back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._filters: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._filters = warnings.catch_warnings()
-                self._filters.__enter__()
-                warnings.simplefilter("ignore", ConvergenceWarning)
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._filters.__exit__(*error)
-
-
-_silence = _Silence()
-
-
-def _in_order(centres: Doubles) -> Doubles:
-    """Centres by their first coordinate, then the next: cluster numbers mean nothing else."""
-    return np.asarray(centres[np.lexsort(centres.T[::-1])])
-
-
-def spread_out(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
-    """At most k of the points, each drawn by its squared distance to those before: k-means++.
-
-    >>> data = WeightedPoints(np.array([[1.0], [1.0], [7.0]]), np.ones(3))
-    >>> sorted(spread_out(data, 5, np.random.default_rng(0)).ravel().tolist())
-    [1.0, 7.0]
-    """
-    chances = data.weights
-    centres: list[Doubles] = []
-    while len(centres) < k and chances.any():
-        point = draw_far(data.points, chances, 1, rng)
-        costs = nearest(data.points, point)[1] * data.weights
-        chances = np.minimum(chances, costs) if centres else costs
-        centres.append(point)
-    return np.vstack([data.points[:0], *centres])
-
-
-def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
-    """The centres after some of Lloyd's iterations; one that is nobody's nearest stays.
-
-    scikit-learn's k-means takes milliseconds to begin, too much for ten thousand small parties.
-
-    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.ones(3))
-    >>> lloyd(data, np.array([[0.0], [1.0]]), 10).ravel().tolist()
-    [0.5, 9.0]
-    """
-    for _ in range(max_iter):
-        sums = cluster_sums(data, centres)
-        nonempty = sums.weights > 0
-        before, centres = centres, centres.copy()
-        centres[nonempty] = sums.sums[nonempty] / sums.weights[nonempty, None]
-        if np.array_equal(before, centres):
-            break
-    return centres
-
-
-def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:
-    """At most `count` of the points, without replacement, in proportion to `chances`.
-
-    >>> draw_far(np.array([[1.0], [2.0]]), np.array([0.0, 0.5]), 2, np.random.default_rng(0))
-    array([[2.]])
-    """
-    possible = int(np.count_nonzero(chances))
-    if not min(count, possible):
-        return points[:0]
-    rows = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
-    return np.asarray(points[np.sort(rows)])
-
-
-def shares(masses: Doubles, count: int) -> list[int]:
-    """`count` divided in proportion to the masses, largest remainders first.
-
-    >>> shares(np.array([1.0, 0.0, 3.0]), 10)
-    [3, 0, 7]
-    """
-    total = float(masses.sum())
-    if not total > 0:
-        return [0] * len(masses)
-    exact = masses * (count / total)
-    counts = np.floor(exact).astype(int)
-    by_remainder = np.argsort(counts - exact, kind="stable")
-    counts[by_remainder[: max(0, count - int(counts.sum()))]] += 1
-    return [int(share) for share in counts]
-
-
-_SAME = 1e-10  # of the largest score: a difference that is rounding
-
-
-class ScoreClusters(NamedTuple):
-    """Centres, and how the points fall to them."""
-
-    centres: Doubles  # (k', dim)
-    labels: Labels  # (n,)
-    cost: float  # Σ w ‖z − nearest centre‖²
-    n_iter: int
-
-
-def clearly_different(data: WeightedPoints) -> WeightedPoints:
-    """The different points, where scores of equal samples differ by rounding.
-
-    >>> clearly_different(WeightedPoints(np.array([[1.0], [1 + 1e-15]]), np.ones(2))).points
-    array([[1.]])
-    """
-    grain = _SAME * float(np.abs(data.points).max(initial=0.0))
-    if not grain:
-        return distinct(data)
-    return distinct(WeightedPoints(np.round(data.points / grain) * grain, data.weights))
-
-
-def score_kmeans(
-    data: WeightedPoints, k: int, n_init: int, max_iter: int, tol: float, seed: int
-) -> ScoreClusters:
-    """The best of `n_init` runs; where fewer points than k differ, each is a centre.
-
-    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0], [9.0]]), np.array([1.0, 3.0, 1.0, 1]))
-    >>> sorted(score_kmeans(data, 2, 4, 100, 0.0, 0).centres.ravel().tolist())
-    [0.75, 9.0]
-    """
-    different, few = distinct(data), clearly_different(data)
-    if len(few.points) <= k:
-        centres, n_iter = few.points, 1
-    else:
-        kmeans = KMeans(k, n_init=n_init, max_iter=max_iter, tol=tol, random_state=seed)
-        fitted(kmeans, different.points, different.weights)
-        centres, n_iter = np.asarray(kmeans.cluster_centers_, np.float64), int(kmeans.n_iter_)
-    labels, distances = nearest(data.points, centres)
-    return ScoreClusters(centres, labels, float(data.weights @ distances), n_iter)
+    part = _part_for((before + count) * max(_ROWS_EACH, 2 * least), part_sizes(n))
+    rows = as_rows(A[_rows_of(part, n, draws)])
+    tree = CentroidTree(rows, least, draws(part))
+    return tree.means(tree.refinement(before, count) if before else tree.cut(count))
+
+
+def _part_for(n_rows: int, sizes: list[int]) -> int:
+    """The first part that has so many rows, or the last."""
+    enough = [part for part, size in enumerate(sizes) if size >= n_rows]
+    return enough[0] if enough else len(sizes) - 1
+
+
+def _rows_of(part: int, n_rows: int, draws: Draws) -> Indices:
+    """The rows of a part, in their order; those of the last are what is left."""
+    sizes = part_sizes(n_rows)
+    is_left = np.ones(n_rows, dtype=bool)
+    for number, size in enumerate(sizes[:-1]):
+        # In random order, and so many more that enough are left without the earlier parts'.
+        order = draws(number).choice(n_rows, size + sum(sizes[:number]), replace=False)
+        rows = order[is_left[order]][:size]
+        if number == part:
+            return np.asarray(np.sort(rows))
+        is_left[rows] = False
+    return np.flatnonzero(is_left)

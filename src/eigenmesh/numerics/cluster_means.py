@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks
-from eigenmesh.numerics.centroids import POINTS_A_BLOCK, Labels
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kmeans import POINTS_A_BLOCK, Labels
 
 
 @dataclass(frozen=True)

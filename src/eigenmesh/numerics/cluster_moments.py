@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, blocks
-from eigenmesh.numerics.centroids import POINTS_A_BLOCK, Labels, membership, weight_of_each
 from eigenmesh.numerics.explicit_features import ExplicitFeatures
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kmeans import POINTS_A_BLOCK, Labels, membership, weight_of_each
 
 
 class ClusterMoments(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
     distinct,

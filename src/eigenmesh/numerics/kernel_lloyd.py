@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from eigenmesh.numerics.arrays import Doubles, Floats
-from eigenmesh.numerics.centroids import Labels, fitted, membership, nearest
 from eigenmesh.numerics.eigen import numerical_rank, pseudo_inverse_root, top_eigenpairs
+from eigenmesh.numerics.kmeans import Labels, fitted, membership, nearest
 
 _EIGENVECTORS = (1, 2, 4)  # of spectral starts, times the number of clusters
 _SPECTRAL_RUNS = 10  # of k-means, for each of them

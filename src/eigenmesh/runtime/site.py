@@ -24,6 +24,7 @@ from eigenmesh.runtime.policy import Policy
 _MOST_KEPT = 1000  # results of studies in a site's store
 _KEY_FILE = "site.key"
 _KEY_BYTES = 32
+_SECRETS: dict[tuple[str, str], bytes] = {}  # of sites without a folder, by name and data
 _DIGEST = re.compile("[0-9a-f]{64}")
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class Site:
         """A digest of the data; between organisations of every value, else of enough of them.
 
         >>> Site("a", lambda: np.ones((2, 2))).fingerprint[:8]
-        'ea17bde3'
+        '6661377f'
         """
         whole = self.trust == "organisations"
         return self.once("fingerprint", lambda: fingerprint(self.data, whole=whole))
@@ -132,13 +133,16 @@ class Site:
         """32 bytes that move the draws which nobody else may know.
 
         Between organisations they are secret, and kept in `state_dir` for the next start; without
-        one they last as long as the site. In one trust domain there is nobody to keep them from:
+        one they last as long as the process. In one trust domain there is nobody to keep them from:
         they follow from the data, so that every engine draws alike.
         """
         if self.trust == "domain":
             return bytes.fromhex(self.fingerprint)
+        if self.state_dir is None:
+            whose = (self.name, self.fingerprint)
+            return _SECRETS.setdefault(whose, os.urandom(_KEY_BYTES))
         if self._secret is None:
-            self._secret = _secret_in(self.state_dir) if self.state_dir else os.urandom(_KEY_BYTES)
+            self._secret = _secret_in(self.state_dir)
         return self._secret
 
     @property
@@ -192,6 +196,11 @@ class SiteView:
     def data(self) -> Data:
         """The site's rows or columns."""
         return self._site.data
+
+    @property
+    def min_rows(self) -> int:
+        """The fewest rows behind any number that is not a row, by the site's policy."""
+        return self._site.policy.min_rows
 
     @property
     def sample_ids_hash(self) -> str:

@@ -248,14 +248,14 @@ class BandwidthHolder(SurveyedSite):
 
     @step
     def sketch_rows(self, question: DrawRows) -> RowSketch:
-        """Half the dimensions of rows that the party draws itself."""
+        """Half the dimensions of rows that the party draws itself, and nobody else knows."""
         n, d = self.shape.values()
         if question.n_rows > min(n, MAX_SKETCHED_ROWS):
             limit = min(n, MAX_SKETCHED_ROWS)
             raise MessageRefused(
                 f"{question.n_rows} rows are to be sketched, {limit} at most may be"
             )
-        rng = self.site.generator(self.setup.seed, bandwidth.number)
+        rng = self.site.private_generator(bandwidth.number)
         rows = np.sort(rng.choice(n, question.n_rows, replace=False))
         return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
 

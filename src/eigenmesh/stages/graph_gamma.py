@@ -160,9 +160,9 @@ class BandwidthNode(CentroidNode):
 
     @step(reusable=False)
     def begin_sketches(self, draw: DrawRows) -> None:
-        """Half the dimensions of rows that the node draws itself."""
+        """Half the dimensions of rows that the node draws itself, and nobody else knows."""
         n, d = self.data.shape
-        rng = self.site.generator(self.setup.seed, graph_bandwidth.number)
+        rng = self.site.private_generator(graph_bandwidth.number)
         rows = np.sort(rng.choice(n, min(draw.n_rows, n), replace=False))
         if len(rows):
             sketches = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)

@@ -34,8 +34,8 @@ import numpy as np
 
 from eigenmesh.errors import InputError, PartyLost
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.centroids import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.numerics.coresets import settle as corrected
+from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import add
 from eigenmesh.runtime.protocol import protocol

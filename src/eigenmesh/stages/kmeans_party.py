@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.centroids import (
+from eigenmesh.numerics.coresets import coreset, local_solution
+from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
     draw_far,
     nearest,
     weight_of_each,
 )
-from eigenmesh.numerics.coresets import coreset, local_solution
 from eigenmesh.runtime.message import (
     Floats,
     Integers,
@@ -189,12 +189,10 @@ class PointHolder(Party):
 
     @step
     def draw_candidates(self, share: CandidateShare) -> Points:
-        """Points in proportion to their part in the cost."""
+        """Points in proportion to their part in the cost; these leave, so a seed may tell which."""
         chances = self.data.weights * self.squared
         self.draws += 1
-        return Points(
-            draw_far(self.data.points, chances, share.n_points, self._generator(self.draws))
-        )
+        return Points(draw_far(self.data.points, chances, share.n_points, self._candidate_draws()))
 
     @step
     def candidate_cost(self, new: NewCandidates) -> Cost:
@@ -236,7 +234,7 @@ class PointHolder(Party):
     @step
     def solve_locally(self, request: LocalAsk) -> LocalCost:
         """A clustering of the own points; only its cost is told."""
-        self.own_centres = local_solution(self._counting(), request.n_clusters, self._generator())
+        self.own_centres = local_solution(self._counting(), request.n_clusters, self._own_draws())
         cost = 0.0
         if len(self.own_centres):
             _, squared = nearest(self.data.points, self.own_centres)
@@ -245,8 +243,8 @@ class PointHolder(Party):
 
     @step
     def draw_coreset(self, request: CoresetAsk) -> CoresetPart:
-        """Weighted points that stand for all of the own."""
-        drawing = (request.n_points, request.cost_of_a_draw, self._generator(1))
+        """Weighted points that stand for all of the own; nobody else knows which rows they are."""
+        drawing = (request.n_points, request.cost_of_a_draw, self._own_draws(1))
         part = coreset(self._counting(), self.own_centres, *drawing)
         return CoresetPart(points=part.points, weights=part.weights)
 
@@ -257,8 +255,11 @@ class PointHolder(Party):
             return self.data
         return WeightedPoints(self.data.points[counting], self.data.weights[counting])
 
-    def _generator(self, round_: int = 0) -> np.random.Generator:
-        return self.site.generator(self.setup.seed, _NUMBER, round_)
+    def _candidate_draws(self) -> np.random.Generator:
+        return self.site.generator(self.setup.seed, _NUMBER, self.draws)
+
+    def _own_draws(self, round_: int = 0) -> np.random.Generator:
+        return self.site.private_generator(_NUMBER, round_)
 
     # The end.
 

@@ -31,7 +31,7 @@ from eigenmesh.graphs.consensus import MixingSetup, average, mixing_rounds
 from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
 from eigenmesh.methods.admm.maths import Origin, stack_rows
 from eigenmesh.numerics.arrays import Doubles, Rows
-from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
@@ -114,7 +114,7 @@ class RowNeighbour(CentroidNode):
     @step(reusable=False)
     def begin_centroids(self) -> None:
         """The own centroids."""
-        self.start_sharing(self.own_rows, self.setup.n_centroids, self.setup.seed)
+        self.start_sharing(self.own_rows, self.setup.n_centroids)
 
     @step(reusable=False)
     def begin_kernel_means(self) -> None:
@@ -246,7 +246,7 @@ def _row_mean(scope: Scope) -> Node:
 
 def _centroids(scope: Scope, setup: NeighbourhoodSetup, q: int) -> Node:
     def given(parties: Parties) -> list[int]:
-        return [min(setup.n_centroids, n_rows // MIN_CLUSTER) for n_rows, _ in parties.shapes]
+        return [min(setup.n_centroids, most_centroids(n_rows)) for n_rows, _ in parties.shapes]
 
     return sequence(
         ask(RowNeighbour.begin_centroids), spreading(scope, RowNeighbour, given, q, columns)
@@ -272,7 +272,7 @@ def n_landmarks(setup: NeighbourhoodSetup, n_rows: list[int]) -> int:
     """How many points the origin is made of."""
     if by_row_mean(setup, n_rows):
         return 1
-    return sum(min(setup.n_centroids, n // MIN_CLUSTER) for n in n_rows)
+    return sum(min(setup.n_centroids, most_centroids(n)) for n in n_rows)
 
 
 def _find_landmarks(nodes: Federation, setup: NeighbourhoodSetup, n_rows: list[int]) -> None:

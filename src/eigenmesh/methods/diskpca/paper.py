@@ -193,7 +193,9 @@ class SketchingRowHolder(RowHolder):
             yield self.kernel.block(A[rows], Y).astype(np.float64, copy=False) @ coefficients
 
     def _sketch(self, parts: Iterator[Doubles], width: int, round_: int) -> Doubles:
-        rng = self.site.generator(self.setup.seed, diskpca_sketched.number, round_)
+        # Who knew the weights of the rows in their sums could solve for the rows.
+        # Parties with equal rows weigh them differently, or the errors would add up.
+        rng = self.site.private_generator(diskpca_sketched.number, 2 * self.site.index + round_)
         return right_sketch(parts, self.site.data.shape[0], width, rng)
 
 

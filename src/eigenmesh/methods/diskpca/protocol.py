@@ -52,7 +52,7 @@ from eigenmesh.methods.diskpca.drawn import (
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
-from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
+from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.draws import draw_distinct
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedded_width, embedding
@@ -137,6 +137,7 @@ from eigenmesh.stages.row_messages import (
     unpack,
     upper,
 )
+from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.site_points import keep_points
 from eigenmesh.stages.unit_check import compare_units
 
@@ -320,7 +321,10 @@ class RowHolder(ScoredRows):
 
     @step(reusable=False)
     def draw_rows(self, share: LandmarkShare) -> RowBlock:
-        """Distinct rows with probability in proportion to their scores."""
+        """Distinct rows with probability in proportion to their scores.
+
+        They leave as they are: that a seed tells which they were adds their place among the others.
+        """
         weights = np.where(self.drawn, 0.0, self.scores)
         rng = self.site.generator(self.setup.seed, diskpca.number, int(self.drawn.sum()))
         indices = draw_distinct(weights, share.n_rows, rng)
@@ -331,12 +335,14 @@ class RowHolder(ScoredRows):
 
     @step(reusable=False)
     def local_centroids(self, share: LandmarkShare) -> Centroids:
-        """Means of clusters of the own rows, none of fewer than MIN_CLUSTER rows."""
-        seed = self.site.generator(self.setup.seed, diskpca.number).integers(2**31)
-        means: Any = centroids(self.site.data, share.n_rows, MIN_CLUSTER, int(seed))
+        """Means of clusters of the own rows, none of fewer than MIN_CLUSTER rows.
+
+        No seed moves them; more of them refine the first.
+        """
+        means: Any = site_centroids(self.site, self.site.data, share.n_rows)
         if is_sparse(self.site.data) and 2 * np.count_nonzero(means) < means.size:
             means = sp.csr_array(means)
-        self.fresh, self.landmarks = pack(means), []  # more of them replace the first
+        self.fresh, self.landmarks = pack(means), []  # more of them take the place of the first
         return Centroids(**self.fresh)
 
     @step
@@ -376,9 +382,9 @@ class RowHolder(ScoredRows):
         }
 
     def outside(self, span: Span, share: float) -> dict[str, Any]:
-        """The last fields of CentredSums, from a share of the rows."""
+        """The last fields of CentredSums, from a share of the rows; nobody else knows which."""
         A, seed = self.site.data, self.setup.seed
-        rng = self.site.generator(seed, diskpca.number, _SAMPLING)
+        rng = self.site.private_generator(diskpca.number, _SAMPLING)
         most = ceil(share * A.shape[0])
         if len(self.site.names) == 1:
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
@@ -386,16 +392,16 @@ class RowHolder(ScoredRows):
 
     @step(reusable=False)
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
-        """What the landmarks miss of some components, `numerics.shortfall`."""
+        """What landmarks miss of some components, `numerics.shortfall`, by rows of its choice."""
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
-        rng = self.site.generator(seed, diskpca.number, _PROBING)
+        rng = self.site.private_generator(diskpca.number, _PROBING)
         return OutsideProbes(*probe(self.kernel, Y, A, probes_of(components), seed, rng))
 
     @step(reusable=False)
     def probe_summed(self, components: ProbeAsk) -> SummedOutside:
         """The same where sums are masked: nobody shall see what a party's rows alone miss."""
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
-        rng = self.site.generator(seed, diskpca.number, _PROBING)
+        rng = self.site.private_generator(diskpca.number, _PROBING)
         return SummedOutside(*probe_for_sum(self.kernel, Y, A, probes_of(components), seed, rng))
 
     @step
@@ -512,7 +518,7 @@ class DisKPCAResult:
 
 def most_landmarks(landmarks: str, n_rows: int) -> int:
     """How many landmarks a party can give: every row, or clusters that are large enough."""
-    return n_rows // MIN_CLUSTER if landmarks == "centroids" else n_rows
+    return most_centroids(n_rows) if landmarks == "centroids" else n_rows
 
 
 def most_in_all(landmarks: str, most: int) -> int:
@@ -1164,7 +1170,7 @@ def probes_of(question: ProbeAsk) -> Probes:
 def more_landmarks(
     rows: Federation, role: Any, setup: KernelSetup, landmarks: str
 ) -> Callable[[LandmarkSet, int], LandmarkSet]:
-    """What draws more of the same kind, up to a number in all: centroids anew, else more rows."""
+    """What draws more of the same kind, up to a number in all: finer centroids, else rows."""
 
     def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
         seen = share_seen(count, sum(before.sizes.values()))

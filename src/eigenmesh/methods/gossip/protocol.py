@@ -55,7 +55,7 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.node_models import KEPT, require_few
 from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
-from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
@@ -203,12 +203,12 @@ class GossipNode(CentroidNode):
 
     @step(reusable=False)
     def begin_features(self, features: FeatureCount) -> None:
-        """The own centroids, no more of them in all than a MIN_CLUSTER-th of the rows."""
+        """The own centroids, no more of them in all than there are of the rows."""
         self.made.clear()
         self.n_features = features.count
         if self.setup.features == "centroids":
             most = centroids_given(self.site.data.shape[0], features.count, self.given)
-            self.start_sharing(self.site.data, most, self.setup.seed + self.given)
+            self.start_sharing(self.site.data, most, self.given)
             self.given += most
 
     @property
@@ -375,7 +375,7 @@ class GossipNode(CentroidNode):
 
     @step(reusable=False)
     def begin_probes(self, budget: ProbeBudget) -> None:
-        """Average what the rows add up to outside the centroids' span."""
+        """Average what rows of its own choice add up to outside the centroids' span."""
         own: Any = self.site.kept(KEPT)
         model: LandmarkModel = own["consensus"]
         z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
@@ -384,7 +384,7 @@ class GossipNode(CentroidNode):
         mean = self.outside / model.n_rows
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients @ scaled, model.offset @ scaled)
-        rng = self.site.generator(self.setup.seed, gossip_kpca.number, self.given)
+        rng = self.site.private_generator(gossip_kpca.number, self.given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
         self.own_probes = np.stack([sums.mean, sums.direction])
@@ -441,7 +441,7 @@ def centroids_given(n_rows: int, count: int, before: int = 0) -> int:
     >>> centroids_given(20, 3), centroids_given(20, 3, before=3), centroids_given(4, 3)
     (3, 1, 0)
     """
-    return max(min(count, n_rows // MIN_CLUSTER - before), 0)
+    return max(min(count, most_centroids(n_rows) - before), 0)
 
 
 def asked_of_each(n_rows: Sequence[int], total: int, before: Sequence[int] = ()) -> int:
@@ -450,7 +450,7 @@ def asked_of_each(n_rows: Sequence[int], total: int, before: Sequence[int] = ())
     >>> asked_of_each([100, 100], 10), asked_of_each([500, 3, 10], 10), asked_of_each([10], 99)
     (5, 8, 2)
     """
-    free = [n // MIN_CLUSTER for n in n_rows]
+    free = [most_centroids(n) for n in n_rows]
     free = [n - own for n, own in zip(free, before, strict=True)] if before else free
     possible = range(max(free, default=0) + 1)
     few = bisect_left(possible, min(total, sum(free)), key=lambda a: sum(min(a, n) for n in free))
@@ -761,7 +761,7 @@ class Growth:
     @property
     def is_exhausted(self) -> bool:
         """Whether no node can give another centroid."""
-        most = {name: n // MIN_CLUSTER for name, n in self.rows.items()}
+        most = {name: most_centroids(n) for name, n in self.rows.items()}
         return self.setup.features == "centroids" and dict(self.given) == most
 
     @property

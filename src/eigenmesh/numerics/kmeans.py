@@ -1,0 +1,306 @@
+"""k-means of weighted points."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from eigenmesh.numerics.arrays import (
+    Doubles,
+    Floats,
+    blocks,
+)
+from eigenmesh.threads import one_openmp_thread
+
+POINTS_A_BLOCK = 4096
+_SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
+_STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
+
+Labels = NDArray[np.int64]
+
+
+class ClusterSums(NamedTuple):
+    """What points add up to, cluster by cluster; sums over parties are those of all points."""
+
+    sums: Doubles  # (k, dim), Σ w x
+    weights: Doubles  # (k,), Σ w
+    cost: float  # Σ w ‖x − nearest centre‖²
+
+
+class WeightedPoints(NamedTuple):
+    """Points and how much each counts."""
+
+    points: Doubles  # (n, dim)
+    weights: Doubles  # (n,)
+
+
+def nearest(points: Floats, centres: Floats) -> tuple[Labels, Doubles]:
+    """The nearest centre of every point, the first of several, and the squared distance to it.
+
+    >>> nearest(np.array([[0.0], [5.0]]), np.array([[1.0], [5.0]]))
+    (array([0, 1]), array([1., 0.]))
+    """
+    labels, distances = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(points), POINTS_A_BLOCK):
+        here = points[rows]
+        labels[rows] = np.argmin((here - origin) @ opposite + norms, axis=1)
+        distances[rows] = _squared_distances(here, centres, labels[rows])
+    return labels, distances
+
+
+def _centre_terms(centres: Floats) -> tuple[Doubles, Doubles, Doubles]:
+    """‖x − c‖² − ‖x‖² is (x − o)·(−2(c − o)) + ‖c − o‖²; o, their mean, keeps digits far away."""
+    origin = np.asarray(centres.mean(axis=0), dtype=np.float64)
+    offsets = centres - origin
+    return origin, -2.0 * offsets.T, np.einsum("ij,ij->i", offsets, offsets)
+
+
+def _squared_distances(points: Floats, centres: Floats, labels: Labels) -> Doubles:
+    # By differences: equal points have distance 0, not the rounding of a product.
+    difference = points - centres[labels]
+    return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
+
+
+def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
+    """One Lloyd step's sums of the points with each centre.
+
+    Centres of fewer coordinates are nearest by these, the first ones; the sums have all.
+
+    >>> cluster_sums(WeightedPoints(np.array([[0.0], [4.0]]), np.ones(2)), np.array([[1.0]])).sums
+    array([[4.]])
+    """
+    k, leading = centres.shape
+    sums, weights, cost = np.zeros((k, data.points.shape[1])), np.zeros(k), 0.0
+    origin, opposite, norms = _centre_terms(centres)
+    for rows in blocks(len(data.points), POINTS_A_BLOCK):
+        here, own = data.points[rows], data.weights[rows]
+        leading_part = here[:, :leading]
+        labels = np.argmin((leading_part - origin) @ opposite + norms, axis=1)
+        members = membership(labels, own, k)
+        sums += members @ here
+        weights += members.sum(axis=1)
+        cost += float(own @ _squared_distances(leading_part, centres, labels))
+    return ClusterSums(sums, weights, cost)
+
+
+def membership(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """(k, n), in column i the weight of point i at the row of its cluster.
+
+    >>> membership(np.array([1, 0]), np.array([2.0, 3.0]), 2)
+    array([[0., 3.],
+           [2., 0.]])
+    """
+    members = np.zeros((len(labels), k))
+    members[np.arange(len(labels)), labels] = weights
+    return members.T
+
+
+def weight_of_each(labels: Labels, weights: Doubles, k: int) -> Doubles:
+    """The weight of the points with each of k labels.
+
+    >>> weight_of_each(np.array([2, 0, 2]), np.array([1.0, 5.0, 1.0]), 3)
+    array([5., 0., 2.])
+    """
+    return np.asarray(np.bincount(labels, weights=weights, minlength=k), dtype=np.float64)
+
+
+def distinct(data: WeightedPoints) -> WeightedPoints:
+    """Each different point once, with the weights of its copies; points of no weight are left out.
+
+    >>> distinct(WeightedPoints(np.array([[2.0], [2.0], [1.0]]), np.array([1.0, 2.0, 0.0])))
+    WeightedPoints(points=array([[2.]]), weights=array([3.]))
+    """
+    positive = data.weights > 0
+    points, copies = np.unique(data.points[positive], axis=0, return_inverse=True)
+    weights = weight_of_each(copies.ravel(), data.weights[positive], len(points))
+    return WeightedPoints(points, weights)
+
+
+def weighted_kmeans(
+    data: WeightedPoints, k: int, rng: np.random.Generator, n_best: int = 1
+) -> Doubles:
+    """The `n_best` of many k-means solutions of a small weighted set, best first, (n_best, k, dim).
+
+    They differ as far as different ones were found: what is best for a sample may not be so for
+    all. Fewer different points than k give that many centres.
+
+    >>> points = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 3.0, 1.0]))
+    >>> weighted_kmeans(points, 2, np.random.default_rng(0))[0].ravel().tolist()
+    [0.75, 9.0]
+    """
+    points, weights = distinct(data)
+    if len(points) <= k:
+        return np.repeat(points[None], n_best, axis=0)
+    solutions = []
+    for seed in rng.integers(2**31, size=_STARTS * n_best):
+        kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
+        solutions.append((float(kmeans.inertia_), kmeans.cluster_centers_))
+    solutions.sort(key=lambda solution: solution[0])
+    best = [solutions[0]]
+    for solution in solutions:
+        if len(best) < n_best and solution[0] > best[-1][0] * (1 + _SAME_COST):
+            best.append(solution)
+    best += solutions[: n_best - len(best)]
+    return np.stack([_in_order(centres) for _, centres in best])
+
+
+def fitted(kmeans: KMeans, points: Floats, weights: Doubles | None = None) -> KMeans:
+    """scikit-learn's k-means, added up in one order, and silent where fewer points differ.
+
+    Who asked for the clusters says so in words of its own.
+
+    >>> fitted(KMeans(2, n_init=1, random_state=0), np.ones((3, 1))).labels_
+    array([0, 0, 0], dtype=int32)
+    """
+    with _silence, one_openmp_thread():
+        return kmeans.fit(points, sample_weight=weights)
+
+
+class _Silence:
+    """No warnings of convergence while any thread is inside.
+
+    `catch_warnings` alone does not count threads: who leaves first gives the others theirs back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore", ConvergenceWarning)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(*error)
+
+
+_silence = _Silence()
+
+
+def _in_order(centres: Doubles) -> Doubles:
+    """Centres by their first coordinate, then the next: cluster numbers mean nothing else."""
+    return np.asarray(centres[np.lexsort(centres.T[::-1])])
+
+
+def spread_out(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
+    """At most k of the points, each drawn by its squared distance to those before: k-means++.
+
+    >>> data = WeightedPoints(np.array([[1.0], [1.0], [7.0]]), np.ones(3))
+    >>> sorted(spread_out(data, 5, np.random.default_rng(0)).ravel().tolist())
+    [1.0, 7.0]
+    """
+    chances = data.weights
+    centres: list[Doubles] = []
+    while len(centres) < k and chances.any():
+        point = draw_far(data.points, chances, 1, rng)
+        costs = nearest(data.points, point)[1] * data.weights
+        chances = np.minimum(chances, costs) if centres else costs
+        centres.append(point)
+    return np.vstack([data.points[:0], *centres])
+
+
+def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
+    """The centres after some of Lloyd's iterations; one that is nobody's nearest stays.
+
+    scikit-learn's k-means takes milliseconds to begin, too much for ten thousand small parties.
+
+    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0]]), np.ones(3))
+    >>> lloyd(data, np.array([[0.0], [1.0]]), 10).ravel().tolist()
+    [0.5, 9.0]
+    """
+    for _ in range(max_iter):
+        sums = cluster_sums(data, centres)
+        nonempty = sums.weights > 0
+        before, centres = centres, centres.copy()
+        centres[nonempty] = sums.sums[nonempty] / sums.weights[nonempty, None]
+        if np.array_equal(before, centres):
+            break
+    return centres
+
+
+def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:
+    """At most `count` of the points, without replacement, in proportion to `chances`.
+
+    >>> draw_far(np.array([[1.0], [2.0]]), np.array([0.0, 0.5]), 2, np.random.default_rng(0))
+    array([[2.]])
+    """
+    possible = int(np.count_nonzero(chances))
+    if not min(count, possible):
+        return points[:0]
+    rows = rng.choice(len(points), min(count, possible), replace=False, p=chances / chances.sum())
+    return np.asarray(points[np.sort(rows)])
+
+
+def shares(masses: Doubles, count: int) -> list[int]:
+    """`count` divided in proportion to the masses, largest remainders first.
+
+    >>> shares(np.array([1.0, 0.0, 3.0]), 10)
+    [3, 0, 7]
+    """
+    total = float(masses.sum())
+    if not total > 0:
+        return [0] * len(masses)
+    exact = masses * (count / total)
+    counts = np.floor(exact).astype(int)
+    by_remainder = np.argsort(counts - exact, kind="stable")
+    counts[by_remainder[: max(0, count - int(counts.sum()))]] += 1
+    return [int(share) for share in counts]
+
+
+_SAME = 1e-10  # of the largest score: a difference that is rounding
+
+
+class ScoreClusters(NamedTuple):
+    """Centres, and how the points fall to them."""
+
+    centres: Doubles  # (k', dim)
+    labels: Labels  # (n,)
+    cost: float  # Σ w ‖z − nearest centre‖²
+    n_iter: int
+
+
+def clearly_different(data: WeightedPoints) -> WeightedPoints:
+    """The different points, where scores of equal samples differ by rounding.
+
+    >>> clearly_different(WeightedPoints(np.array([[1.0], [1 + 1e-15]]), np.ones(2))).points
+    array([[1.]])
+    """
+    grain = _SAME * float(np.abs(data.points).max(initial=0.0))
+    if not grain:
+        return distinct(data)
+    return distinct(WeightedPoints(np.round(data.points / grain) * grain, data.weights))
+
+
+def score_kmeans(
+    data: WeightedPoints, k: int, n_init: int, max_iter: int, tol: float, seed: int
+) -> ScoreClusters:
+    """The best of `n_init` runs; where fewer points than k differ, each is a centre.
+
+    >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0], [9.0]]), np.array([1.0, 3.0, 1.0, 1]))
+    >>> sorted(score_kmeans(data, 2, 4, 100, 0.0, 0).centres.ravel().tolist())
+    [0.75, 9.0]
+    """
+    different, few = distinct(data), clearly_different(data)
+    if len(few.points) <= k:
+        centres, n_iter = few.points, 1
+    else:
+        kmeans = KMeans(k, n_init=n_init, max_iter=max_iter, tol=tol, random_state=seed)
+        fitted(kmeans, different.points, different.weights)
+        centres, n_iter = np.asarray(kmeans.cluster_centers_, np.float64), int(kmeans.n_iter_)
+    labels, distances = nearest(data.points, centres)
+    return ScoreClusters(centres, labels, float(data.weights @ distances), n_iter)

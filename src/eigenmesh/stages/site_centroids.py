@@ -1,0 +1,18 @@
+"""A site's centroids: nodes of its one tree, by draws that only the site can repeat."""
+
+from __future__ import annotations
+
+from eigenmesh.numerics.arrays import Floats, Rows
+from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
+from eigenmesh.runtime.site import SiteView
+
+_TREE = 1  # no protocol's number: whoever asks, the tree is the same
+
+
+def site_centroids(site: SiteView, rows: Rows, count: int, before: int = 0) -> Floats:
+    """`numerics.centroids`, none of fewer rows than the site's policy has as its fewest.
+
+    No seed moves them: fits that differ in their seeds or numbers get nodes of the same tree.
+    """
+    least = max(MIN_CLUSTER, site.min_rows)
+    return centroids(rows, count, least, lambda part: site.private_generator(_TREE, part), before)
