@@ -226,7 +226,7 @@ def fit_exact(
     clusters = kernel_lloyd(K, w, params.n_clusters, params.n_init, params.max_iter, rng)
     model, centres = model_of_means(kernel, X, K, clusters)
     site.store[LABELS] = {"labels": clusters.labels}
-    site.left_by_studies[LABELS] = None
+    site.left_by_studies[LABELS] = ""
     few = f"{params.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
     return ClusterFit(
         model=model,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.runtime.bounds import outside
+from eigenmesh.runtime.budget import Spent, row_digests
 from eigenmesh.runtime.content import (
     OVER_ROWS,
     Release,
@@ -18,7 +21,7 @@ from eigenmesh.runtime.content import (
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
 from eigenmesh.runtime.schedule import Ask, Match, Own, kinds_in, limits, turns_of
-from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
 
 
@@ -29,8 +32,9 @@ class Consent:
     columns: what they come to is not seen in any one reply.
     """
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, site: Site, view: SiteView) -> None:
+        self.site, self.view = site, view
+        self._is_charged = False  # whether the run under way has been counted as a study
         self.numbers, self.directions = 0, 0
         self._fit: tuple[str, int] = ("", -1)  # the fit under way, and the last of its runs
 
@@ -104,19 +108,65 @@ class Consent:
 
     def begin(self, study: Study | None, fit: list[str]) -> None:
         """A run has begun: nothing of it has left."""
-        self.numbers, self.directions = 0, 0
+        self.numbers, self.directions, self._is_charged = 0, 0, False
+        self.view.question = "" if study is None else study.nameless.digest
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (fit_digest(fit), fit.index(digest) if digest in fit else -1)
 
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
-        return [self.numbers, self.directions, *self._fit]
+        return [self.numbers, self.directions, *self._fit, self._is_charged, self.view.question]
 
     def restore(self, exported: list[Any]) -> None:
         """Go on where `export` was called."""
-        self.numbers, self.directions, whole, place = exported
-        self._fit = (whole, place)
+        self.numbers, self.directions, whole, place, charged, question = exported
+        self._fit, self._is_charged, self.view.question = (whole, place), charged, question
+
+    # What it costs.
+
+    @contextmanager
+    def question(self, *parts: bytes) -> Iterator[None]:
+        """Around all that a request causes: its digest, with that of all requests before it."""
+        if self.site.policy.budget is None:
+            yield
+            return
+        self.view.takes, self.view.draws = [], 0
+        self.view.question = _chained(self.view.question, *parts)
+        try:
+            yield
+        finally:
+            self._note_takes()
+            self.view.takes = None
+
+    def _note_takes(self) -> None:
+        """A question whose answer was made of other things in the store is another question."""
+        if self.view.takes:
+            parts = [own.encode() for own in self.view.takes]
+            self.view.question, self.view.takes = _chained(self.view.question, *parts), []
+
+    def charge(self, numbers: int) -> None:
+        """Raise `PolicyRefusal` if the budget has not so many numbers left."""
+        budget, name = self.site.policy.budget, self.site.name
+        if budget is None:
+            return
+        self._note_takes()
+        with naming_refusals(name):
+            spent, version = self.site.once("spent", self._spent)
+            chain = _chained(self.view.question, version)
+            if chain in self.site.account.chains:
+                return
+            rows, columns = self.site.data.shape
+            share = numbers / (rows * columns)
+            cost = Spent([], int(not self._is_charged), self.view.draws, share)
+            self.site.account.charge(spent, cost, budget, chain)
+        self._is_charged = True
+
+    def _spent(self) -> tuple[Spent, bytes]:
+        """What the data have cost, and a name of the version that they are."""
+        digests = row_digests(self.site.data)
+        spent = self.site.account.of(digests, self.site.policy.min_rows)
+        return spent, hashlib.sha256(digests.tobytes()).digest()
 
     def release(
         self, party: Any, step: Step, messages: Iterable[Message], places: tuple[Match, ...], at: At
@@ -144,6 +194,22 @@ class Consent:
         if self.site.policy.forbids(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
+
+
+def _chained(before: str, *parts: bytes) -> str:
+    digest = hashlib.sha256(before.encode())
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+@contextmanager
+def naming_refusals(party: str) -> Iterator[None]:
+    """Refusals of what knows no party get its name."""
+    try:
+        yield
+    except PolicyRefusal as error:
+        raise PolicyRefusal(f"party {party!r}: {error}", party=party, rule=error.rule) from None
 
 
 Kinds = frozenset[str]

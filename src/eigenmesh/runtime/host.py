@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 
@@ -30,10 +29,20 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.budget import write_whole
 from eigenmesh.runtime.consent import Consent
+from eigenmesh.runtime.content import numbers_over_rows
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.mailbox import Mailbox
-from eigenmesh.runtime.message import NO_LIMITS, Limits, Message, check_sizes, decode, encode
+from eigenmesh.runtime.message import (
+    NO_LIMITS,
+    Limits,
+    Message,
+    check_sizes,
+    decode,
+    encode,
+    floats_by_kind,
+)
 from eigenmesh.runtime.party import Party, Signature, Step, steps_of
 from eigenmesh.runtime.protocol import is_scheduled, known_roles
 from eigenmesh.runtime.requests import (
@@ -55,7 +64,7 @@ from eigenmesh.runtime.schedule import (
     limits,
 )
 from eigenmesh.runtime.site import Site, SiteView
-from eigenmesh.runtime.study import Guard, Study, read_study
+from eigenmesh.runtime.study import Guard, Study, read_study, without_names
 
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
     from eigenmesh.runtime.masked_sum import Masker
@@ -93,7 +102,7 @@ class Host:
         self._undone = 0  # exchanges of the run that were taken back
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
-        self._consents = Consent(site)
+        self._consents = Consent(site, self._view)
         self._masker: Masker | None = None
         self._asked_so_far = b""  # a digest of what a secure study has asked, whichever run it is
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
@@ -255,14 +264,20 @@ class Host:
             self._guard.move(agreed)
         free = self._guard is None  # else the study says what may be asked, and when
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
-        self._build(tree["role"], setup, steps)
+        with self._consents.question(*_asked_in(tree), self._nameless(tree["role"], setup)):
+            self._build(tree["role"], setup, steps)
         return None
+
+    def _nameless(self, role: str, setup: bytes) -> bytes:
+        return encode(without_names(decode(self._role(role).Setup, setup)))
 
     def _note_run(self, run: str) -> None:
         """A request of an old run must not begin it again; of very old ones nothing is kept."""
         self._seen_runs[run] = None
         while len(self._seen_runs) > _MOST_RUNS:
             del self._seen_runs[next(iter(self._seen_runs))]
+        if self.site.state_dir is not None:  # beside the state, which goes when a run is over
+            write_whole(self.site.file(".runs"), wire.dumps(list(self._seen_runs)))
 
     # What a study lets pass.
 
@@ -288,7 +303,8 @@ class Host:
         return party
 
     def _step(self, tree: Tree) -> Tree:
-        result, _ = self._reply_to(tree)
+        with self._consents.question(*_asked_in(tree), _message_bytes(tree)):
+            result, _ = self._reply_to(tree)
         return None if result is None else np.frombuffer(encode(result), np.uint8)
 
     def _reply_to(self, tree: Tree) -> tuple[Message | None, tuple[Match, ...]]:
@@ -342,7 +358,8 @@ class Host:
         """Run a step whose reply leaves under masks only."""
         from eigenmesh.runtime.masked_sum import Masker, describe
 
-        result, places = self._reply_to(tree)
+        with self._consents.question(*_asked_in(tree), _message_bytes(tree)):
+            result, places = self._reply_to(tree)
         assert self._guard is not None, "a sum without a study was refused"
         if result is None:
             raise StepRefused("a step that gives nothing has no sum", party=self.site.name)
@@ -375,6 +392,11 @@ class Host:
             scope = None if self._guard is None else self._guard.study.scope
             at = (self._own, scope.split, scope.secure) if scope else (self._own, "rows", False)
             self._consents.release(enlisted.party, step, messages, places, at)
+        if self.site.policy.budget is not None:
+            masked = self._guard is not None and self._guard.study.scope.secure
+            plain = () if masked and all(map(_is_sum, places)) else messages
+            floats = [numbers_over_rows(floats_by_kind(message)) for message in plain]
+            self._consents.charge(sum(floats))
 
     def _fitting(
         self, places: Iterable[Match], messages: Iterable[Message], way: str
@@ -441,6 +463,18 @@ class Host:
             {role: e.party.export() for role, e in self._enlisted.items()},
         )
         self._permit(enlisted, step, step.reveals)
+        with self._consents.question(*_asked_in(tree)):
+            offered, places = self._offered(enlisted, step, places)
+        self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
+        outbox = self._mailbox.pack(tree, offered)
+        self._half_done = (request, tree)
+        self._write_state()  # what was offered has left, whether or not the second half comes
+        return outbox
+
+    def _offered(
+        self, enlisted: Enlisted, step: Step, places: tuple[Any, ...]
+    ) -> tuple[dict[int, Message], tuple[Any, ...]]:
+        """What a step has for each neighbour, and the places of the study at which it may be."""
         offered = step.function(enlisted.party)
         if not step.signature.to_each_neighbour:
             offered = dict.fromkeys(self._view.neighbours, offered)
@@ -457,11 +491,7 @@ class Host:
         if self._guard is not None:
             self._guard.move(places)
         self._release(enlisted, step, distinct, places)
-        self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
-        outbox = self._mailbox.pack(tree, offered)
-        self._half_done = (request, tree)
-        self._write_state()  # what was offered has left, whether or not the second half comes
-        return outbox
+        return offered, places
 
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
         """The neighbours of an exchange, and what becomes of losses: with a study, as it says."""
@@ -484,7 +514,9 @@ class Host:
         _, send = self._asked(tree, "send")
         enlisted, receive = self._asked(tree, "receive")
         messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
-        receive.function(enlisted.party, messages)
+        heard = () if self.site.policy.budget is None else map(encode, messages.values())
+        with self._consents.question(*heard):
+            receive.function(enlisted.party, messages)
         self._write_state()
         if self.site.trust != "domain":
             missed = [[sender, "", replaced] for sender, _, replaced in missed]
@@ -596,9 +628,7 @@ class Host:
 
     @property
     def _state_path(self) -> Path | None:
-        folder = self.site.state_dir
-        # A site may be called anything, a file may not.
-        return None if folder is None else folder / f"{quote(self.site.name, safe='')}.state"
+        return None if self.site.state_dir is None else self.site.file(".state")
 
     def _write_state(self) -> None:
         if self._state_path is None:
@@ -611,6 +641,9 @@ class Host:
         unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
 
     def _resume(self) -> None:
+        if self.site.state_dir is not None and self.site.file(".runs").exists():
+            runs = wire.loads(self.site.file(".runs").read_bytes())
+            self._seen_runs = dict.fromkeys(map(str, runs))
         if self._state_path is None or not self._state_path.exists():
             return
         try:
@@ -629,6 +662,12 @@ def _is_sum(place: Match) -> bool:
 
 def _is_apart(place: Match) -> bool:
     return isinstance(place.node, Ask) and place.node.apart
+
+
+def _asked_in(tree: Tree) -> Iterator[bytes]:
+    """What a request asks for, whichever run it is in."""
+    for key in ("op", "role", "step", "send", "receive", "neighbours", "told"):
+        yield json.dumps(tree.get(key), sort_keys=True).encode()
 
 
 def _message_bytes(tree: Tree) -> bytes:

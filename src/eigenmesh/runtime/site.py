@@ -17,6 +17,7 @@ from urllib.parse import quote
 import numpy as np
 
 from eigenmesh.errors import InputError, StepRefused
+from eigenmesh.runtime.budget import Account
 from eigenmesh.runtime.content import Trust
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
@@ -59,10 +60,11 @@ class Site:
     trust: Trust = "domain"
     peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
     rolls: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # see `masked_sum`
-    left_by_studies: dict[str, None] = field(default_factory=dict)  # keys of the store, in order
+    left_by_studies: dict[str, str] = field(default_factory=dict)  # what a key of the store is of
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
     _approved: set[str] = field(default_factory=set, repr=False)
+    _account: Account | None = field(default=None, repr=False)
     _secret: bytes | None = field(default=None, repr=False)
     _identity: bytes = field(default_factory=partial(os.urandom, _KEY_BYTES), repr=False)
 
@@ -103,17 +105,24 @@ class Site:
         self._approved.add(digest)
         if self.state_dir is not None:
             self.state_dir.mkdir(parents=True, exist_ok=True)
-            with open(self._file(".approved"), "a", encoding="ascii") as file:
+            with open(self.file(".approved"), "a", encoding="ascii") as file:
                 file.write(f"{digest}\n")
 
     @property
     def approvals(self) -> set[str]:
         """Digests of what was approved here; in one file of the site that others may write to."""
-        if self.state_dir is not None and self._file(".approved").exists():
-            return self._approved | set(self._file(".approved").read_text("ascii").split())
+        if self.state_dir is not None and self.file(".approved").exists():
+            return self._approved | set(self.file(".approved").read_text("ascii").split())
         return set(self._approved)
 
-    def _file(self, suffix: str) -> Path:
+    @property
+    def account(self) -> Account:
+        """What studies have spent of the policy's budget."""
+        if self._account is None:
+            self._account = Account(self.file if self.state_dir is not None else None)
+        return self._account
+
+    def file(self, suffix: str) -> Path:
         """A file of this site: a site may be called anything, a file may not."""
         assert self.state_dir is not None
         return self.state_dir / f"{quote(self.name, safe='')}{suffix}"
@@ -186,6 +195,9 @@ class SiteView:
         self.index = index
         self.names = names
         self.neighbours: tuple[int, ...] = ()
+        self.question = ""  # a digest of all that was asked so far, where the site has a budget
+        self.takes: list[str] | None = None  # what of the store an answer is made of, likewise
+        self.draws = 0  # of the site's own that it has seen
 
     @property
     def name(self) -> str:
@@ -238,7 +250,7 @@ class SiteView:
         if key in self._site.store and key not in self._site.left_by_studies:
             raise StepRefused("a study writes over nothing that the site's owner keeps")
         self._site.store[key] = dict(share)
-        self._site.left_by_studies[key] = None
+        self._site.left_by_studies[key] = self.question
         while len(self._site.left_by_studies) > _MOST_KEPT:
             oldest = next(iter(self._site.left_by_studies))
             del self._site.left_by_studies[oldest]
@@ -246,6 +258,8 @@ class SiteView:
 
     def kept(self, key: str) -> Mapping[str, Any] | None:
         """A private result of an earlier run, or None."""
+        if self.takes is not None:
+            self.takes.append(self._site.left_by_studies.get(key, f"the owner's {key}"))
         return self._site.store.get(key)
 
     def generator(self, seed: int, protocol: int, round_: int = 0) -> np.random.Generator:
@@ -262,6 +276,7 @@ class SiteView:
         It is for draws that must not be known, such as which rows a sum covers: fits that differ
         in their seeds draw the same, so that many of them tell no more than one.
         """
+        self.draws += 1
         purpose = f"draw {protocol} {round_}".encode()
         entropy = hashlib.blake2b(purpose, key=self._site.key).digest()
         return np.random.default_rng(int.from_bytes(entropy, "little"))

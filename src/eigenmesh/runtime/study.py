@@ -157,12 +157,18 @@ class Study:
         return hashlib.sha256(self.document).hexdigest()
 
     @cached_property
+    def nameless(self) -> Study:
+        """Without names of what parties keep, which every fit draws anew."""
+        terms = {name: without_names(term) for name, term in self.terms.items()}
+        return dataclasses.replace(self, terms=terms)
+
+    @cached_property
     def as_agreed(self) -> Study:
         """Without what a fit finds or draws on its way: gamma, and names of what parties keep.
 
         It is what people approve, and the same for every fit that `em.study` describes.
         """
-        terms = {name: _open_ended(term) for name, term in self.terms.items()}
+        terms = {name: _open_ended(term) for name, term in self.nameless.terms.items()}
         return dataclasses.replace(self, terms=terms)
 
     def program(self, told: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
@@ -203,15 +209,22 @@ def fit_digest(digests: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
+def without_names(term: Any) -> Any:
+    """A record without the names under which parties keep things."""
+    return _changed(term, dict.fromkeys(("model", "targets"), ""))
+
+
 def _open_ended(term: Any) -> Any:
+    # Where nothing else names the kernel, having no gamma does.
+    named = hasattr(term, "kernel") or getattr(term, "gamma", None) is not None
+    return _changed(term, {"gamma": 1.0}) if named else term
+
+
+def _changed(term: Any, values: Mapping[str, Any]) -> Any:
     if not dataclasses.is_dataclass(term) or isinstance(term, type):
         return term
-    fields = {field.name for field in dataclasses.fields(term)}
-    changes: dict[str, Any] = {name: "" for name in ("model", "targets") if name in fields}
-    # Where nothing else names the kernel, having no gamma does.
-    if "gamma" in fields and ("kernel" in fields or getattr(term, "gamma", None) is not None):
-        changes["gamma"] = 1.0
-    return dataclasses.replace(term, **changes) if changes else term
+    own = {name: value for name, value in values.items() if hasattr(term, name)}
+    return dataclasses.replace(term, **own) if own else term
 
 
 @lru_cache(maxsize=64)
