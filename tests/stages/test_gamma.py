@@ -203,6 +203,18 @@ def test_median_over_rows_is_near_the_pooled_one(name, by_label):
         assert expected / gamma(parts, "median", seed) == pytest.approx(1, abs=MEASURED[name])
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_median_of_parties_that_differ_is_near_its_rank(seed):
+    """Clusters by party: a sketch sees them in half the dimensions, means in all."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(8, 60, size=int(rng.integers(2, 12)))
+    d, apart = int(rng.integers(8, 30)), 10 ** rng.uniform(0, 1.5)
+    rows = [rng.normal(size=(n, d)) + apart * rng.normal(size=d) for n in sizes]
+    squared = 0.5 / gamma(em.Partitioned(rows=rows), "median", seed)
+    distances = pdist(np.vstack(rows), "sqeuclidean")
+    assert abs((distances < squared).mean() - 0.5) <= 0.06
+
+
 def test_median_over_rows_says_that_it_is_approximate():
     result = run(em.split(load_digits().data, 3, random_state=0), "median").value
     assert not result.exact
