@@ -26,6 +26,7 @@ from tests.engines.contract import (
     survey,
 )
 
+import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import (
     EigenmeshError,
@@ -43,6 +44,7 @@ from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import Policy
 
 HONEST = SurveySetup()
+MASKED = em.KernelPCA(1, kernel="linear", method="moments", random_state=0)
 CULPRIT = "south"  # neither first nor last
 OTHERS = tuple(name for name in NAMES if name != CULPRIT)
 
@@ -91,6 +93,27 @@ def test_star_has_the_ledger_that_its_messages_add_up_to(engine, pooled):
     }
     assert ledger.floats_down == 2 * J * WIDTH
     assert ledger.floats_up == J * WIDTH + 2 * n_rows
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_masked_sums_are_the_plain_ones(engine, pooled, on_loss):
+    X = np.vstack(pooled) - np.vstack(pooled).mean(axis=0)
+    largest = np.linalg.eigvalsh(X.T @ X)[-1]
+    with engine.open(some_rows(), secure=True, on_loss=on_loss) as fed:
+        report = MASKED.fit(fed).report_
+    np.testing.assert_allclose(MASKED.eigenvalues_, [largest], rtol=1e-9)
+    assert all(kinds.keys() == {"aggregate", "counts"} for kinds in report.reveals.values())
+
+
+@pytest.mark.parametrize("round_", range(3, 8))  # of its first sum, after it has been counted
+def test_a_party_lost_in_a_masked_sum_leaves_that_of_the_rest(engine, pooled, round_):
+    lost = Fault("kill", CULPRIT, round=round_)
+    with engine.open(some_rows(), secure=True, on_loss="survivors", faults=[lost]) as fed:
+        MASKED.fit(fed)
+        assert CULPRIT in fed.lost
+    rest = np.vstack([rows for name, rows in zip(NAMES, pooled, strict=True) if name != CULPRIT])
+    X = rest - rest.mean(axis=0)
+    np.testing.assert_allclose(MASKED.eigenvalues_, [np.linalg.eigvalsh(X.T @ X)[-1]], rtol=1e-9)
 
 
 @pytest.mark.parametrize("topology", [None, "ring"])

@@ -18,7 +18,7 @@ from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.schedule import Parties, planned_masks
 from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.count import survey
@@ -115,17 +115,30 @@ class Plan:
         return "\n".join([*lines, *self.notes])
 
 
-def plan(estimator: Any, source: Any) -> Plan:
+def plan(estimator: Any, source: Any, *, secure: bool = False) -> Plan:
     """Forecast a fit of `estimator` to `source`, without running it.
 
     Nothing is computed and nothing leaves a party; of a Federation the parties are asked for their
-    numbers of rows and columns.
+    numbers of rows and columns. `secure` plans for data that a federation with masked sums will be
+    opened over; one that is open knows.
 
     >>> import eigenmesh as em, numpy as np
     >>> parts = em.Partitioned(columns=[np.ones((100, 30)), np.ones((100, 20))])
     >>> em.plan(em.OneShotKPCA(n_components=2, local_rank=5), parts).floats_up
     1010
     """
+    with planned_masks(_losses_under_masks(source, secure)):
+        return _plan(estimator, source)
+
+
+def _losses_under_masks(source: Any, secure: bool) -> str | None:
+    """What becomes of losses where sums are masked; None where they are not."""
+    if isinstance(source, Federation):
+        return source.on_loss if source.secure else None
+    return "raise" if secure else None
+
+
+def _plan(estimator: Any, source: Any) -> Plan:
     door, estimator = estimator, _estimator_for(estimator, source)
     names, shapes, policies = _parties_of(source)
     aligned = getattr(source, "align", "strict") == "inner"
@@ -152,7 +165,7 @@ def plan(estimator: Any, source: Any) -> Plan:
     return Plan.of(ledger, by_name, split, policies, notes, method, content)
 
 
-def study(estimator: Any, source: Any) -> FitStudy:
+def study(estimator: Any, source: Any, *, secure: bool = False) -> FitStudy:
     """What a fit of `estimator` to `source` asks parties to agree to, before anything runs.
 
     Its `digest` is the same whoever builds it; `print` shows every step that a party may be asked
@@ -171,6 +184,11 @@ def study(estimator: Any, source: Any) -> FitStudy:
       RowHolder.draw_rows: once; sends counts, rows: n × n_columns
       RowHolder.centred_gram: once; gets counts, rows: n × n_columns; sends counts, gram: ...
     """
+    with planned_masks(_losses_under_masks(source, secure)):
+        return _study(estimator, source)
+
+
+def _study(estimator: Any, source: Any) -> FitStudy:
     estimator = _estimator_for(estimator, source)
     names, shapes, _ = _parties_of(source)
     runs = _runs_of(estimator, source, names, shapes)

@@ -25,6 +25,8 @@ every host checks them against what it knows, and the rest is built from them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -43,7 +45,7 @@ from eigenmesh.runtime.message import (
     planned_floats,
 )
 from eigenmesh.runtime.party import Party, Step
-from eigenmesh.runtime.requests import ON_LOSS
+from eigenmesh.runtime.requests import MASK_ROUNDS, ON_LOSS
 from eigenmesh.runtime.topology import is_lossy, mark_losses
 
 _OLDEST = 1000  # rounds that a party may miss in a row, at the most
@@ -427,7 +429,8 @@ class Parties:
         if self.graph is not None:
             edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
             lossy = is_lossy(self.graph)
-        return Scope(self.names, split, "survivors" if lossy else "raise", edges=edges)
+        on_loss, secure = "survivors" if lossy else "raise", _sum_rounds.get() > 1
+        return Scope(self.names, split, on_loss, edges=edges, secure=secure and edges is None)
 
     @cached_property
     def owns(self) -> tuple[Own, ...]:
@@ -509,17 +512,32 @@ def turns_of(node: Node, fewest: int = 1, most: int = 1) -> Iterator[Turns]:
             yield from turns_of(node.rest(**node.typical), 0, 0)
 
 
+# Rounds that a sum takes in what is planned: estimators plan their runs, and none knows of masks.
+_sum_rounds: ContextVar[int] = ContextVar("sum_rounds", default=1)
+
+
+@contextmanager
+def planned_masks(on_loss: str | None) -> Iterator[None]:
+    """Plan as if sums were masked, where this becomes of losses; with None as if they were not."""
+    masked = {"raise": 2, "survivors": 1 + len(MASK_ROUNDS)}
+    token = _sum_rounds.set(1 if on_loss is None else masked[on_loss])
+    try:
+        yield
+    finally:
+        _sum_rounds.reset(token)
+
+
 def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:
     """The ledger of a run that keeps to the plan, or makes the `most` of it; without bytes."""
-    ledger = Ledger()
+    ledger, sum_rounds = Ledger(), _sum_rounds.get()
     for round_ in rounds_of(node, parties, most):
-        ledger.rounds += round_.times
+        ledger.rounds += round_.times * (sum_rounds if round_.ask.summed else 1)
         if round_.times:
-            ledger.entries += _entries(round_, parties)
+            ledger.entries += _entries(round_, parties, masked=sum_rounds > 1)
     return ledger
 
 
-def _entries(round_: Round, parties: Parties) -> Iterator[Entry]:
+def _entries(round_: Round, parties: Parties, masked: bool = False) -> Iterator[Entry]:
     asked, times = round_.ask, round_.times
     label, signature = step_label(asked.step), asked.step.signature
     for name, own in zip(parties.names, parties.owns, strict=True):
@@ -532,6 +550,8 @@ def _entries(round_: Round, parties: Parties) -> Iterator[Entry]:
             yield _entry(label, COORDINATOR, name, kinds, times)
         if signature.gives is not None:
             kinds = planned_floats(signature.gives, _planned(asked.up, own))
+            if masked and asked.summed:
+                kinds = {"aggregate": sum(kinds.values())}
             yield _entry(label, name, COORDINATOR, kinds, times)
 
 
@@ -786,6 +806,7 @@ class TableRow(NamedTuple):
     most: int
     gets: str  # what a party is sent, kinds and sizes by the letters of the messages
     sends: str  # what leaves it
+    summed: bool = False  # whether only the sum over the parties is wanted
 
     def __str__(self) -> str:
         passes = [f"gets {self.gets}"] if self.gets else []
@@ -809,7 +830,8 @@ def table(node: Node, fewest: int = 1, most: int = 1) -> list[TableRow]:
             label = step_label(node.step) + (" → neighbours" if near else "")
             gets = "" if near or signature.takes is None else in_letters(signature.takes)
             sends = "" if signature.gives is None else in_letters(signature.gives)
-            return [TableRow(label, 0 if node.missable else fewest, most, gets, sends)]
+            least = 0 if node.missable else fewest
+            return [TableRow(label, least, most, gets, sends, node.summed)]
         case InOrder():
             return _joined([row for part in node.parts for row in table(part, fewest, most)])
         case Loop() if node.most:
@@ -827,6 +849,10 @@ def _joined(rows: list[TableRow]) -> list[TableRow]:
     for row in rows:
         before = joined.get(row.step)
         if before is not None:
-            row = row._replace(fewest=before.fewest + row.fewest, most=before.most + row.most)
+            row = row._replace(
+                fewest=before.fewest + row.fewest,
+                most=before.most + row.most,
+                summed=before.summed and row.summed,
+            )
         joined[row.step] = row
     return list(joined.values())

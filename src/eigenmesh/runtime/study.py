@@ -32,6 +32,7 @@ from eigenmesh.runtime.schedule import (
     Positions,
     Program,
     Scope,
+    TableRow,
     forecast,
     table,
 )
@@ -194,13 +195,18 @@ class FitStudy:
         """The names of its runs."""
         return [run.digest for run in self.runs]
 
+    def _masks(self, run: Study, row: TableRow) -> bool:
+        return run.scope.secure and row.summed
+
     def __str__(self) -> str:
         names = self.runs[0].scope.parties if self.runs else ()
         shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
         lines = [f"study {self.digest[:16]} of {len(names)} parties: {shown}"]
         for run in self.runs:
             lines.append(run.protocol.name)
-            lines += [f"  {row}" for row in (table(run.tree) if run.tree is not None else ())]
+            for row in table(run.tree) if run.tree is not None else ():
+                masked = ", masked: all see the sum alone" if self._masks(run, row) else ""
+                lines.append(f"  {row}{masked}")
         return "\n".join(lines)
 
 
