@@ -195,7 +195,13 @@ def test_a_plan_foretells_the_report(options, gamma):
 def test_floats_equal_the_formula():
     k, s, q, d, parties, restarts = 4, 4, 80, 64, 5, 3
     model = em.KernelKMeans(
-        k, gamma=0.1, n_landmarks=q, landmarks="uniform", n_init=restarts, random_state=0
+        k,
+        gamma=0.1,
+        n_landmarks=q,
+        landmarks="uniform",
+        kmeans="coreset",
+        n_init=restarts,
+        random_state=0,
     )
     report = model.fit(em.split(few_digits(), parties, random_state=0)).report_
     gram, moments = q * (q + 1) // 2 + q, k * q + k
@@ -275,22 +281,19 @@ def test_weights_reach_every_engine_and_new_ones_take_the_place_of_old_ones():
 # 5. Disclosure.
 
 
-def test_no_row_leaves_by_default():
-    report = em.KernelKMeans(4, random_state=0).fit(em.split(few_digits(), 4)).report_
-    assert set().union(*report.reveals.values()) == {
-        "centroids",
-        "gram",
-        "moments",
-        "counts",
-        "scores",
-    }
+def test_no_row_and_no_score_of_one_leaves_by_default():
+    for kernel in ("rbf", "poly", "linear", "arc-cosine"):
+        model = em.KernelKMeans(4, kernel=kernel, degree=2, random_state=0)
+        model.fit(em.split(few_digits(), 4))
+        kinds = set().union(*model.report_.reveals.values())
+        assert kinds <= {"centroids", "gram", "moments", "counts"}
+        assert f"what left the parties: {', '.join(sorted(kinds))}" in model.method_
 
 
 def test_parties_that_keep_their_rows_get_centroids_whatever_the_kernel():
     parts = em.split(few_digits(), 4, policies=[None, NO_ROWS, None, None], random_state=0)
     model = em.KernelKMeans(4, kernel="poly", degree=2, random_state=0).fit(parts)
-    assert "centroids" in model.method_
-    assert "'party-1' refuses" in model.method_
+    assert "rows" not in set().union(*model.report_.reveals.values())
     with pytest.raises(PolicyRefusal, match="'rows'"):
         em.KernelKMeans(4, landmarks="uniform").fit(parts)
 
@@ -300,11 +303,12 @@ def test_parties_that_keep_their_scores_start_from_the_landmarks():
     parts = em.split(X, 4, policies=[NO_SCORES] * 4, random_state=0)
     with pytest.raises(PolicyRefusal, match="'scores'"):
         em.KernelKMeans(8, random_state=0, kmeans="coreset").fit(parts)
-    model = em.KernelKMeans(8, random_state=0).fit(parts)
-    assert "landmarks' own scores" in model.method_
-    assert "scores" not in set().union(*model.report_.reveals.values())
     exact = em.KernelKMeans(8, method="exact", n_init=5, random_state=0).fit(X)
-    assert inertia(X, model.predict(X), exact.gamma_) <= 1.03 * exact.inertia_
+    for kmeans, words in (("auto", "means of rows' scores"), ("lloyd", "landmarks' own scores")):
+        model = em.KernelKMeans(8, random_state=0, kmeans=kmeans).fit(parts)
+        assert words in model.method_
+        assert "scores" not in set().union(*model.report_.reveals.values())
+        assert inertia(X, model.predict(X), exact.gamma_) <= 1.03 * exact.inertia_
 
 
 def test_rows_of_tiny_parties_leave_only_if_asked_for():

@@ -40,8 +40,12 @@ def test_centroids_where_every_row_weighs_the_same():
     assert kpca.report_.floats_up == same.report_.floats_up
 
 
-def test_rows_by_leverage_where_a_few_may_carry_the_variance():
-    kpca = em.KernelPCA(4, **POLY).fit(ROWS)
+def test_rows_by_leverage_leave_only_if_they_are_asked_for():
+    for options in (POLY, {"kernel": "arc-cosine", "degree": 1}, RBF, {"kernel": "linear"}):
+        kpca = em.KernelPCA(2, **options, accuracy=1.0).fit(ROWS)
+        assert "rows" not in set().union(*kpca.report_.reveals.values())
+        assert "what left the parties: " in kpca.method_
+    kpca = em.KernelPCA(4, **POLY, landmarks="diskpca").fit(ROWS)
     assert kpca.method_.startswith("diskpca: 5 parties hold rows; landmarks are rows drawn")
     same = em.DisKPCA(4, **POLY, landmarks="diskpca", n_landmarks=100).fit(ROWS)
     np.testing.assert_array_equal(kpca.eigenvalues_, same.eigenvalues_)
@@ -73,7 +77,7 @@ def test_all_rows_as_landmarks_give_scikit_learns_answer():
     ("options", "allow", "starts", "says"),
     [
         (POLY, {"centroids", "gram", "moments", "counts"}, "diskpca", "centroids, and no row"),
-        (RBF, {"rows", "gram", "moments", "counts"}, "diskpca", "rows drawn by leverage"),
+        (RBF, {"rows", "gram", "moments", "counts"}, "sketching-pca", "embedded rows"),
         (RBF, {"gram", "moments", "counts"}, "sketching-pca", "embedded rows"),
     ],
 )
@@ -87,7 +91,7 @@ def test_what_the_parties_let_out_decides(options, allow, starts, says):
     assert len(unknown) == (starts == "sketching-pca")  # what an embedding misses
     assert kpca.method_.startswith(f"{starts}: ")
     assert says in kpca.method_
-    assert "'party-1'" in kpca.method_
+    assert ("'party-1'" in kpca.method_) == (starts == "sketching-pca")  # the first was refused
     assert set(kpca.report_.reveals["party-1"]) <= allow
     assert not plan.refusals
     assert kpca.transform(DIGITS[:5]).shape == (5, 3)

@@ -9,6 +9,8 @@ from sklearn.datasets import load_digits
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import PartyLost, PolicyRefusal
+from eigenmesh.numerics.coresets import mean_coreset
+from eigenmesh.numerics.kmeans import WeightedPoints
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import forecast_stages, stage
 from eigenmesh.stages.kmeans import (
@@ -298,3 +300,36 @@ def test_parties_that_miss_rounds_are_asked_again_and_end_with_labels():
     assert [len(own) for own in labels] == [n for n, _ in parts.shapes]
     assert run.value.sizes.sum() == len(DIGITS)
     assert run.value.inertia <= 1.1 * best_inertia(DIGITS, 6)
+
+
+# Means in place of single points.
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_means_cover_five_points_each_and_all_of_them(seed):
+    rng = np.random.default_rng(seed)
+    n, most = int(rng.integers(5, 3000)), int(rng.integers(1, 80))
+    data = WeightedPoints(rng.normal(size=(n, 3)) ** 3, rng.integers(1, 4, size=n).astype(float))
+    part = mean_coreset(data, most, 5, rng)
+    assert len(part.points) == min(most, n // 5)
+    assert part.weights.sum() == pytest.approx(data.weights.sum())
+    np.testing.assert_allclose(
+        part.weights @ part.points, data.weights @ data.points, atol=1e-9 * n
+    )
+    assert (part.weights >= 5).all()
+
+
+def test_a_party_of_fewer_than_five_points_gives_none_and_is_counted_in_the_end():
+    parts = em.Partitioned(rows=[DIGITS[:400], DIGITS[400:403]])
+    run, labels = cluster(parts, 4, method="means", refine=2)
+    assert "scores" not in run.recording.ledger.revealed()["party-1"]
+    assert sum(map(len, labels)) == run.value.sizes.sum() == 403
+
+
+def test_means_are_near_lloyd_on_pooled_points():
+    for k in (4, 8):
+        lloyd, _ = cluster(parties(DIGITS), k, method="lloyd")
+        means, _ = cluster(parties(DIGITS), k, method="means", refine=2)
+        assert means.value.inertia <= 1.03 * lloyd.value.inertia
+        kinds = set().union(*means.recording.ledger.revealed().values())
+        assert "scores" not in kinds

@@ -167,6 +167,12 @@ class RunReport:
         )
 
     @property
+    def what_left(self) -> str:
+        """The kinds that left the parties, in one line."""
+        kinds = sorted({kind for own in self.reveals.values() for kind in own})
+        return f"what left the parties: {', '.join(kinds) or 'nothing'}"
+
+    @property
     def share_of_baseline(self) -> float:
         """Floats sent, up and down, as a share of shipping everything."""
         return (self.floats_up + self.floats_down) / self.baseline_floats

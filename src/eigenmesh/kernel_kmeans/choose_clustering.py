@@ -29,7 +29,9 @@ from eigenmesh.stages.kmeans_party import KMeansSetup
 
 FEW_ROWS = 500  # up to here every row of one array is a landmark
 LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for each cluster
-REFINE = 1  # Lloyd iterations after a coreset: they tell which of its solutions is best for all
+# Lloyd iterations after a coreset: they tell which of its solutions is best for all. Few means are
+# coarser than drawn rows: of 178 rows over 4 parties they left 4 % of the inertia after one.
+REFINE = {"lloyd": 0, "coreset": 1, "means": 2}
 UNIT_NORM = ("rbf", "laplacian", "cosine")
 
 Shapes = Sequence[tuple[int, int]]
@@ -162,8 +164,12 @@ def _kmeans(
         return [("lloyd", "k-means||", "exact Lloyd iterations, since nothing is sent"), quiet]
     if secure:
         return [quiet]
-    few = "k-means of a coreset, since rounds between parties cost"
-    return [("coreset", "k-means||", few), quiet]
+    if params.landmarks not in ("auto", "centroids") or preset.landmarks not in ("auto", "none"):
+        # Who lets rows leave lets scores of rows leave.
+        few = "k-means of a coreset, since rounds between parties cost"
+        return [("coreset", "k-means||", few), quiet]
+    few = "k-means of means of rows' scores, five at least, since rounds between parties cost"
+    return [("means", "k-means||", few), quiet]
 
 
 def _number(params: ClusteringParameters, shapes: Shapes) -> tuple[int, bool]:
@@ -198,6 +204,8 @@ def _landmarks(
     rows = "uniform" if params.kernel in UNIT_NORM else "diskpca"
     draws = (rows, f"the landmarks are rows, drawn as {rows!r}")
     means = ("centroids", "the landmarks are centroids, and no row leaves")
+    if len(shapes) > 1:  # rows leave only if they are asked for by name
+        return [means]
     return [means, draws] if params.kernel in UNIT_NORM else [draws, means]
 
 
@@ -237,5 +245,9 @@ def _require(fed: Federation, choice: ClusteringChoice) -> None:
 def clustering_stage(choice: ClusteringChoice) -> Stage:
     """A run of k-means that asks for what this choice does, of whatever size."""
     candidates = None if choice.seeding == "k-means||" else np.zeros((1, 1))
-    how: dict[str, Any] = {"method": choice.kmeans, "refine": REFINE, "candidates": candidates}
+    how: dict[str, Any] = {
+        "method": choice.kmeans,
+        "refine": REFINE[choice.kmeans],
+        "candidates": candidates,
+    }
     return stage(distributed_kmeans, KMeansSetup("", "", 0), 1, **how)

@@ -86,8 +86,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
     n_landmarks : landmarks in all; None for ten a cluster, 100 at least, more if `accuracy` takes
         more, and for every row of an array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
-    kmeans : "lloyd", exact; "coreset", three rounds and a little worse; "auto" is "lloyd" where
-        rounds cost little.
+    kmeans : "lloyd", exact; "means", a few rounds and a little worse, from means of at least five
+        rows' scores; "coreset", from scores of single rows; "auto" is "lloyd" where rounds cost
+        little, else "means".
     n_features : of "random-features" and "fed".
     n_init : restarts of k-means, the best of which counts; "auto" is 4.
     max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
@@ -138,6 +139,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
     """
 
     estimator_: Any  # a `KernelPCA` that scores samples, or None where `model_` does
+
+    method_: str
 
     _cheaper = "lower n_landmarks, n_eigenvectors or n_init"
     _fitted = (
@@ -222,6 +225,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             notes=(*outcome.caveats, *outcome.facts),
             cheaper=self._less(fed.split, fed.graph is not None),
         )
+        if not is_plain(X) and outcome.estimator is None:
+            self.method_ += f"; {self.report_.what_left}"
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self

@@ -83,7 +83,7 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "n_init": params.n_init,
         "max_iter": params.max_iter,
         "tol": params.tol,
-        "refine": REFINE if choice.kmeans == "coreset" else 0,
+        "refine": REFINE[choice.kmeans],
     }
 
 

@@ -24,17 +24,26 @@ SURVEY = stage(survey)
 
 
 def suitable_methods(
-    name: str, split: str, kernel: Any, landmarks: str, on_graph: bool, secure: bool = False
+    name: str,
+    split: str,
+    kernel: Any,
+    landmarks: str,
+    on_graph: bool,
+    secure: bool = False,
+    alone: bool = False,
 ) -> list[Method]:
     """The methods that suit, best first; an error says what would suit if none does.
 
-    `secure` says whether sums are masked.
+    `secure` says whether sums are masked. What lets out rows has to be asked for by name; `alone`
+    says that rows are in one place, whom nothing leaves.
     """
     by_name = landmarks != "auto"
     known = methods(split=split, graph=on_graph)
     at_hand = [method for method in known if secure or by_name or not method.masked]
     candidates = [method for method in at_hand if name in ("auto", method.name)]
     suitable = for_kernel(candidates, kernel)
+    if name == "auto" and not by_name and not alone:
+        suitable = [method for method in suitable if method.discloses != "rows"]
     if by_name:  # then a method that draws others is none
         drawing = [method for method in suitable if "landmarks" in method.options]
         same = [method for method in drawing if method.options["landmarks"] == landmarks]

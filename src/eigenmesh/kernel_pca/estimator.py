@@ -384,8 +384,8 @@ class KernelPCA(FrontDoor):
             )
             own = {"sample_weight": sample_weight} if weighted else {}
             estimator.fit(fed, **own)
-        self._adopt_fitted(method, estimator, str(choice))
         self.report_ = estimator.report_.over(recording, fed)
+        self._adopt_fitted(method, estimator, f"{choice}; {self.report_.what_left}")
         self._say_what_is_missing()
 
     def _adopt_fitted(self, method: Method, estimator: Any, words: str) -> None:
@@ -403,7 +403,9 @@ class KernelPCA(FrontDoor):
         shapes = shapes_at(fed) if hangs_on_sizes(self, candidates) else None
         return of_these_sizes(self, candidates, shapes)
 
-    def _candidates(self, split: str, on_graph: bool, secure: bool = False) -> list[Method]:
+    def _candidates(
+        self, split: str, on_graph: bool, secure: bool = False, alone: bool = False
+    ) -> list[Method]:
         """The methods that suit such data, best first."""
         self._require_columns_for_preparing(split)
         if self.landmarks_are_given:
@@ -411,9 +413,8 @@ class KernelPCA(FrontDoor):
                 "landmarks are given as rows, which is for one array or a stream of blocks; for "
                 "split data name a choice such as 'centroids'"
             )
-        suitable = suitable_methods(
-            self.method, split, self.kernel, self.landmarks, on_graph, secure
-        )
+        how = (self.method, split, self.kernel, self.landmarks, on_graph, secure, alone)
+        suitable = suitable_methods(*how)
         if not (self.fit_inverse_transform and self.method == "auto"):
             return suitable
         return [method for method in suitable if goes_back(method, self.kernel)] or suitable

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from eigenmesh.estimators.base import (
     DoorArguments,
@@ -24,15 +24,22 @@ from eigenmesh.estimators.base import (
 
 LAST = 1000  # the rank of methods that say nothing of theirs
 
+# Classes of disclosure, from least to most: sums over a party's rows; means of a few rows, or the
+# top of a spectrum; numbers that determine a party's columns up to rotation; rows.
+Disclosure = Literal["sums", "means", "columns", "rows"]
+CLASSES: tuple[Disclosure, ...] = get_args(Disclosure)
+
 
 @dataclass(frozen=True)
 class Method:
     """A method by name: whom it suits, which estimator runs it, and why one would take it.
 
     `why` is said to users, after the name and a colon. With `graph` it is for parties without a
-    coordinator, else for those with one. Methods are offered in the order of `rank`, and
-    `method="auto"` takes the first that split, kernel and all policies allow: what reveals less, or
-    costs less for the same, has the lower rank.
+    coordinator, else for those with one. `discloses` is the most that leaves a party;
+    `method="auto"` takes the first that split, kernel, sizes and all policies allow, by class of
+    disclosure, then by `rank`: what costs less for the same has the lower one. What lets out rows
+    is taken only if it is asked for by name, and what is not `accurate`, whose shortfall nobody
+    measures, where nothing else is allowed.
 
     An estimator takes what it must know of the front door before it in `_for_door`, and says in
     `_needs` what it asks of parties.
@@ -46,6 +53,8 @@ class Method:
     graph: bool = False
     task: Literal["components", "clusters", "comparison"] = "components"  # no door has the last
     rank: int = LAST
+    discloses: Disclosure = "rows"
+    accurate: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that make the variant
     n_components: Literal["number", "or all", "or share"] = "number"  # what it takes for it
     # Of rows at a coordinator: where scores live.
@@ -66,6 +75,10 @@ class Method:
 _METHODS: list[Method] = []
 
 
+def _place(method: Method) -> tuple[bool, int, int]:
+    return not method.accurate, CLASSES.index(method.discloses), method.rank
+
+
 def register(method: Method) -> Method:
     """Make a method known; a name stands for one estimator."""
     for other in _METHODS:
@@ -75,7 +88,7 @@ def register(method: Method) -> Method:
                 f"another name for {method.estimator.__name__}"
             )
     _METHODS.append(method)
-    _METHODS.sort(key=lambda method: method.rank)  # a stable sort: as registered, if equal
+    _METHODS.sort(key=_place)  # a stable sort: as registered, if equal
     return method
 
 

@@ -10,10 +10,12 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.kmeans import (
+    Labels,
     WeightedPoints,
     cluster_sums,
     distinct,
     lloyd,
+    membership,
     nearest,
     spread_out,
     weight_of_each,
@@ -22,6 +24,7 @@ from eigenmesh.numerics.kmeans import (
 _SAMPLE = 20_000  # points on which a local solution is found
 _ITERATIONS = 10
 _SETTLING = 100
+_ROWS_EACH = 20  # points a mean, on which clusters are found
 
 
 def local_solution(data: WeightedPoints, k: int, rng: np.random.Generator) -> Doubles:
@@ -71,6 +74,45 @@ def coreset(
     remainder = np.maximum(masses - scale * claims, 0.0)
     points = np.vstack([data.points[draws], centres])
     return WeightedPoints(points, np.concatenate([weights, remainder]))
+
+
+def mean_coreset(
+    data: WeightedPoints, most: int, least: int, rng: np.random.Generator
+) -> WeightedPoints:
+    """Means of `most` clusters that hold all points, each at least `least` of them.
+
+    Fewer where there are not `least` points for each; none where there are fewer in all.
+
+    >>> data = WeightedPoints(np.array([[0.0], [2.0], [9.0], [9.5]]), np.ones(4))
+    >>> mean_coreset(data, 9, 2, np.random.default_rng(0)).points.ravel().tolist()
+    [1.0, 9.25]
+    """
+    n, dim = data.points.shape
+    count = min(most, n // least)
+    if not count:
+        return WeightedPoints(np.zeros((0, dim)), np.zeros(0))
+    rows = np.sort(rng.choice(n, min(n, _ROWS_EACH * count), replace=False))
+    sample = WeightedPoints(data.points[rows], data.weights[rows])
+    centres = lloyd(sample, sample.points[rng.choice(len(rows), count, replace=False)], 4)
+    labels, _ = nearest(data.points, centres)
+    _fill_up(data.points, centres, labels, least)
+    sums = membership(labels, data.weights, len(centres)) @ data.points
+    weights = weight_of_each(labels, data.weights, len(centres))
+    return WeightedPoints(np.asarray(sums) / weights[:, None], weights)
+
+
+def _fill_up(points: Doubles, centres: Doubles, labels: Labels, least: int) -> None:
+    """Move the nearest points to clusters that are too small, from where more than `least` are."""
+    sizes = np.bincount(labels, minlength=len(centres))
+    for small in np.flatnonzero(sizes < least):
+        away = np.square(points - centres[small]).sum(axis=1)
+        for row in np.argsort(away, kind="stable"):
+            if sizes[small] == least:
+                break
+            if sizes[labels[row]] > least:
+                sizes[labels[row]] -= 1
+                sizes[small] += 1
+                labels[row] = small
 
 
 def settle(part: WeightedPoints, centres: Doubles, means: Doubles) -> Doubles:

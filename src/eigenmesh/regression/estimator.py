@@ -93,6 +93,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     vfed-pca: 2 parties hold columns; vectors over the samples go to and fro until the answer ...
     """
 
+    method_: str
+
     _cheaper = "lower n_landmarks or n_components"
     _fitted = (
         "coef_",
@@ -159,6 +161,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             notes=(*regression.caveats, *regression.notes),
             cheaper=self._less(fed.split, fed.graph is not None),
         )
+        if not is_plain(X) and regression.estimator is None:
+            self.method_ += f"; {self.report_.what_left}"
         for caveat in regression.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self

@@ -93,7 +93,9 @@ def row_methods(door: KernelPCA, alone: bool, secure: bool = False) -> list[Meth
 
     `alone` says that there is one party only, `secure` that sums are masked.
     """
-    candidates = [method for method in door._candidates("rows", False, secure) if method.span]
+    candidates = [
+        method for method in door._candidates("rows", False, secure, alone) if method.span
+    ]
     if not candidates:
         raise InputError(
             f"method is {door.method!r}, which leaves no scores to regress on; 'auto' is expected, "

@@ -9,7 +9,8 @@ party keeps          its points (n_i, dim) and their labels
 party reveals        "lloyd": the candidates drawn from it (scores), the number (counts) and sum
                      (moments) of its points in each cluster, round by round; a party with a single
                      point in a cluster so reveals that point
-                     "coreset": its part of the coreset (scores), once
+                     "coreset": its part of the coreset (scores), once; "means": in its place
+                     means of at least five of its points (centroids)
 coordinator learns   these, and the centres
 ===================  ============================================================================
 
@@ -34,6 +35,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError, PartyLost
 from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.coresets import settle as corrected
 from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.runtime.federation import Federation
@@ -69,7 +71,7 @@ from eigenmesh.stages.kmeans_party import (
     Points,
 )
 
-METHODS = ("lloyd", "coreset")
+METHODS = ("lloyd", "coreset", "means")
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
@@ -134,9 +136,10 @@ def schedule(
         )
 
     def rest(coordinates: int) -> Node:
-        if method == "coreset":
+        if method != "lloyd":
             draws = default_draws(n_clusters) if coreset_size is None else coreset_size
-            return _coreset_rounds(coordinates, n_clusters, draws, n_init, refine)
+            how = (coordinates, n_clusters, draws, n_init, refine)
+            return _coreset_rounds(*how, of_means=method == "means")
         if start is not None:
             return sequence(
                 _lloyd_rounds(1, start[0], coordinates, max_iter, far=True),
@@ -148,7 +151,7 @@ def schedule(
     return sequence(
         enlist(PointHolder, setup),
         ask(PointHolder.solve_locally, n_clusters=n_clusters)
-        if method == "coreset"
+        if method != "lloyd"
         else ask(PointHolder.count_points if given_points is None else PointHolder.tell_size),
         settle(
             planned,
@@ -264,16 +267,19 @@ def _lloyd_rounds(
     )
 
 
-def _coreset_rounds(dim: int, k: int, n_draws: int, n_init: int, refine: int) -> Node:
-    """A party with few points gives them all."""
+def _coreset_rounds(
+    dim: int, k: int, n_draws: int, n_init: int, refine: int, of_means: bool
+) -> Node:
+    """A party with few points gives them all, or where they are means as many as it has."""
     share = planned_share(n_draws)
+
+    def usual(own: Own) -> int:
+        return min(own.rows // MIN_CLUSTER if of_means else own.rows, share(own) + k)
+
     drawing = ask(
-        PointHolder.draw_coreset,
+        PointHolder.give_means if of_means else PointHolder.draw_coreset,
         down={"n_points": at_most(n_draws)},
-        up={
-            "m": at_most(n_draws + k, planned=lambda own: min(own.rows, share(own) + k)),
-            "dim": dim,
-        },
+        up={"m": at_most(n_draws + k, planned=usual), "dim": dim},
     )
 
     def rest(centres: int) -> Node:
@@ -324,13 +330,14 @@ def distributed_kmeans(
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
     fed.enlist(PointHolder, setup)
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
-    if method == "coreset":
+    if method != "lloyd":
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size
-        part = _coreset(fed, n_clusters, draws)
+        part = _coreset(fed, n_clusters, draws, method == "means")
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
         fed.settle(centres=starts.shape[1])
         centres = _refined(fed, part, starts, refine)
-        reason = f"the coreset of {len(part.points)} points is clustered"
+        of_what = "means" if method == "means" else "points"
+        reason = f"the coreset of {len(part.points)} {of_what} is clustered"
         return _concluded(fed, centres, n_clusters, refine, reason)
     by_weight = candidates is None and start is None
     counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
@@ -507,7 +514,7 @@ def _refilled(
 # Coresets.
 
 
-def _coreset(fed: Federation, k: int, n_draws: int) -> WeightedPoints:
+def _coreset(fed: Federation, k: int, n_draws: int, of_means: bool) -> WeightedPoints:
     """Weighted points that stand for all."""
     local = fed.ask(PointHolder.solve_locally, LocalAsk(k))
     _require_weight(sum(reply.weight for reply in local))
@@ -518,8 +525,13 @@ def _coreset(fed: Federation, k: int, n_draws: int) -> WeightedPoints:
         name: CoresetAsk(n, price)
         for name, n in zip(local.parties, shares(costs, n_draws), strict=True)
     }
-    parts = fed.ask(PointHolder.draw_coreset, each=each)
+    parts = fed.ask(PointHolder.give_means if of_means else PointHolder.draw_coreset, each=each)
     points = np.vstack([part.points for part in parts])
+    if not len(points):
+        raise InputError(
+            f"no party has {MIN_CLUSTER} rows, of whose scores it could give a mean; join parties, "
+            f"or pass kmeans='coreset', by which scores of single rows leave"
+        )
     return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
 
 

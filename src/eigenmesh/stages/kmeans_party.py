@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.coresets import coreset, local_solution
+from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.coresets import coreset, local_solution, mean_coreset
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
@@ -143,6 +144,13 @@ class CoresetPart(Message, reveals="scores"):
     weights: Annotated[Floats, Shape("m"), NonNegative]
 
 
+class MeanPart(Message, reveals="centroids"):
+    """Means of a party's points, and what each stands for."""
+
+    points: Annotated[Floats, Shape("m", "dim")]
+    weights: Annotated[Floats, Shape("m"), NonNegative]
+
+
 class FinalCentres(Message, reveals="moments"):
     """The centres that were found."""
 
@@ -247,6 +255,15 @@ class PointHolder(Party):
         drawing = (request.n_points, request.cost_of_a_draw, self._own_draws(1))
         part = coreset(self._counting(), self.own_centres, *drawing)
         return CoresetPart(points=part.points, weights=part.weights)
+
+    @step
+    def give_means(self, request: CoresetAsk) -> MeanPart:
+        """Means of clusters of at least `MIN_CLUSTER` of the own points, for all of them."""
+        most = request.n_points + len(self.own_centres)
+        # Which points a mean covers must not be known: the draw is the site's own.
+        rng = self.site.private_generator(_NUMBER)
+        part = mean_coreset(self._counting(), most, MIN_CLUSTER, rng)
+        return MeanPart(points=part.points, weights=part.weights)
 
     def _counting(self) -> WeightedPoints:
         """The points that have a weight."""

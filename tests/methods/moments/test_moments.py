@@ -198,6 +198,7 @@ def test_a_share_of_the_variance(share):
     assert len(kpca.eigenvalues_) == 1 + int(np.argmax(ratios >= share))
 
 
+@pytest.mark.filterwarnings("ignore::eigenmesh.EigenmeshWarning")
 def test_wide_rows_have_too_many_products():
     rng = np.random.default_rng(0)
     wide = em.split(rng.normal(size=(60, 900)), n_parties=3, random_state=0)

@@ -38,7 +38,7 @@ from eigenmesh.methods.diskpca.protocol import (
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
-from eigenmesh.methods.registry import Method, register
+from eigenmesh.methods.registry import Disclosure, Method, register
 from eigenmesh.numerics.embeddings import is_exact
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
@@ -371,6 +371,9 @@ class DisKPCA(RowEstimator):
         return len(self.eigenvalues_)
 
 
+_DISCLOSES: dict[str, Disclosure] = {"centroids": "means", "drawn": "sums"}
+
+
 def _with_landmarks(
     landmarks: str, kernels: tuple[str, ...], why: str, rank: int = 10, masked: bool = False
 ) -> Method:
@@ -381,6 +384,7 @@ def _with_landmarks(
         DisKPCA,
         why,
         rank=rank,
+        discloses=_DISCLOSES.get(landmarks, "rows"),
         options={"landmarks": landmarks},
         n_components="or share",
         span="landmarks",

@@ -168,6 +168,8 @@ register(
         SketchingPCA,
         "sums of embedded rows are all that may leave; the components are those of the embedding",
         rank=20,
+        discloses="sums",
+        accurate=False,
         n_components="or all",
         span="embedding",
         cheaper="lower n_components",

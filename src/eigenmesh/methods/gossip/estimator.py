@@ -342,6 +342,8 @@ def _with_features(features: str, why: str) -> Method:
         why,
         graph=True,
         rank=30,
+        discloses="means" if features == "centroids" else "sums",
+        accurate=features == "centroids",
         options={"features": features},
         cheaper="lower n_landmarks, or take a coordinator if there can be one",
     )

@@ -228,6 +228,7 @@ register(
         "the kernel's features are few, so that their sums and products over each party's rows "
         "are all that is needed: exact, and no row leaves",
         rank=5,
+        discloses="sums",
         n_components="or share",
         span="features",
         takes_weights=True,

@@ -353,6 +353,7 @@ register(
         OneShotKPCA,
         "every party sends one message, the top of its own spectrum",
         rank=70,
+        discloses="columns",
         n_components="or share",
     )
 )

@@ -265,7 +265,15 @@ class VFedPCA(LinearColumnEstimator):
 def _exact(graph: bool, why: str) -> Method:
     kernels = ("linear",)
     return Method(
-        "vfed-pca", "columns", kernels, VFedPCA, why, graph, rank=50, n_components="or share"
+        "vfed-pca",
+        "columns",
+        kernels,
+        VFedPCA,
+        why,
+        graph,
+        rank=50,
+        discloses="columns",
+        n_components="or share",
     )
 
 

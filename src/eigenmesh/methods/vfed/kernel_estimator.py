@@ -282,7 +282,15 @@ class VFedAKPCA(ColumnEstimator):
 
 def _exact(graph: bool, why: str) -> Method:
     return Method(
-        "vfed-akpca", "columns", KERNELS, VFedAKPCA, why, graph, rank=60, n_components="or share"
+        "vfed-akpca",
+        "columns",
+        KERNELS,
+        VFedAKPCA,
+        why,
+        graph,
+        rank=60,
+        discloses="columns",
+        n_components="or share",
     )
 
 
