@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 WORKERS ?= 2
 
-.PHONY: demo test test-fast check format bench clean
+.PHONY: demo test test-fast check format bench fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
@@ -16,6 +16,12 @@ test: $(VENV)/.installed-dev
 
 test-fast: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask"
+
+# Damaged and random input for hosts, wire, messages, records, model files, studies and readers.
+SECONDS_OF_FUZZ ?= 60
+SEED ?= 0
+fuzz: $(VENV)/.installed-dev
+	$(PINNED) $(BIN)/python tests/fuzz.py --seconds $(SECONDS_OF_FUZZ) --seed $(SEED)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

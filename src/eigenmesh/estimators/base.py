@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table, as_table, check_finite
-from eigenmesh.errors import InputError, ModelFileError, NotNumbers, TopologyError
+from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.naming import (
     Names,
@@ -384,7 +384,9 @@ def load(path: str | Path) -> Any:
     try:
         estimator = estimator_from_tree(tree)
         estimator._load_shares(path)
-    except (KeyError, TypeError, AttributeError) as error:
+    except EigenmeshError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
 
