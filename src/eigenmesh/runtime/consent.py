@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from eigenmesh.errors import PolicyRefusal
@@ -20,9 +21,12 @@ from eigenmesh.runtime.content import (
 )
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
-from eigenmesh.runtime.schedule import Ask, Match, Own, kinds_in, limits, turns_of
+from eigenmesh.runtime.requests import Tree
+from eigenmesh.runtime.schedule import Ask, Match, Own, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
+
+_FREE = nullcontext()  # nothing is counted
 
 
 class Consent:
@@ -46,8 +50,7 @@ class Consent:
         What it `owns` is not looked at, and no file opened, unless all else is allowed.
         """
         policy, name = self.site.policy, self.site.name
-        leaving = kinds_in(study.tree, study.scope.secure) if study.tree else {}
-        for step, kinds in leaving.items():
+        for step, kinds in study.leaving.items():
             policy.check_kinds(kinds, step.name, name)
         self._require_bounds(study)
         self._require_parties(study)
@@ -109,7 +112,8 @@ class Consent:
     def begin(self, study: Study | None, fit: list[str]) -> None:
         """A run has begun: nothing of it has left."""
         self.numbers, self.directions, self._is_charged = 0, 0, False
-        self.view.question = "" if study is None else study.nameless.digest
+        if study is not None and self.site.policy.budget is not None:
+            self.view.question = study.nameless.digest
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (fit_digest(fit), fit.index(digest) if digest in fit else -1)
@@ -125,14 +129,17 @@ class Consent:
 
     # What it costs.
 
+    def question(
+        self, tree: Tree, brings: Callable[[], Iterable[bytes]]
+    ) -> AbstractContextManager[None]:
+        """Around all that a request causes; what it `brings` is part of what is asked."""
+        return _FREE if self.site.policy.budget is None else self._counted(tree, brings)
+
     @contextmanager
-    def question(self, *parts: bytes) -> Iterator[None]:
-        """Around all that a request causes: its digest, with that of all requests before it."""
-        if self.site.policy.budget is None:
-            yield
-            return
+    def _counted(self, tree: Tree, brings: Callable[[], Iterable[bytes]]) -> Iterator[None]:
+        """The question is the digest of a request, with that of all requests before it."""
         self.view.takes, self.view.draws = [], 0
-        self.view.question = _chained(self.view.question, *parts)
+        self.view.question = _chained(self.view.question, *_asked_in(tree), *brings())
         try:
             yield
         finally:
@@ -194,6 +201,12 @@ class Consent:
         if self.site.policy.forbids(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
+
+
+def _asked_in(tree: Tree) -> Iterator[bytes]:
+    """What a request asks for, whichever run it is in."""
+    for key in ("op", "role", "step", "send", "receive", "neighbours", "told"):
+        yield json.dumps(tree.get(key), sort_keys=True).encode()
 
 
 def _chained(before: str, *parts: bytes) -> str:

@@ -264,7 +264,7 @@ class Host:
             self._guard.move(agreed)
         free = self._guard is None  # else the study says what may be asked, and when
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
-        with self._consents.question(*_asked_in(tree), self._nameless(tree["role"], setup)):
+        with self._consents.question(tree, lambda: [self._nameless(tree["role"], setup)]):
             self._build(tree["role"], setup, steps)
         return None
 
@@ -303,7 +303,7 @@ class Host:
         return party
 
     def _step(self, tree: Tree) -> Tree:
-        with self._consents.question(*_asked_in(tree), _message_bytes(tree)):
+        with self._consents.question(tree, lambda: [_message_bytes(tree)]):
             result, _ = self._reply_to(tree)
         return None if result is None else np.frombuffer(encode(result), np.uint8)
 
@@ -358,7 +358,7 @@ class Host:
         """Run a step whose reply leaves under masks only."""
         from eigenmesh.runtime.masked_sum import Masker, describe
 
-        with self._consents.question(*_asked_in(tree), _message_bytes(tree)):
+        with self._consents.question(tree, lambda: [_message_bytes(tree)]):
             result, places = self._reply_to(tree)
         assert self._guard is not None, "a sum without a study was refused"
         if result is None:
@@ -463,7 +463,7 @@ class Host:
             {role: e.party.export() for role, e in self._enlisted.items()},
         )
         self._permit(enlisted, step, step.reveals)
-        with self._consents.question(*_asked_in(tree)):
+        with self._consents.question(tree, list):
             offered, places = self._offered(enlisted, step, places)
         self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
@@ -514,8 +514,7 @@ class Host:
         _, send = self._asked(tree, "send")
         enlisted, receive = self._asked(tree, "receive")
         messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
-        heard = () if self.site.policy.budget is None else map(encode, messages.values())
-        with self._consents.question(*heard):
+        with self._consents.question(tree, lambda: map(encode, messages.values())):
             receive.function(enlisted.party, messages)
         self._write_state()
         if self.site.trust != "domain":
@@ -662,12 +661,6 @@ def _is_sum(place: Match) -> bool:
 
 def _is_apart(place: Match) -> bool:
     return isinstance(place.node, Ask) and place.node.apart
-
-
-def _asked_in(tree: Tree) -> Iterator[bytes]:
-    """What a request asks for, whichever run it is in."""
-    for key in ("op", "role", "step", "send", "receive", "neighbours", "told"):
-        yield json.dumps(tree.get(key), sort_keys=True).encode()
 
 
 def _message_bytes(tree: Tree) -> bytes:

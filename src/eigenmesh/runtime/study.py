@@ -22,6 +22,7 @@ import numpy as np
 from eigenmesh.errors import EigenmeshError, InputError, StepRefused
 from eigenmesh.runtime import records
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import Protocol, protocol_named
 from eigenmesh.runtime.schedule import (
     START,
@@ -34,6 +35,7 @@ from eigenmesh.runtime.schedule import (
     Scope,
     TableRow,
     forecast,
+    kinds_in,
     table,
 )
 
@@ -123,6 +125,11 @@ class Study:
         """The schedule; None if the protocol declares none."""
         schedule = self.protocol.schedule
         return None if schedule is None else schedule(self.scope, **self.terms)
+
+    @cached_property
+    def leaving(self) -> dict[Step, frozenset[str]]:
+        """The kinds that leave a party, by step; the hosts of one process look it up once."""
+        return {} if self.tree is None else kinds_in(self.tree, self.scope.secure)
 
     def require_built(self) -> None:
         """Raise `StepRefused` unless the schedule can be built from what the study says."""
