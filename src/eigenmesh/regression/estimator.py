@@ -54,9 +54,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         "gossip", "admm" (rows on a graph), "vfed-pca", "vfed-akpca", "one-shot" (columns).
     n_landmarks : distinct landmarks in all; None for ten a component, 100 at least. The number of
         rows or more means every row.
-    landmarks : one of DisKPCA's choices; "auto" is "centroids", so that no row leaves, for kernels
-        under which every row has the same norm, else "diskpca". For one array with n_landmarks
-        given "diskpca" comes first, since centroids are never every row.
+    landmarks : one of DisKPCA's choices; "auto" is "centroids", so that no row leaves, where
+        the kernel's features are too many for `MomentPCA`. For one array with n_landmarks given
+        "diskpca" comes first, since centroids are never every row.
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
     accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
