@@ -47,13 +47,15 @@ def is_positive(matrix: Doubles, slack: float) -> bool:
     if not slack:
         return not matrix.any()
     n = len(matrix)
-    lifted = np.diag(matrix) + slack
-    # Minors of two: what is out of place in a matrix of any size.
-    if lifted.min() < 0 or not bool(np.all(matrix**2 <= np.outer(lifted, lifted))):
-        return False
     if n > _FACTORED:
-        x = np.random.default_rng(n).normal(size=(n, _DIRECTIONS))
-        return bool(np.all(np.einsum("ij,ij->j", x, matrix @ x) >= -slack * (x * x).sum(axis=0)))
+        rng = np.random.default_rng(n)
+        x = rng.normal(size=(n, _DIRECTIONS))
+        if np.any(np.einsum("ij,ij->j", x, matrix @ x) < -slack * (x * x).sum(axis=0)):
+            return False
+        some = rng.choice(n, _FACTORED, replace=False)
+        return is_positive(matrix[np.ix_(some, some)], slack)
+    if np.diag(matrix).min() < -slack:
+        return False
     try:
         np.linalg.cholesky(matrix + slack * np.eye(n))
     except np.linalg.LinAlgError:
