@@ -169,8 +169,8 @@ def test_a_plan_says_who_would_refuse(files):
     _, planned = answer("plan", *files, *ONE_SHOT, "--allow", "counts", "--allow", "hashes")
     assert planned["refusals"] == {name: ["columns", "eigenvectors"] for name in "abc"}
     page = run("plan", *files, *ONE_SHOT, "--allow", "counts,hashes").stdout
-    assert "b: eigenvectors may not leave it" in page
-    assert page.count("REFUSED: eigenvectors") == 3
+    assert "b: columns, eigenvectors may not leave it" in page
+    assert page.count("REFUSED: columns, eigenvectors") == 3
     assert "nobody" in run("plan", *files).stdout
 
 
