@@ -23,7 +23,8 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
     """Whether a matrix can be Σ w x xᵀ of rows with Σ w x = `sums` and Σ w = `weight`.
 
     Σ w (x − m)(x − m)ᵀ, m being the mean, is positive semidefinite; that contains the inequality of
-    Cauchy and Schwarz, sums² ≤ weight · diagonal.
+    Cauchy and Schwarz, sums² ≤ weight · diagonal. Of large matrices some columns and directions
+    are looked at.
 
     >>> X = np.random.default_rng(0).normal(size=(9, 3))
     >>> is_gram(X.T @ X, X.sum(axis=0), 9), is_gram(-X.T @ X), is_gram(X.T @ X, 9 * X[0], 9)
@@ -33,27 +34,27 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
     size = float(np.trace(G))
     if size < 0 or weight < 0 or not np.isfinite(size):
         return False
+    s = np.zeros(len(G)) if sums is None else np.asarray(sums, dtype=np.float64)
+    if sums is not None and not weight:
+        return not (s.any() or G.any())
+    slack, weight = TOLERANCE * size, weight or 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        if sums is not None:
-            s = np.asarray(sums, dtype=np.float64)
-            if not weight:
-                return not (s.any() or G.any())
-            G = G - np.outer(s, s / weight)
-        return is_positive(G, TOLERANCE * size)
+        if len(G) > _FACTORED:
+            rng = np.random.default_rng(len(G))
+            x = rng.normal(size=(len(G), _DIRECTIONS))
+            along = np.einsum("ij,ij->j", x, G @ x) - (s @ x) ** 2 / weight
+            if np.any(along < -slack * (x * x).sum(axis=0)):
+                return False
+            some = rng.choice(len(G), _FACTORED, replace=False)
+            G, s = G[np.ix_(some, some)], s[some]
+        return is_positive(G - np.outer(s, s / weight), slack)
 
 
 def is_positive(matrix: Doubles, slack: float) -> bool:
-    """Whether no eigenvalue is below −slack; of large matrices only what few directions show."""
+    """Whether no eigenvalue is below −slack."""
     if not slack:
         return not matrix.any()
     n = len(matrix)
-    if n > _FACTORED:
-        rng = np.random.default_rng(n)
-        x = rng.normal(size=(n, _DIRECTIONS))
-        if np.any(np.einsum("ij,ij->j", x, matrix @ x) < -slack * (x * x).sum(axis=0)):
-            return False
-        some = rng.choice(n, _FACTORED, replace=False)
-        return is_positive(matrix[np.ix_(some, some)], slack)
     if np.diag(matrix).min() < -slack:
         return False
     try:
