@@ -58,6 +58,7 @@ ESTIMATORS = [
     em.DisKPCA(kernel="rbf", n_landmarks=8),
     em.DisKPCA(kernel="laplacian", n_landmarks=8, landmarks="rpcholesky", exact=False),
     em.SketchingPCA(kernel="rbf"),
+    em.MomentPCA(),
     em.FedKernelKMeans(3, n_iterations=4, n_features=20, n_init=1),
     em.FedKernelKMeans(2, solver="lanczos", n_iterations=3, clustering="lloyd", n_init=1),
     em.KernelKMeans(n_init=1),

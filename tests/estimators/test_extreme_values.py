@@ -150,4 +150,4 @@ def test_one_landmark_is_enough_for_one_component(kernel, degree, center):
         assert em.KernelKMeans(2, **params).fit(source).inertia_ >= 0
         assert em.KernelPCRegressor(1, **params).fit(source, targets).r_squared_ >= 0
     with pytest.raises(InputError, match="1 landmarks determine"):
-        em.KernelPCA(2, **params).fit(parts)
+        em.KernelPCA(2, landmarks="uniform", **params).fit(parts)

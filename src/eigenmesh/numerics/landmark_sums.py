@@ -132,7 +132,10 @@ class Span:
     def of(cls, kernel: Kernel, Y: Rows) -> Self:
         """The span of φ(Y)."""
         Y = as_rows(Y, np.float64)
-        return cls(kernel, Y, np.asarray(kernel.matrix(Y), dtype=np.float64))
+        K = np.asarray(kernel.matrix(Y), dtype=np.float64)
+        if not np.isfinite(K).all():
+            raise OverflowError("kernel values of the landmarks are not finite")
+        return cls(kernel, Y, K)
 
     @cached_property
     def shift(self) -> Doubles:
