@@ -325,3 +325,19 @@ def test_every_row_as_a_landmark_of_one_array_is_scikit_learns_answer():
         np.testing.assert_allclose(kpca.eigenvalues_, pooled.eigenvalues_, rtol=1e-10)
         new = DIGITS[300:350]
         assert aligned_error(kpca.transform(new), pooled.transform(new)) < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parties_of_thousands_of_rows_and_of_few_agree_on_landmarks(seed):
+    """Of large parties fewer means are at hand than a fifth of the rows."""
+    rng = np.random.default_rng(seed)
+    sizes = [*rng.integers(2100, 6000, size=3), *rng.integers(5, 60, size=3)]
+    parts = em.Partitioned(rows=[rng.normal(size=(n, 2)) for n in sizes])
+    pooled = np.vstack(parts.parts)
+    kpca = em.KernelPCA(2, kernel="rbf", gamma=0.3, random_state=0)
+    fitted, whole = kpca.fit(parts).eigenvalues_, kpca.fit(pooled).eigenvalues_
+    np.testing.assert_allclose(fitted, whole, rtol=0.02)
+    assert em.KernelKMeans(3, kernel="rbf", gamma=0.3, random_state=0).fit(parts).inertia_ > 0
+    targets = [own[:, 0] for own in parts.parts]
+    regressor = em.KernelPCRegressor(3, kernel="rbf", gamma=0.3, random_state=0)
+    assert regressor.fit(parts, targets).score(pooled, pooled[:, 0]) > 0.8

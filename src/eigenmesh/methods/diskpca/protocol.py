@@ -678,10 +678,10 @@ def choosing(
         return {"n": parties.n_rows, "d": parties.shapes[0][1], "most": most}
 
     def fits(own: Own, n: int, d: int, most: int) -> bool:
-        own_most, all_most = (
-            most_in_all(landmarks, most_landmarks(landmarks, rows)) for rows in (own.rows, n)
-        )
-        return n >= own.rows and d == own.columns and own_most <= most <= all_most
+        own_most = most_in_all(landmarks, most_landmarks(landmarks, own.rows))
+        # Of few rows a larger share may be means than of many: the sum is bounded by rows alone.
+        most_of_all = n // MIN_CLUSTER if landmarks == "centroids" else most_in_all(landmarks, n)
+        return n >= own.rows and d == own.columns and own_most <= most <= most_of_all
 
     many = max(_MANY, 100 * n_landmarks)
     most = most_landmarks(landmarks, many)
