@@ -117,7 +117,7 @@ def test_a_plan_names_its_method_and_is_exact_or_says_at_most(kind, source, para
     assert plan.method
     assert str(plan).startswith(plan.method)
     if isinstance(model, em.KernelPCA):
-        assert plan.method == model.method_
+        assert model.method_.partition("; what left")[0] == plan.method
     elif kind not in DOORS:
         assert plan.method.startswith(kind.__name__)
     notes = " ".join(plan.notes)

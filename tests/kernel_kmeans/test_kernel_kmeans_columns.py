@@ -215,7 +215,7 @@ def test_bounds_of_the_components_are_passed_on():
 
 
 def test_a_party_that_keeps_distances_is_served_by_one_shot():
-    quiet = em.Policy(allow={"eigenvectors", "counts", "hashes", "scores", "moments"})
+    quiet = em.Policy(allow={"eigenvectors", "counts", "hashes", "scores", "moments", "columns"})
     parts = em.split(WINE, 3, by="columns", policies=[None, quiet, None])
     found = kmeans().fit(parts)
     assert found.method_.startswith("one-shot")

@@ -47,7 +47,7 @@ def test_a_forecast_names_who_refuses_and_what():
     only_counts = [None, em.Policy(allow={"counts", "hashes"})]
     parts = em.Partitioned(columns=[X, X], names=["north", "south"], policies=only_counts)
     plan = em.plan(em.OneShotKPCA(), parts)
-    assert "south: eigenvectors may not leave it" in shown(plan_table(plan))
+    assert "south: columns, eigenvectors may not leave it" in shown(plan_table(plan))
     assert shown(reveals_table(plan)).count("REFUSED") == 1
 
 

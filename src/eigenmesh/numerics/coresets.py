@@ -84,7 +84,7 @@ def mean_coreset(
     Fewer where there are not `least` points for each; none where there are fewer in all.
 
     >>> data = WeightedPoints(np.array([[0.0], [2.0], [9.0], [9.5]]), np.ones(4))
-    >>> mean_coreset(data, 9, 2, np.random.default_rng(0)).points.ravel().tolist()
+    >>> sorted(mean_coreset(data, 9, 2, np.random.default_rng(0)).points.ravel().tolist())
     [1.0, 9.25]
     """
     n, dim = data.points.shape

@@ -66,9 +66,14 @@ def require_possible(message: Message, context: Context) -> None:
         raise MessageRefused(f"its {type(message).__name__} cannot be true: {words}")
 
 
+def _largest(values: Any) -> float:
+    """In float64: the limit is beyond what shorter numbers hold."""
+    return max(float(np.max(values)), -float(np.min(values)))
+
+
 def _require_squares(name: str, value: Any) -> None:
     """What is finite but has no squares breaks whatever is computed of it, elsewhere."""
-    if value is not None and np.size(value) and max(np.max(value), -np.min(value)) > _LARGEST:
+    if value is not None and np.size(value) and _largest(value) > _LARGEST:
         raise MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
 
 
