@@ -546,3 +546,23 @@ def test_an_accuracy_from_the_command_line(tmp_path):
     assert len(tree["shortfalls"]) == 2
     assert 0 < max(tree["shortfalls"]) < 1
     assert run("cluster", *paths, "--clusters", "2", "--accuracy", "1").exit_code == 0
+
+
+def test_masked_sums_from_the_command_line(tmp_path):
+    """Sizes and sums are all that leaves, of a party of three rows too; scores stay with rows."""
+    rng = np.random.default_rng(0)
+    files = [tmp_path / f"{name}.npy" for name in ("north", "south", "tiny")]
+    for path, n in zip(files, (60, 50, 3), strict=True):
+        np.save(path, rng.normal(size=(n, 3)))
+    common = ["--split", "rows", "--kernel", "rbf", "--gamma", "scale", "--secure"]
+    kinds = ["--allow", "counts,aggregate"]
+    _, planned = answer("plan", *files, *common, *kinds)
+    assert planned["refusals"] == {}
+    scores = ["--scores", tmp_path / "scores.npy"]
+    _, fitted = answer("fit", *files, *common, *kinds, *scores, "--model", tmp_path / "m.em")
+    for account in (planned["reveals"], fitted["report"]["reveals"]):
+        assert all(set(own) == {"counts", "aggregate"} for own in account.values())
+    assert [len(np.load(path)) for path in fitted["scores"]] == [60, 50, 3]
+    command = ["--clusters", "2", *common, *kinds]
+    _, clustered = answer("cluster", *files, *command)
+    assert set(clustered["report"]["reveals"]["tiny"]) == {"counts", "aggregate"}

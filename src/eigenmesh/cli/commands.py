@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from rich.table import Table
 
 import eigenmesh
 from eigenmesh.cli import options
+from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import parties_by_columns
 from eigenmesh.errors import InputError
@@ -119,6 +122,7 @@ def fit(
     id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
+    secure: options.Secure = False,
     shares: Annotated[
         bool,
         typer.Option(
@@ -150,7 +154,7 @@ def fit(
             topology=options.graph(topology),
         )
         with progress("fitting"):
-            Z = kpca.fit_transform(parts) if scores else kpca.fit(parts)
+            Z = _fit(kpca, parts, secure, scores is not None)
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
         own = own if split == "columns" else []
         kpca.save(model, parties=bool(own))
@@ -250,6 +254,7 @@ def cluster(
     id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
+    secure: options.Secure = False,
     json: options.AsJson = False,
 ) -> None:
     """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
@@ -267,8 +272,8 @@ def cluster(
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
             topology=options.graph(topology),
         )
-        with progress("clustering"):
-            kmeans.fit(parts)
+        with progress("clustering"), _opened(parts, secure) as source:
+            kmeans.fit(source)
         if model:
             kmeans.save(model, parties=split == "columns")
         label_files = _write_labels(labels, kmeans.labels_, parts) if labels else []
@@ -305,6 +310,7 @@ def plan(
     id_column: options.IdColumn = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
+    secure: options.Secure = False,
     json: options.AsJson = False,
 ) -> None:
     """Forecast what a fit would cost, what would leave each party and who would refuse.
@@ -327,7 +333,8 @@ def plan(
         else:
             k = options.components(components)
             estimator = KernelPCA(k, **words, local_rank=local_rank, fusion=fusion)
-        account = forecast(estimator, parts)
+        with _opened(parts, secure) as source:
+            account = forecast(estimator, source)
         if json:
             typer.echo(as_json(account_tree(account)))
             return
@@ -337,6 +344,25 @@ def plan(
 
 
 # From the command line to the library.
+
+
+@contextmanager
+def _opened(parts: Partitioned, secure: bool) -> Iterator[Any]:
+    """The parties, or a federation of them whose sums are masked."""
+    if not secure:
+        yield parts
+        return
+    with federation(parts, secure=True) as fed:
+        yield fed
+
+
+def _fit(kpca: KernelPCA, parts: Partitioned, secure: bool, with_scores: bool) -> Any:
+    """Fit, and the scores if they are wanted; who holds rows scores them, and sends nothing."""
+    if not secure:
+        return kpca.fit_transform(parts) if with_scores else kpca.fit(parts)
+    with _opened(parts, secure) as fed:
+        kpca.fit(fed)
+    return kpca.transform(parts) if with_scores else None
 
 
 def _for_clusters(words: dict[str, Any]) -> dict[str, Any]:

@@ -57,6 +57,13 @@ Landmarks: TypeAlias = Annotated[
 LandmarkCount: TypeAlias = Annotated[
     int | None, typer.Option(help="For rows: landmarks in all; more cost more and err less.")
 ]
+Secure: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Mask every sum, so that nobody sees what a single party adds; rows of parties of any "
+        r"size then count. Needs pip install 'eigenmesh\[secure]'."
+    ),
+]
 Accuracy: TypeAlias = Annotated[
     float,
     typer.Option(
