@@ -81,6 +81,9 @@ def to_tree(value: Any) -> Tree:
         csr: Any = value  # csr: readers and validation make every sparse matrix so
         parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr}
         return {"record": "csr", **parts, "shape": list(csr.shape)}
+    if isinstance(value, dict) and any(type(key) is int for key in value):
+        items = [to_tree(item) for item in value.values()]
+        return {"record": "by number", "keys": list(value), "items": items}
     if isinstance(value, dict):
         return {key: to_tree(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -112,6 +115,8 @@ def from_tree(tree: Tree) -> Any:
 
 def _rebuilt(name: Any, fields: dict[str, Any]) -> Any:
     try:
+        if name == "by number":
+            return dict(zip(fields["keys"], fields["items"], strict=True))
         if name == "csr":
             arrays = (fields["data"], fields["indices"], fields["indptr"])
             matrix = scipy.sparse.csr_array(arrays, shape=fields["shape"])

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,14 +38,15 @@ class Site:
     `opens` gives the data when a party first needs them, so that a path is read where it lies;
     `identifies` gives a digest of the sample ids in their order, empty where there are none, and
     `names_columns` the columns' names, None where they have none; which never leave the site.
-    `store` keeps private results between runs (training columns, scores); nothing in the
-    federation layer sends it anywhere. `state_dir`, if given, is the site's own folder for the
-    state of a running party, so that a restarted site can go on. `matcher`, if given, can match the
-    site's samples with those of others, who may have them in another order, or not at all.
-    `remarks` are what its owner should know, by what they are about. `trust` says who else is
-    there: everybody in one trust "domain", or "organisations" that do not trust each other, where
-    a refusal tells the name of a rule and nothing of the data. `peers` are the public keys by which
-    the other sites sign; in one trust domain the first that is seen of a site is taken for its own.
+    `store` keeps private results between runs (training columns, scores), in memory or on the
+    site's disk (`DiskStore`); nothing in the federation layer sends it anywhere. `state_dir`, if
+    given, is the site's own folder for the state of a running party, so that a restarted site can
+    go on. `matcher`, if given, can match the site's samples with those of others, who may have them
+    in another order, or not at all. `remarks` are what its owner should know, by what they are
+    about. `trust` says who else is there: everybody in one trust "domain", or "organisations" that
+    do not trust each other, where a refusal tells the name of a rule and nothing of the data.
+    `peers` are the public keys by which the other sites sign; in one trust domain the first that is
+    seen of a site is taken for its own.
     """
 
     name: str
@@ -53,14 +54,15 @@ class Site:
     policy: Policy = field(default_factory=Policy)
     identifies: Callable[[], str] = str
     names_columns: Callable[[], tuple[str, ...] | None] = lambda: None
-    store: dict[str, dict[str, Any]] = field(default_factory=dict)
+    store: MutableMapping[str, Mapping[str, Any]] = field(default_factory=dict)
     state_dir: Path | None = None
     matcher: Any = None
     remarks: dict[str, str] = field(default_factory=dict)
     trust: Trust = "domain"
     peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
     rolls: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # see `masked_sum`
-    left_by_studies: dict[str, str] = field(default_factory=dict)  # what a key of the store is of
+    # Which study a key of the store is of.
+    left_by_studies: MutableMapping[str, str] = field(default_factory=dict)
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
     _approved: set[str] = field(default_factory=set, repr=False)
@@ -249,8 +251,9 @@ class SiteView:
         """
         if key in self._site.store and key not in self._site.left_by_studies:
             raise StepRefused("a study writes over nothing that the site's owner keeps")
-        self._site.store[key] = dict(share)
+        # In this order: a site that stops in between must not take the share for its owner's.
         self._site.left_by_studies[key] = self.question
+        self._site.store[key] = dict(share)
         while len(self._site.left_by_studies) > _MOST_KEPT:
             oldest = next(iter(self._site.left_by_studies))
             del self._site.left_by_studies[oldest]

@@ -18,10 +18,12 @@ from eigenmesh.errors import InputError, RankError
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, is_sparse
 from eigenmesh.numerics.eigen import fix_signs, relative_gap, top_eigenpairs
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.records import record
 
 CUTOFF = 1e-10  # directions below this share of λ₁ are rounding: an inverse would blow them up
 
 
+@record
 @dataclass(frozen=True)
 class Origin:
     """A point Σ βφ(Y) of feature space, from which all nodes measure; none if Y has no rows.
