@@ -11,6 +11,7 @@
     │   └── TopologyError           a graph that cannot carry the protocol (disconnected, ...)
     ├── MissingPartyShare           a model is used without the share that a party keeps
     ├── ModelFileError              a file that is no eigenmesh model, or a damaged one
+    ├── FileNotWritten              a file that cannot be written; what was there is as it was
     └── FederationError             something went wrong between coordinator and parties
         ├── PolicyRefusal           a party's own policy forbids what was asked of it
         ├── MessageRefused          a message failed validation where it arrived
@@ -67,6 +68,10 @@ class MissingPartyShare(EigenmeshError):
 
 class ModelFileError(EigenmeshError):
     """The file is not an eigenmesh model, or it is damaged."""
+
+
+class FileNotWritten(EigenmeshError):
+    """A file cannot be written; what was there before is as it was."""
 
 
 class FederationError(EigenmeshError):

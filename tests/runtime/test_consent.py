@@ -144,7 +144,7 @@ def test_approvals_outlive_a_site_and_are_heard_of_from_other_processes(tmp_path
     digest = "ab" * 32
     sites = [Site("a/b", lambda: np.ones((9, 2)), state_dir=tmp_path) for _ in range(2)]
     sites[0].approve(digest)
-    assert sites[1].approvals == {digest}
+    assert sites[1].approvals.digests == {digest}
     with pytest.raises(InputError, match="64 digits"):
         sites[0].approve("ab")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,12 +34,18 @@ def open_data(path: str | Path) -> Matrix:
     return read_table(path).X
 
 
-def read_table(path: str | Path, id_column: str | None = None, header: bool | None = None) -> Table:
+def read_table(
+    path: str | Path,
+    id_column: str | None = None,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
+) -> Table:
     r"""The matrix in a file with its sample ids and feature names.
 
     In .csv and .parquet files the column `id_column`, or else one called "id" or "sample_id"
     (or the unnamed index that pandas writes), gives the ids. `header` says whether the first
-    line of a .csv names the columns; None finds out.
+    line of a .csv names the columns; None finds out. Of `columns` by name only these are taken, in
+    their order; what the others hold does not matter.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "north.csv"
@@ -55,7 +61,10 @@ def read_table(path: str | Path, id_column: str | None = None, header: bool | No
         from eigenmesh.data import tabular
 
         with _reading(path):
-            return tabular.read(path, id_column, header)
+            return tabular.read(path, id_column, header, columns)
+    if columns is not None:
+        complaint = f"has no named columns, so no column {next(iter(columns), '')!r}"
+        raise complaint_about(path, complaint, "leave columns out")
     if id_column is not None:
         complaint = f"has no named columns, so no id column {id_column!r}"
         raise complaint_about(path, complaint, "leave id_column out")

@@ -23,14 +23,17 @@ _ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' inde
 _LONGEST_LINE = 1 << 26  # characters; a longer first line is no table
 
 
-def read(path: Path, id_column: str | None, header: bool | None) -> Table:
-    """Read a .csv or .parquet file."""
+Columns = Sequence[str] | None
+
+
+def read(path: Path, id_column: str | None, header: bool | None, columns: Columns = None) -> Table:
+    """Read a .csv or .parquet file, or some of its columns."""
     if path.suffix.lower() == ".csv":
-        return _read_csv(path, id_column, header)
-    return _read_parquet(path, id_column)
+        return _read_csv(path, id_column, header, columns)
+    return _read_parquet(path, id_column, columns)
 
 
-def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
+def _read_csv(path: Path, id_column: str | None, header: bool | None, wanted: Columns) -> Table:
     cells, delimiter, length = _first_line(path)
     names = _names_in(path, cells, id_column, header)
     ids = None if names is None else _id_position(path, names, id_column)
@@ -47,7 +50,7 @@ def _read_csv(path: Path, id_column: str | None, header: bool | None) -> Table:
     )
     columns = _arrow_columns(path, reading, parsing, ids)
     ragged_lines.refuse(path)
-    return _table_of(path, columns, names, ids)
+    return _table_of(path, columns, names, ids, wanted)
 
 
 def _names_in(
@@ -136,10 +139,10 @@ def _id_position(path: Path, names: Sequence[str], id_column: str | None) -> int
     return list(names).index(id_column)
 
 
-def _read_parquet(path: Path, id_column: str | None) -> Table:
+def _read_parquet(path: Path, id_column: str | None, wanted: Columns) -> Table:
     table = pq.ParquetFile(path).read()
     ids = _id_position(path, table.column_names, id_column)
-    return _table_of(path, table.columns, table.column_names, ids)
+    return _table_of(path, table.columns, table.column_names, ids, wanted)
 
 
 def peek_names(path: Path, id_column: str | None) -> tuple[str, ...] | None:
@@ -163,18 +166,32 @@ def peek_parquet(path: Path, id_column: str | None) -> tuple[int, int]:
 
 
 def _table_of(
-    path: Path, columns: Sequence[Any], names: Sequence[str] | None, ids: int | None
+    path: Path,
+    columns: Sequence[Any],
+    names: Sequence[str] | None,
+    ids: int | None,
+    wanted: Columns = None,
 ) -> Table:
     features = [i for i in range(len(columns)) if i != ids]
+    if wanted is not None:
+        features = [_position(path, names, name) for name in wanted]
     labels = [repr(names[i]) if names else str(i) for i in range(len(columns))]
     if not features or not len(columns[0]):
         complaint = f"holds {len(columns[0])} rows and {len(features)} columns of numbers"
         raise complaint_about(path, complaint + ", expected at least one of each", "write it again")
-    for i in range(len(columns)):
+    for i in [*features, *([] if ids is None else [ids])]:
         _check_column(path, columns[i], labels[i], is_id=i == ids)
     X = _fill_matrix([columns[i] for i in features])
     sample_ids = None if ids is None else _ids_of(columns[ids])
     return Table(X, sample_ids, tuple(names[i] for i in features) if names else None)
+
+
+def _position(path: Path, names: Sequence[str] | None, name: str) -> int:
+    if names is None or list(names).count(name) != 1:
+        few = "no header" if names is None else ", ".join(names[:10])
+        count = list(names or ()).count(name) or "no"
+        raise complaint_about(path, f"has {count} column {name!r}, only {few}", "name one of them")
+    return list(names).index(name)
 
 
 def _check_column(path: Path, column: Any, label: str, *, is_id: bool) -> None:

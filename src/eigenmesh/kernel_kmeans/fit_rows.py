@@ -42,6 +42,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.shortfall import nothing_missing
+from eigenmesh.runtime.disk_store import Origin
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
@@ -226,7 +227,7 @@ def fit_exact(
     clusters = kernel_lloyd(K, w, params.n_clusters, params.n_init, params.max_iter, rng)
     model, centres = model_of_means(kernel, X, K, clusters)
     site.store[LABELS] = {"labels": clusters.labels}
-    site.left_by_studies[LABELS] = ""
+    site.left_by_studies[LABELS] = Origin()
     few = f"{params.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
     return ClusterFit(
         model=model,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.errors import EigenmeshError, InputError, PolicyRefusal
 from eigenmesh.runtime import wire
+from eigenmesh.safe_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,10 @@ class Account:
         spent = [[own.studies, own.draws, own.numbers, len(own.versions)] for own in self.sets]
         if versions:
             rows = [v.view(np.int64) for own in self.sets for v in own.versions]
-            write_whole(self._file(".versions"), wire.dumps({"spent": spent, "rows": rows}))
+            whole = wire.dumps({"spent": spent, "rows": rows})
+            write_whole(self._file(".versions"), whole, private=True)
         tree = {"spent": spent, "chains": list(self.chains)}
-        write_whole(self._file(".budget"), wire.dumps(tree))
+        write_whole(self._file(".budget"), wire.dumps(tree), private=True)
 
     def _read(self) -> None:
         if self._file is None or not self._file(".versions").exists():
@@ -192,14 +194,6 @@ class Account:
                 f"what was spent of the site's budget cannot be read ({error}); restore its files "
                 f"{self._file('.budget').name!r} and {self._file('.versions').name!r}"
             ) from None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """A file as it was or as it is to be, whenever the power goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
 
 
 def _over(words: str) -> PolicyRefusal:

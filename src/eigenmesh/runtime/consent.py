@@ -86,7 +86,8 @@ class Consent:
         policy = self.site.policy
         if policy.approve == "any":
             return
-        approved = self.site.approvals | (policy.approved if policy.approve == "listed" else set())
+        listed = policy.approved if policy.approve == "listed" else frozenset[str]()
+        approved = self.site.approvals.digests | listed
         digest = study.as_agreed.digest
         if digest in approved:
             return
@@ -114,18 +115,22 @@ class Consent:
         self.numbers, self.directions, self._is_charged = 0, 0, False
         if study is not None and self.site.policy.budget is not None:
             self.view.question = study.nameless.digest
+        self.view.study = "" if study is None else study.as_agreed.digest
+        self.view.fit = fit_digest(fit) if fit else ""
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (fit_digest(fit), fit.index(digest) if digest in fit else -1)
 
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
-        return [self.numbers, self.directions, *self._fit, self._is_charged, self.view.question]
+        of = [self.view.question, self.view.study, self.view.fit]
+        return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
         """Go on where `export` was called."""
-        self.numbers, self.directions, whole, place, charged, question = exported
-        self._fit, self._is_charged, self.view.question = (whole, place), charged, question
+        self.numbers, self.directions, whole, place, self._is_charged, *of = exported
+        self._fit = (whole, place)
+        self.view.question, self.view.study, self.view.fit = of
 
     # What it costs.
 

@@ -1,25 +1,74 @@
 """A site's private store on its own disk: what fits leave there outlives the process.
 
-A share is a file of its own, in the form of `records`: nothing in it is code, and nothing is
-unpickled. Its name is a digest of its key, which a study chose.
+Of each share there are two files: its values in the form of `records`, of which nothing is code and
+nothing is unpickled, and a few words beside them, by which a restarted site finds it without
+reading the values. Their name is a digest of the key, which a study chose, and of the study: one
+that takes a name which another had does not destroy the other's share.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, MutableMapping
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eigenmesh.errors import EigenmeshError, InputError
-from eigenmesh.runtime import records, wire
-from eigenmesh.runtime.budget import write_whole
+from eigenmesh.runtime import records
+from eigenmesh.safe_files import private_folder, write_whole
 
-_INDEX = "left_by_studies"
+_IN_MEMORY = 8  # shares that are not read again
+_MOST_FILES = 1000
+
+
+class Origin(NamedTuple):
+    """What a share in a site's store is of: the question that was asked, its study and its fit."""
+
+    question: str = ""
+    study: str = ""
+    fit: str = ""
+
+
+@dataclass(frozen=True)
+class StoredShare:
+    """A share on the disk, without its values.
+
+    `origin` is None for what the site's owner put there; `version` names the data of the site that
+    it was made of.
+    """
+
+    key: str
+    origin: Origin | None
+    at: float
+    version: str
+    file: Path
+
+    def values(self) -> Mapping[str, Any]:
+        """What was kept."""
+        try:
+            share: Mapping[str, Any] = records.loads(self.file.read_bytes())
+        except (OSError, EigenmeshError) as error:
+            raise InputError(
+                f"{self.file} of the site's store cannot be read ({error}); restore the file, or "
+                f"remove it: fits that need it must then be run again"
+            ) from None
+        return share
+
+    def remove(self) -> None:
+        """From the disk, its words first: without them there is no share."""
+        for file in (_words_of(self.file), self.file):
+            file.unlink(missing_ok=True)
 
 
 class DiskStore(MutableMapping[str, Mapping[str, Any]]):
-    """Shares by key, in a folder; `left_by_studies` says of which study a key is.
+    """Shares by key, in a folder; under a key is what was put there last.
+
+    `left_by_studies` says what keys are of; keys that it has not are the owner's. `owner` gives
+    values that a site has by its settings, such as targets, when they are used; a store that has
+    them takes nothing else but what studies leave. `version` names the data of the site.
 
     >>> import tempfile, numpy as np
     >>> folder = Path(tempfile.mkdtemp())
@@ -29,76 +78,92 @@ class DiskStore(MutableMapping[str, Mapping[str, Any]]):
     ((2, 1), {3: None}, ['scores'])
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        owner: Mapping[str, Callable[[], Mapping[str, Any]]] | None = None,
+        version: Callable[[], str] = str,
+    ) -> None:
         self._folder = Path(folder)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.left_by_studies: MutableMapping[str, str] = _Index(self._folder / _INDEX)
+        self._owner, self._version = owner, version
+        self._shares = stored_shares(self._folder)
+        self._latest = {share.key: share for share in self._shares}
+        self._recent: dict[str, Mapping[str, Any]] = {}
+        self.left_by_studies: dict[str, Origin] = {
+            share.key: share.origin for share in self._shares if share.origin is not None
+        }
 
     def __getitem__(self, key: str) -> Mapping[str, Any]:
-        path = self._path(key)
-        if not path.exists():
-            raise KeyError(key)
-        own: Mapping[str, Any] = _read(path)["share"]
-        return own
-
-    def __setitem__(self, key: str, share: Mapping[str, Any]) -> None:
-        write_whole(self._path(key), records.dumps({"key": key, "share": dict(share)}))
-
-    def __delitem__(self, key: str) -> None:
-        try:
-            self._path(key).unlink()
-        except FileNotFoundError:
-            raise KeyError(key) from None
+        if self._owner and key in self._owner:
+            return self._owner[key]()
+        if key not in self._recent:
+            self._remember(key, self._latest[key].values())
+        return self._recent[key]
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._path(key).exists()  # without reading the share
+        return key in self._latest or key in (self._owner or ())  # without reading the share
 
-    def __iter__(self) -> Iterator[str]:
-        return (str(_read(path)["key"]) for path in sorted(self._folder.glob("*.share")))
-
-    def __len__(self) -> int:
-        return len(list(self._folder.glob("*.share")))
-
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.share"
-
-
-class _Index(MutableMapping[str, str]):
-    """A small mapping in one file, in the order in which its keys came."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        pairs = _read(path) if path.exists() else ()
-        self._entries: dict[str, str] = {str(key): str(value) for key, value in pairs}
-
-    def __getitem__(self, key: str) -> str:
-        return self._entries[key]
-
-    def __setitem__(self, key: str, value: str) -> None:
-        if self._entries.get(key) != value:
-            self._entries[key] = value
-            self._write()
+    def __setitem__(self, key: str, share: Mapping[str, Any]) -> None:
+        origin = self.left_by_studies.get(key)
+        if origin is None and self._owner is not None:
+            raise InputError(
+                f"{key!r} is put into the store of a site that has its own folder; its targets, "
+                f"weights and shares are its own: name the columns in its site.toml"
+            )
+        whose = "" if origin is None else origin.fit or origin.study
+        name = sha256(f"{whose}\n{key}".encode()).hexdigest()[:40]
+        file = private_folder(self._folder) / f"{name}.share"
+        stored = StoredShare(key, origin, time.time(), self._version(), file)
+        write_whole(file, records.dumps(dict(share)), private=True)
+        words = {"key": key, "origin": origin, "at": stored.at, "version": stored.version}
+        write_whole(_words_of(file), json.dumps(words).encode(), private=True)
+        self._shares = [own for own in self._shares if own.file != file] + [stored]
+        while len(self._shares) > _MOST_FILES:
+            self._shares.pop(0).remove()
+        self._latest[key] = stored
+        self._remember(key, share)
 
     def __delitem__(self, key: str) -> None:
-        del self._entries[key]
-        self._write()
+        del self._latest[key]
+        self._recent.pop(key, None)
+        for share in [own for own in self._shares if own.key == key]:
+            self._shares.remove(share)
+            share.remove()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        yield from self._owner or ()
+        yield from self._latest
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._owner or ()) + len(self._latest)
 
-    def _write(self) -> None:
-        pairs = [[key, value] for key, value in self._entries.items()]
-        write_whole(self._path, wire.dumps({"value": pairs}))
+    def _remember(self, key: str, share: Mapping[str, Any]) -> None:
+        self._recent.pop(key, None)
+        self._recent[key] = share
+        while len(self._recent) > _IN_MEMORY:
+            del self._recent[next(iter(self._recent))]
 
 
-def _read(path: Path) -> Any:
+def stored_shares(folder: Path) -> list[StoredShare]:
+    """All shares in a store's folder, the oldest first."""
+    shares = [_read(file) for file in folder.glob("*.json")] if folder.is_dir() else []
+    return sorted(shares, key=lambda share: share.at)
+
+
+def _words_of(file: Path) -> Path:
+    return file.with_suffix(".json")
+
+
+def _read(file: Path) -> StoredShare:
     try:
-        return records.loads(path.read_bytes())
-    except (OSError, EigenmeshError) as error:
+        words = json.loads(file.read_bytes())
+        origin = None if words["origin"] is None else Origin(*map(str, words["origin"]))
+        key, version = str(words["key"]), str(words["version"])
+        return StoredShare(key, origin, float(words["at"]), version, file.with_suffix(".share"))
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path} of the site's store cannot be read ({error}); restore the file, or remove it: "
-            f"fits that need it must then be run again"
+            f"{file} of the site's store is damaged ({type(error).__name__}); restore it, or "
+            f"remove it with the .share file of the same name: fits that need it must then be run "
+            f"again"
         ) from None

@@ -29,7 +29,6 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
-from eigenmesh.runtime.budget import write_whole
 from eigenmesh.runtime.consent import Consent
 from eigenmesh.runtime.content import numbers_over_rows
 from eigenmesh.runtime.courier import naming
@@ -65,6 +64,7 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Guard, Study, read_study, without_names
+from eigenmesh.safe_files import write_whole
 
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
     from eigenmesh.runtime.masked_sum import Masker
@@ -221,6 +221,8 @@ class Host:
 
     def _require(self, tree: Tree) -> Tree:
         """Would the policy let these steps' replies out? Nothing is built, nothing leaves."""
+        if not self._run:
+            self.site.renew(self.site)
         self._consent(tree)
         return None
 
@@ -241,6 +243,8 @@ class Host:
 
     def _enlist(self, tree: Tree) -> Tree:
         """Build a party. A new run sends the parties of the old one home."""
+        if tree["run"] != self._run:
+            self.site.renew(self.site)
         study = self._consent(tree)
         if tree["run"] != self._run:
             self._note_run(tree["run"])
@@ -277,7 +281,7 @@ class Host:
         while len(self._seen_runs) > _MOST_RUNS:
             del self._seen_runs[next(iter(self._seen_runs))]
         if self.site.state_dir is not None:  # beside the state, which goes when a run is over
-            write_whole(self.site.file(".runs"), wire.dumps(list(self._seen_runs)))
+            write_whole(self.site.file(".runs"), wire.dumps(list(self._seen_runs)), private=True)
 
     # What a study lets pass.
 
@@ -635,9 +639,8 @@ class Host:
         if not self._enlisted:  # the run is over: a host started later begins afresh
             self._state_path.unlink(missing_ok=True)
             return
-        unfinished = self._state_path.with_suffix(".part")
-        unfinished.write_bytes(self.export())
-        unfinished.replace(self._state_path)  # a crash leaves the old state or the new one
+        # A run does not outlive the machine's: what a restarted process finds need not be synced.
+        write_whole(self._state_path, self.export(), private=True, durable=False)
 
     def _resume(self) -> None:
         if self.site.state_dir is not None and self.site.file(".runs").exists():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import re
-import tempfile
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,16 +14,19 @@ from urllib.parse import quote
 import numpy as np
 
 from eigenmesh.errors import InputError, StepRefused
+from eigenmesh.runtime.approvals import Approvals
 from eigenmesh.runtime.budget import Account
 from eigenmesh.runtime.content import Trust
+from eigenmesh.runtime.disk_store import Origin
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.safe_files import create_once, private_folder
 
+OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
 _MOST_KEPT = 1000  # results of studies in a site's store
 _KEY_FILE = "site.key"
 _KEY_BYTES = 32
 _SECRETS: dict[tuple[str, str], bytes] = {}  # of sites without a folder, by name and data
-_DIGEST = re.compile("[0-9a-f]{64}")
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
 T = TypeVar("T")
 
@@ -47,6 +47,8 @@ class Site:
     do not trust each other, where a refusal tells the name of a rule and nothing of the data.
     `peers` are the public keys by which the other sites sign; in one trust domain the first that is
     seen of a site is taken for its own.
+    `split` says whether its data are "rows" or "columns" of the whole, where the site itself does.
+    `renew` is called before each run, and sees to what its owner has changed since.
     """
 
     name: str
@@ -61,11 +63,13 @@ class Site:
     trust: Trust = "domain"
     peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
     rolls: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # see `masked_sum`
-    # Which study a key of the store is of.
-    left_by_studies: MutableMapping[str, str] = field(default_factory=dict)
+    # Which question, study and fit a key of the store is of.
+    left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
+    split: str | None = None
+    renew: Callable[[Site], None] = field(default=lambda site: None, repr=False)
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
-    _approved: set[str] = field(default_factory=set, repr=False)
+    _approvals: Approvals | None = field(default=None, repr=False)
     _account: Account | None = field(default=None, repr=False)
     _secret: bytes | None = field(default=None, repr=False)
     _identity: bytes = field(default_factory=partial(os.urandom, _KEY_BYTES), repr=False)
@@ -93,29 +97,23 @@ class Site:
         made: T = self._of_data[name]
         return made
 
-    def approve(self, study: Any) -> None:
+    def approve(self, study: Any, *, by: str = "", submitters: Sequence[str] = ()) -> None:
         """Let a study, or a whole fit, happen at this site: `em.study` has it, or its digest.
 
-        Kept in `state_dir` for the next start, and for a host in another process.
+        `submitters` are who may ask for it, anybody if there are none. Kept in `state_dir` for the
+        next start, and for a host in another process.
 
         >>> site = Site("a", lambda: np.ones((2, 2)), Policy(approve="each"))
         >>> site.approve("0" * 64)
         """
-        digest = getattr(study, "digest", study)
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise InputError(f"{study!r} is approved; the 64 digits of a digest are expected")
-        self._approved.add(digest)
-        if self.state_dir is not None:
-            self.state_dir.mkdir(parents=True, exist_ok=True)
-            with open(self.file(".approved"), "a", encoding="ascii") as file:
-                file.write(f"{digest}\n")
+        self.approvals.approve(study, by=by, submitters=tuple(submitters))
 
     @property
-    def approvals(self) -> set[str]:
-        """Digests of what was approved here; in one file of the site that others may write to."""
-        if self.state_dir is not None and self.file(".approved").exists():
-            return self._approved | set(self.file(".approved").read_text("ascii").split())
-        return set(self._approved)
+    def approvals(self) -> Approvals:
+        """What was approved here; in one file of the site that others may write to."""
+        if self._approvals is None:
+            self._approvals = Approvals(None if self.state_dir is None else self.file(".approved"))
+        return self._approvals
 
     @property
     def account(self) -> Account:
@@ -127,7 +125,7 @@ class Site:
     def file(self, suffix: str) -> Path:
         """A file of this site: a site may be called anything, a file may not."""
         assert self.state_dir is not None
-        return self.state_dir / f"{quote(self.name, safe='')}{suffix}"
+        return private_folder(self.state_dir) / f"{quote(self.name, safe='')}{suffix}"
 
     @property
     def fingerprint(self) -> str:
@@ -165,10 +163,9 @@ class Site:
 
 def _secret_in(folder: Path) -> bytes:
     """The site's secret, drawn at its first use; its file is its owner's alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / _KEY_FILE
+    path = private_folder(folder) / _KEY_FILE
     if not path.exists():
-        _write_secret(path)
+        create_once(path, os.urandom(_KEY_BYTES))
     secret = path.read_bytes()
     if len(secret) != _KEY_BYTES:
         raise InputError(
@@ -179,16 +176,6 @@ def _secret_in(folder: Path) -> bytes:
     return secret
 
 
-def _write_secret(path: Path) -> None:
-    """All of it or nothing, and the first of two that start at once."""
-    handle, draft = tempfile.mkstemp(dir=path.parent)  # of mode 0600
-    with os.fdopen(handle, "wb") as file:
-        file.write(os.urandom(_KEY_BYTES))
-    with contextlib.suppress(FileExistsError):
-        os.link(draft, path)
-    os.unlink(draft)
-
-
 class SiteView:
     """What a party sees of its site and of its place in the federation."""
 
@@ -197,6 +184,7 @@ class SiteView:
         self.index = index
         self.names = names
         self.neighbours: tuple[int, ...] = ()
+        self.study, self.fit = "", ""  # digests of the study under way, and of the fit it is of
         self.question = ""  # a digest of all that was asked so far, where the site has a budget
         self.takes: list[str] | None = None  # what of the store an answer is made of, likewise
         self.draws = 0  # of the site's own that it has seen
@@ -252,7 +240,8 @@ class SiteView:
         if key in self._site.store and key not in self._site.left_by_studies:
             raise StepRefused("a study writes over nothing that the site's owner keeps")
         # In this order: a site that stops in between must not take the share for its owner's.
-        self._site.left_by_studies[key] = self.question
+        self._site.left_by_studies.pop(key, None)
+        self._site.left_by_studies[key] = Origin(self.question, self.study, self.fit)
         self._site.store[key] = dict(share)
         while len(self._site.left_by_studies) > _MOST_KEPT:
             oldest = next(iter(self._site.left_by_studies))
@@ -262,7 +251,8 @@ class SiteView:
     def kept(self, key: str) -> Mapping[str, Any] | None:
         """A private result of an earlier run, or None."""
         if self.takes is not None:
-            self.takes.append(self._site.left_by_studies.get(key, f"the owner's {key}"))
+            origin = self._site.left_by_studies.get(key)
+            self.takes.append(f"the owner's {key}" if origin is None else origin.question)
         return self._site.store.get(key)
 
     def generator(self, seed: int, protocol: int, round_: int = 0) -> np.random.Generator:

@@ -1,0 +1,32 @@
+"""Folders of sites for tests, written as their owners would."""
+
+import numpy as np
+
+from eigenmesh.site_folder import SiteFolder
+
+
+def write_csv(path, ids, X, names, **others):
+    header = ["patient", *names, *others]
+    columns = [*np.asarray(X).T, *others.values()]
+    lines = [",".join(header)]
+    for i, own in enumerate(ids):
+        lines.append(",".join([str(own), *(repr(float(column[i])) for column in columns)]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def drawn_rows(rng, n, d=4):
+    centre = rng.normal(scale=3, size=(2, d))
+    return centre[rng.integers(2, size=n)] + rng.normal(size=(n, d))
+
+
+def make_folder(path, name, X, *, ids=None, policy='approve = "any"', settings="", **others):
+    """A site's folder over rows X; `settings` are more lines of its site.toml."""
+    path.mkdir()
+    ids = [f"{name[0]}{i:03d}" for i in range(len(X))] if ids is None else ids
+    write_csv(path / "ward.csv", ids, X, [f"x{j}" for j in range(X.shape[1])], **others)
+    (path / "site.toml").write_text(
+        f'name = "{name}"\ndata = "ward.csv"\nid_column = "patient"\n{settings}\n'
+    )
+    (path / "policy.toml").write_text(policy)
+    return SiteFolder(path)
