@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,45 +33,43 @@ class UnitFactor(NamedTuple):
     factor: float
 
 
-class _Log(NamedTuple):
-    """The mean of the logarithms of some values, and its standard error."""
+class _Logs(NamedTuple):
+    """Means of the logarithms of some values, a column each, and their standard errors."""
 
-    mean: float
-    error: float
-
-    @classmethod
-    def of(cls, values: Doubles) -> _Log:
-        logs = np.log(np.abs(values[values != 0]))
-        return cls(float(logs.mean()), float(logs.std(ddof=1) / np.sqrt(len(logs))))
-
-    def above(self, other: _Log) -> float:
-        """How much larger it is."""
-        return self.mean - other.mean
-
-    def is_apart(self, other: _Log, errors: float) -> bool:
-        """Whether they differ by FACTOR, and by so many standard errors."""
-        apart = abs(self.above(other))
-        chance = errors * np.hypot(self.error, other.error)
-        return bool(apart >= max(np.log(FACTOR), chance))
-
-
-class _Column(NamedTuple):
-    """One column at one party. `size` and `spread` are logarithms."""
-
-    size: _Log
-    spread: _Log
-    side: int  # of 0, on which it lies; 0 if on both, or if that may be chance
-    middle: float  # its median, in spreads
+    mean: Doubles
+    error: Doubles
 
     @classmethod
-    def of(cls, values: Doubles, errors: float) -> _Column:
-        median = float(np.median(values))
-        low, high = np.sign(np.quantile(values, _TAILS))
-        error = values.std(ddof=1) / np.sqrt(len(values))
-        one_side = low == high and abs(values.mean()) >= errors * error
-        spread = _Log.of(values - median)
-        middle = median / float(np.exp(spread.mean))
-        return cls(_Log.of(values), spread, int(low) if one_side else 0, middle)
+    def of(cls, values: Doubles) -> _Logs:
+        """Of the rows of `values`; zeros have no logarithm and are left out."""
+        logs = np.log(np.abs(np.where(values == 0, np.nan, values)))
+        n_values = np.count_nonzero(values, axis=0)
+        return cls(np.nanmean(logs, axis=0), np.nanstd(logs, axis=0, ddof=1) / np.sqrt(n_values))
+
+    def are_apart(self, others: _Logs, errors: float) -> Any:
+        """Which differ by FACTOR, and by so many standard errors."""
+        chance = errors * np.hypot(self.error, others.error)
+        return np.abs(self.mean - others.mean) >= np.maximum(np.log(FACTOR), chance)
+
+
+class _Columns(NamedTuple):
+    """Columns at one party, or at one party each. Sizes and spreads are logarithms."""
+
+    sizes: _Logs
+    spreads: _Logs
+    sides: Doubles  # of 0, on which they lie; 0 if on both, or if that may be chance
+    middles: Doubles  # their medians, in spreads
+
+    @classmethod
+    def of(cls, values: Doubles, errors: float) -> _Columns:
+        """All columns at once: of thousands, one by one would take longer than a fit."""
+        medians = np.median(values, axis=0)
+        low, high = np.sign(np.quantile(values, _TAILS, axis=0))
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        one_side = (low == high) & (np.abs(values.mean(axis=0)) >= errors * error)
+        spreads = _Logs.of(values - medians)
+        middles = medians / np.exp(spreads.mean)
+        return cls(_Logs.of(values), spreads, np.where(one_side, low, 0.0), middles)
 
 
 def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[UnitFactor]:
@@ -93,17 +91,16 @@ def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[Unit
     if len(parties) < 2:
         return []
     columns = _comparable(parties)
-    errors = float(norm.isf(_CHANCE / (2 * max(1, len(columns)) * len(parties))))
-    factors = [factor for column in columns for factor in _of_column(parties, column, errors)]
+    factors = _factors(parties, columns) if len(columns) else []
     return factors if means else [factor for factor in factors if _are_apart(parties, factor)]
 
 
-def _comparable(parties: Mapping[str, Doubles]) -> list[int]:
+def _comparable(parties: Mapping[str, Doubles]) -> Any:
     """Columns that vary at every party, and are seldom 0."""
     parts = list(parties.values())
     varies = np.all([_n_unlike(own) > 1 for own in parts], axis=0)
     seldom = np.all([(own == 0).mean(axis=0) <= _MOST_ZEROS for own in parts], axis=0)
-    return [int(column) for column in np.flatnonzero(varies & seldom)]
+    return np.flatnonzero(varies & seldom)
 
 
 def _n_unlike(own: Doubles) -> Any:
@@ -122,21 +119,45 @@ def _are_apart(parties: Mapping[str, Doubles], factor: UnitFactor) -> bool:
     )
 
 
-def _of_column(parties: Mapping[str, Doubles], column: int, errors: float) -> list[UnitFactor]:
-    columns = {party: _Column.of(own[:, column], errors) for party, own in parties.items()}
-    by_size = sorted(columns, key=lambda party: columns[party].size.mean)
-    other = by_size[(len(by_size) - 1) // 2]
-    factors = {p: _log_factor(own, columns[other], errors) for p, own in columns.items()}
-    return [UnitFactor(p, other, column, float(np.exp(f))) for p, f in factors.items() if f]
+def _factors(parties: Mapping[str, Doubles], columns: Any) -> list[UnitFactor]:
+    errors = float(norm.isf(_CHANCE / (2 * len(columns) * len(parties))))
+    names = list(parties)
+    own = [_Columns.of(rows[:, columns], errors) for rows in parties.values()]
+    by_size = np.argsort([at_party.sizes.mean for at_party in own], axis=0, kind="stable")
+    others = by_size[(len(names) - 1) // 2]  # for each column the party in the middle
+    of_others = _picked(own, others)
+    logs = np.array([_log_factors(at_party, of_others, errors) for at_party in own])
+    return [
+        UnitFactor(names[p], names[others[c]], int(columns[c]), float(np.exp(logs[p, c])))
+        for c, p in np.argwhere(logs.T)
+    ]
 
 
-def _log_factor(own: _Column, other: _Column, errors: float) -> float:
-    """The logarithm of what looks like a factor between units, or 0."""
-    size, spread = own.size.above(other.size), own.spread.above(other.spread)
-    if own.side * other.side > 0:
-        far = min(abs(own.middle), abs(other.middle)) >= _FAR
-        both = size * spread > 0 and abs(spread) >= np.log(FACTOR)
-        agree = both and abs(size - spread) <= np.log(_AGREE)
-        return size if (far or agree) and own.size.is_apart(other.size, errors) else 0.0
-    at_zero = max(abs(own.middle), abs(other.middle)) <= _CENTRED and own.side == other.side
-    return spread if at_zero and own.spread.is_apart(other.spread, errors) else 0.0
+def _picked(several: list[_Columns], which: Any) -> _Columns:
+    """Column c as it is at party `which[c]`."""
+
+    def pick(one_of: Callable[[_Columns], Doubles]) -> Doubles:
+        values: Doubles = np.array([one_of(own) for own in several])[which, np.arange(len(which))]
+        return values
+
+    return _Columns(
+        _Logs(pick(lambda own: own.sizes.mean), pick(lambda own: own.sizes.error)),
+        _Logs(pick(lambda own: own.spreads.mean), pick(lambda own: own.spreads.error)),
+        pick(lambda own: own.sides),
+        pick(lambda own: own.middles),
+    )
+
+
+def _log_factors(own: _Columns, others: _Columns, errors: float) -> Doubles:
+    """The logarithms of what look like factors between units; 0 where nothing does."""
+    size = own.sizes.mean - others.sizes.mean
+    spread = own.spreads.mean - others.spreads.mean
+    far = np.minimum(np.abs(own.middles), np.abs(others.middles)) >= _FAR
+    both = (size * spread > 0) & (np.abs(spread) >= np.log(FACTOR))
+    agree = both & (np.abs(size - spread) <= np.log(_AGREE))
+    beside = (own.sides * others.sides > 0) & (far | agree)
+    centred = np.maximum(np.abs(own.middles), np.abs(others.middles)) <= _CENTRED
+    at_zero = (own.sides * others.sides <= 0) & centred & (own.sides == others.sides)
+    by_size = beside & own.sizes.are_apart(others.sizes, errors)
+    by_spread = at_zero & own.spreads.are_apart(others.spreads, errors)
+    return np.where(by_size, size, np.where(by_spread, spread, 0.0))

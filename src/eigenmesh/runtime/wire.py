@@ -38,7 +38,8 @@ _DTYPES = {
     name: np.dtype(name)  # kinds b, i, u, f, c
     for name in "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()
 }
-_PLAIN = frozenset({str, int, bool, type(None)})
+_SHORT = frozenset({str, bool, type(None)})
+_PLAIN = _SHORT | {int}
 _MAX_INT = 2**63
 _REMEMBERED, _MEMORABLE = 512, 1024  # headers whose reading is remembered, and their longest
 
@@ -255,7 +256,8 @@ def _check_tree(node: Tree, n_arrays: int, n_scalars: int, used: list[int], dept
         used.append(number)
     elif isinstance(node, dict | list):
         for value in node.values() if isinstance(node, dict) else node:
-            _check_tree(value, n_arrays, n_scalars, used, depth + 1)
+            if type(value) not in _SHORT:  # most values are names and flags
+                _check_tree(value, n_arrays, n_scalars, used, depth + 1)
     elif type(node) is int and not -_MAX_INT <= node < _MAX_INT:
         _refuse("an integer exceeds 64 bits")
     elif type(node) is float:
