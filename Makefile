@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# One BLAS thread a process: the tests already run one process a core.
-PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# One BLAS thread a process: the tests already run one process a core. Bytecode is kept even where
+# the shell forbids it: the suite starts dozens of interpreters, and each would compile everything.
+PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 2
 
 .PHONY: demo test test-fast check format bench fuzz clean

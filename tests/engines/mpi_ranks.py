@@ -21,13 +21,13 @@ def require_mpi() -> None:
         pytest.skip("pip install 'eigenmesh[mpi]'")
 
 
-def run_ranks(n: int, *script: object) -> str:
+def run_ranks(n: int, *script: object, timeout: float = 100.0) -> str:
     """What the ranks of a job print, which must end well."""
     ended = subprocess.run(
         [str(MPIRUN), *OPTIONS, "-n", str(n), sys.executable, "-m", "mpi4py", *map(str, script)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=timeout,
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -1,9 +1,10 @@
 """The MPI engine: jobs of several ranks, started as a user would start them.
 
 What can be told only inside a job stands in mpi_scripts/every_rank.py and in the engine contract;
-both run here in every rank of one job. The contract runs whole, with one substitution: where a
-test returns an error that it caught in the coordinator's function, the other ranks get its party
-and its words, since no protocol returns errors and results have no form for them.
+both run here in every rank of one job, and so do the examples. The contract runs whole, with one
+substitution: where a test returns an error that it caught in the coordinator's function, the other
+ranks get its party and its words, since no protocol returns errors and results have no form for
+them.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def test_contract_and_more_hold_at_every_rank(tmp_path):
     contract = [test for test in outcomes[0] if test.startswith("test_contract.py")]
     assert len(contract) > 100
     assert all("[mpi" in test for test in contract)
-    assert len(outcomes[0]) - len(contract) > 30
+    assert len(outcomes[0]) - len(contract) > 35
 
 
 def failures(outcomes):
@@ -154,18 +155,12 @@ def ended_well(ended, words):
 
 
 @pytest.mark.timeout(240)
-def test_eighty_ranks_on_few_cores():
-    ended = Job(80, SCRIPTS / "light.py", "many", OMP_NUM_THREADS="1").wait()
+def test_many_ranks_on_few_cores():
+    """benchmarks/bench_mpi_ranks.py starts eighty."""
+    ended = Job(20, SCRIPTS / "light.py", "many", OMP_NUM_THREADS="1").wait()
     assert ended.code == 0, ended.output[-3000:]
-    assert len(re.findall(r"OK \d+ of 80", ended.output)) == 80
+    assert len(re.findall(r"OK \d+ of 20", ended.output)) == 20
     assert ended.left_behind == []
-
-
-def test_example_runs_under_mpirun():
-    ended = Job(3, ROOT / "examples" / "mpi_columns.py").wait(60.0)
-    assert ended.code == 0, ended.output
-    assert ended.output.count("same scores as in one process: True") == 1
-    assert ended.output.count("has its own share") == 3
 
 
 def test_engine_calls_none_of_the_methods_that_pickle():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -12,6 +14,8 @@ import networkx as nx
 import numpy as np
 import pytest
 from mpi4py import MPI
+from sklearn.datasets import load_diabetes
+from sklearn.preprocessing import scale
 from tests.engines.contract import NAMES, Surveyor, SurveySetup, by_step, run, some_rows, survey
 from threadpoolctl import threadpool_info
 
@@ -27,6 +31,7 @@ from eigenmesh.stages.gamma import RULES, bandwidth
 
 COMM = MPI.COMM_WORLD
 RANK = COMM.rank
+ROOT = Path(__file__).parents[3]
 on_mpi = {"engine": "mpi"}
 
 
@@ -136,6 +141,68 @@ def test_diskpca_model(kernel):
     assert_close(here.transform(new), there.transform(new))
     for field in ("floats_up", "floats_down", "bytes", "rounds", "by_step", "reveals"):
         assert getattr(here.report_, field) == getattr(there.report_, field)
+
+
+REGRESSIONS = {  # split, topology, options, and the method that is then taken
+    "landmarks": ("rows", None, {}, "diskpca"),
+    "sketches": ("rows", None, {"method": "sketching-pca"}, "sketching-pca"),
+    "graph": ("rows", "full", {}, "gossip"),
+    "columns": ("columns", None, {}, "vfed-akpca"),
+}
+
+
+def targets_and_rows(by: str) -> tuple[em.Partitioned, Any, Any]:
+    """Parts, the targets that this rank knows, and all of them: of columns rank 0 knows all."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = scale(X)[:120], y[:120]
+    parts = em.split(X, COMM.size, by=by, random_state=0)
+    if by == "columns":
+        return parts, y if RANK == 0 else None, y
+    targets = [y[own] for own in parts.order]
+    return parts, [own if i == RANK else None for i, own in enumerate(targets)], targets
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize(("by", "topology", "options", "method"), REGRESSIONS.values())
+def test_regression_with_its_own_targets_only(by, topology, options, method):
+    parts, own, known = targets_and_rows(by)
+    options = {"gamma": 0.05, "random_state": 0, **options}
+    with em.federation(parts, topology=topology, **on_mpi) as fed:
+        model = em.KernelPCRegressor(3, **options).fit(fed, own)
+    alone = em.KernelPCRegressor(3, topology=topology, **options).fit(parts, known)
+    assert model.method_.startswith(method)
+    np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-8)
+    assert model.report_.floats_up == alone.report_.floats_up
+
+
+def test_targets_of_another_number_are_refused_at_every_rank():
+    parts, own, _ = targets_and_rows("columns")
+    with em.federation(parts, **on_mpi) as fed:
+        with pytest.raises(em.EigenmeshError, match="the parties have 120 samples"):
+            em.KernelPCRegressor(3, gamma=0.05).fit(fed, None if own is None else own[:-1])
+
+
+# The examples, as they stand.
+
+
+def told_by(example: str, capsys: Any) -> str:
+    runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_example_of_columns(capsys):
+    said = told_by("mpi_columns.py", capsys)
+    assert f"rank {RANK} has its own share" in said
+    assert said.count("same scores as in one process: True") == (RANK == 0)
+
+
+def test_example_of_a_graph(capsys):
+    """Rank to rank, each rank with its own node's model."""
+    said = told_by("mpi_graph.py", capsys)
+    agreement = re.search(rf"rank {RANK} has the model of 'party-{RANK}'; .*: (\d\.\d+)", said)
+    assert agreement is not None
+    assert float(agreement[1]) > 0.99
+    assert said.count("same scores as in one process: True") == (RANK == 0)
 
 
 # Data are opened at their own rank.
