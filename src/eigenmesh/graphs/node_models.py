@@ -71,7 +71,7 @@ class ModelHolder(Party):
     Setup = ModelSetup
 
     def _model(self) -> Any:
-        share = self.site.kept(KEPT)
+        share = self.site.kept(KEPT, "consensus")
         if share is None:
             raise MissingPartyShare("this node has no model", party=self.site.name)
         return share["consensus"]

@@ -80,7 +80,7 @@ class ClusterNode(PassingParty):
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
         super().__init__(site, setup)
-        share = site.kept(KEPT)
+        share = site.kept(KEPT, "consensus")
         if share is None:
             raise MissingPartyShare("this node has no model", party=site.name)
         self.model: Any = share["consensus"]
@@ -92,7 +92,11 @@ class ClusterNode(PassingParty):
 
     def _weights(self) -> Doubles:
         n, key = self.site.data.shape[0], self.setup.weights
-        weights = np.asarray((self.site.kept(key) or {}).get("weights", ())) if key else np.ones(n)
+        weights = (
+            np.asarray((self.site.kept(key, "weights") or {}).get("weights", ()))
+            if key
+            else np.ones(n)
+        )
         if len(weights) == n:
             return weights
         raise InputError(

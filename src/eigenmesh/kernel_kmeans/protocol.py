@@ -159,8 +159,8 @@ class LabelledRows(Party):
     @step
     def cluster_moments(self, clusters: ClusterAsk) -> KernelSums:
         """What the rows of each cluster add up to in the landmarks' span."""
-        X, of_scores = self.site.data, self.site.kept(self.setup.scores)
-        of_clusters = self.site.kept(self.setup.labels)
+        X, of_scores = self.site.data, self.site.kept(self.setup.scores, "points", "landmarks")
+        of_clusters = self.site.kept(self.setup.labels, "labels")
         assert of_scores is not None, "scores are kept before they are clustered"
         assert of_clusters is not None, "labels are kept before moments are asked for"
         weights = np.asarray(of_scores.get("weights", np.ones(X.shape[0])))
@@ -218,7 +218,8 @@ class LabelledFeatures(Party):
     def cluster_features(self, clusters: ClusterAsk) -> FeatureClusterSums:
         """What the features of each cluster's rows add up to."""
         X, setup = self.site.data, self.setup
-        of_scores, of_clusters = self.site.kept(setup.scores), self.site.kept(setup.labels)
+        of_scores = self.site.kept(setup.scores, "points")
+        of_clusters = self.site.kept(setup.labels, "labels")
         assert of_scores is not None, "scores are kept before they are clustered"
         assert of_clusters is not None, "labels are kept before moments are asked for"
         weights = np.asarray(of_scores.get("weights", np.ones(X.shape[0])))

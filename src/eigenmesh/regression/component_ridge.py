@@ -106,7 +106,7 @@ class NormalEquations(Message, reveals="moments"):
 
 def targets_of(site: SiteView, key: str) -> Doubles:
     """The targets of the site's rows, (n, m)."""
-    n, share = int(site.data.shape[0]), site.kept(key)
+    n, share = int(site.data.shape[0]), site.kept(key, "targets")
     targets = np.zeros((0, 1)) if share is None else np.asarray(share["targets"])
     if len(targets) != n:
         raise InputError(
@@ -160,7 +160,7 @@ class ScoredTargets(Party):
     @step
     def normal_equations(self, centre: TargetMean) -> NormalEquations:
         """What scores and targets add up to; targets less their mean, to keep their digits."""
-        share = self.site.kept(self.setup.scores)
+        share = self.site.kept(self.setup.scores, "points")
         assert share is not None, "scores are kept before their sums are asked for"
         Z = np.asarray(share["points"], dtype=np.float64)
         y = targets_of(self.site, self.setup.targets)

@@ -122,7 +122,7 @@ class GraphTargets(TargetHolder, MixingParty):
         return NodeRidge(**vars(fit), predictions=predictions)
 
     def _scores(self, X: Rows) -> Doubles:
-        share = self.site.kept(KEPT)
+        share = self.site.kept(KEPT, "consensus")
         if share is None:
             raise MissingPartyShare("this node has no model", party=self.site.name)
         return np.asarray(share["consensus"].transform(X), dtype=np.float64)

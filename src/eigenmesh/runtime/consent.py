@@ -19,6 +19,7 @@ from eigenmesh.runtime.content import (
     kinds_of_release,
     numbers_over_rows,
 )
+from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
 from eigenmesh.runtime.requests import Tree
@@ -117,20 +118,24 @@ class Consent:
             self.view.question = study.nameless.digest
         self.view.study = "" if study is None else study.as_agreed.digest
         self.view.fit = fit_digest(fit) if fit else ""
+        self.view.lineage = "" if study is None else study.circle
         if study is not None and fit:
             digest = study.as_agreed.digest
-            self._fit = (fit_digest(fit), fit.index(digest) if digest in fit else -1)
+            self._fit = (self.view.fit, fit.index(digest) if digest in fit else -1)
+            # Where nobody approves fits, runs belong to the one that they say; it is only a name.
+            named = digest in fit or self.site.policy.approve == "any"
+            self.view.lineage += self.view.fit if named else ""
 
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
-        of = [self.view.question, self.view.study, self.view.fit]
+        of = [self.view.question, self.view.study, self.view.fit, self.view.lineage]
         return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
         """Go on where `export` was called."""
         self.numbers, self.directions, whole, place, self._is_charged, *of = exported
         self._fit = (whole, place)
-        self.view.question, self.view.study, self.view.fit = of
+        self.view.question, self.view.study, self.view.fit, self.view.lineage = of
 
     # What it costs.
 
@@ -163,7 +168,7 @@ class Consent:
         if budget is None:
             return
         self._note_takes()
-        with naming_refusals(name):
+        with naming(name):
             spent, version = self.site.once("spent", self._spent)
             chain = _chained(self.view.question, version)
             if chain in self.site.account.chains:
@@ -219,15 +224,6 @@ def _chained(before: str, *parts: bytes) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
-
-
-@contextmanager
-def naming_refusals(party: str) -> Iterator[None]:
-    """Refusals of what knows no party get its name."""
-    try:
-        yield
-    except PolicyRefusal as error:
-        raise PolicyRefusal(f"party {party!r}: {error}", party=party, rule=error.rule) from None
 
 
 Kinds = frozenset[str]

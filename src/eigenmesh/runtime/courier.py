@@ -7,7 +7,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from eigenmesh.errors import EigenmeshError, MessageRefused, PartyLost, StaleRound
+from eigenmesh.errors import (
+    EigenmeshError,
+    MessageRefused,
+    PartyLost,
+    PolicyRefusal,
+    StaleRound,
+)
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.engine import Engine, Lost, Reply
 from eigenmesh.runtime.requests import error_from
@@ -74,4 +80,8 @@ def naming(party: str) -> Iterator[None]:
     except EigenmeshError as error:
         if error.party is not None:
             raise
-        raise type(error)(error.reason, party=party) from None
+        named = type(error)(error.reason, party=party)
+        if isinstance(error, PolicyRefusal):
+            assert isinstance(named, PolicyRefusal)
+            named.rule, named.digest = error.rule, error.digest
+        raise named from None

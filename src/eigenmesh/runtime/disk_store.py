@@ -22,14 +22,19 @@ from eigenmesh.safe_files import private_folder, write_whole
 
 _IN_MEMORY = 8  # shares that are not read again
 _MOST_FILES = 1000
+ANY = "any"  # the lineage of what every run may read
 
 
 class Origin(NamedTuple):
-    """What a share in a site's store is of: the question that was asked, its study and its fit."""
+    """What a share in a site's store is of: the question that was asked, its study and its fit.
+
+    `lineage` says who may read it: runs of the same, or of any if it is ANY.
+    """
 
     question: str = ""
     study: str = ""
     fit: str = ""
+    lineage: str = ""
 
 
 @dataclass(frozen=True)

@@ -374,7 +374,7 @@ class Host:
         label = f"{tree['role']}.{tree['step']}"
         subject = describe(study, self._run, tree["turn"], label, told, request)
         with naming(self.site.name):
-            opening = self._masker.begin(tree["turn"], subject, self._asked_so_far, result)
+            opening = self._masker.begin(tree["turn"], label, subject, self._asked_so_far, result)
         return np.frombuffer(encode(opening), np.uint8)
 
     def _go_on_with_sum(self, tree: Tree) -> Tree:

@@ -64,13 +64,13 @@ from eigenmesh.runtime.masks import (
     to_words,
     unseal,
 )
-from eigenmesh.runtime.message import Integers, Message, Shape, check, decode
+from eigenmesh.runtime.message import Integers, Message, Shape, check, decode, encode
 from eigenmesh.runtime.requests import MASK_ROUNDS
+from eigenmesh.runtime.rolls import require_apart
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Study
 
 _FEWEST = 2  # parties of a sum: that of one is its summand
-_MOST_ROLLS = 10_000  # of which a site remembers whom they were opened for
 
 # The messages. Keys, shares and signatures are rows of bytes.
 
@@ -233,6 +233,7 @@ class _Sum:
     """A sum under way at a party."""
 
     number: int
+    label: str  # of the step
     subject: bytes  # see `describe`
     asked_before: bytes  # what the run asked so far, whichever run it is
     summand: Message
@@ -262,6 +263,7 @@ class Masker:
         self._site_keys: dict[int, bytes] = {}
         self._agreed: dict[int, bytes] = {}
         self._left = frozenset(range(len(self._names)))  # nobody comes back who was left out
+        self._rolls: dict[str, tuple[int, ...]] = {}  # the last that each step was opened for
         self._sum: _Sum | None = None
 
     @cached_property
@@ -280,11 +282,13 @@ class Masker:
         """Forget the sum under way: what was not opened never will be."""
         self._sum = None
 
-    def begin(self, number: int, subject: bytes, asked_before: bytes, summand: Message) -> Opening:
+    def begin(
+        self, number: int, label: str, subject: bytes, asked_before: bytes, summand: Message
+    ) -> Opening:
         """Keep a summand, and tell what has to be agreed on."""
         check(summand)
         awaits = "share" if self._forgiving else "mask"
-        current = self._sum = _Sum(number, subject, asked_before, summand, awaits)
+        current = self._sum = _Sum(number, label, subject, asked_before, summand, awaits)
         run_key, name = self._secret.public, self._site.name
         text = _key_text(self._study.digest, self._run, name, run_key)
         return Opening(
@@ -335,6 +339,7 @@ class Masker:
             secrets = self._delivered(current, decode(Delivery, data))
         else:
             self._agree(current, decode(Agreement, data))
+            self._remember(current, current.members)  # what leaves now needs no opening
             secrets = {j: self._agreed_with(j) for j in current.near}
         words = to_words(current.summand, current.exponents, len(self._names))
         if self._forgiving:
@@ -358,21 +363,25 @@ class Masker:
 
     def _sign(self, current: _Sum, data: bytes) -> SignedRoll:
         current.roll = self._narrowed(current, decode(Roll, data).members, keep=True)
-        if self._strict:
-            self._remember(current)
+        self._remember(current, current.roll)
         text = _roll_text(current.context, current.roll)
         return SignedRoll(signature=_row(sign(self._site.identity, text)))
 
-    def _remember(self, current: _Sum) -> None:
-        """Between organisations the same question is not opened for other parties in a later run:
-        two such sums would differ by somebody's summand.
+    def _remember(self, current: _Sum, roll: tuple[int, ...]) -> None:
+        """Help with no sum that together with an earlier one tells what few parties sent.
+
+        In a run that goes by steps: a loop asks nearly the same again. Between organisations it
+        goes beyond the run, by what was asked and by what the own summand is, whoever asks.
         """
-        rolls, roll = self._site.rolls, digest(*(self._names[i] for i in current.roll))
-        question = digest(self._study.as_agreed.digest, current.asked_before)
-        if rolls.setdefault(question, roll) != roll:
-            raise StepRefused("this sum was opened for another roll in an earlier run")
-        while len(rolls) > _MOST_ROLLS:
-            del rolls[next(iter(rolls))]
+        fewest = self._site.policy.fewest_parties(self._site.trust)
+        names = [self._names[i] for i in roll]
+        before = self._rolls.get(current.label, roll)
+        require_apart([self._names[i] for i in before], names, fewest)
+        if self._strict:
+            question = digest("question", self._study.question, current.asked_before)
+            own = digest("summand", current.label, encode(current.summand))
+            self._site.rolls.note([question, own], names, fewest)
+        self._rolls[current.label] = roll
 
     def _open(self, current: _Sum, data: bytes) -> Opened:
         signed = decode(Signatures, data)
@@ -478,6 +487,7 @@ class Masker:
             "run_keys": _rows([self._run_keys[i] for i in order], KEY),
             "site_keys": _rows([self._site_keys[i] for i in order], KEY),
             "left": sorted(self._left),
+            "rolls": {label: list(roll) for label, roll in self._rolls.items()},
         }
 
     @classmethod
@@ -488,6 +498,7 @@ class Masker:
         masker._run_keys = dict(zip(tree["order"], _bytes(tree["run_keys"]), strict=True))
         masker._site_keys = dict(zip(tree["order"], _bytes(tree["site_keys"]), strict=True))
         masker._left = frozenset(tree["left"])
+        masker._rolls = {label: tuple(roll) for label, roll in tree["rolls"].items()}
         return masker
 
 

@@ -17,9 +17,10 @@ from eigenmesh.errors import InputError, StepRefused
 from eigenmesh.runtime.approvals import Approvals
 from eigenmesh.runtime.budget import Account
 from eigenmesh.runtime.content import Trust
-from eigenmesh.runtime.disk_store import Origin
+from eigenmesh.runtime.disk_store import ANY, Origin
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.rolls import Rolls
 from eigenmesh.safe_files import create_once, private_folder
 
 OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
@@ -62,7 +63,6 @@ class Site:
     remarks: dict[str, str] = field(default_factory=dict)
     trust: Trust = "domain"
     peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
-    rolls: dict[bytes, bytes] = field(default_factory=dict, repr=False)  # see `masked_sum`
     # Which question, study and fit a key of the store is of.
     left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
     split: str | None = None
@@ -71,6 +71,8 @@ class Site:
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)
     _approvals: Approvals | None = field(default=None, repr=False)
     _account: Account | None = field(default=None, repr=False)
+    _rolls: Rolls | None = field(default=None, repr=False)
+    _openings: int = field(default=0, repr=False)  # how often the data were opened anew
     _secret: bytes | None = field(default=None, repr=False)
     _identity: bytes = field(default_factory=partial(os.urandom, _KEY_BYTES), repr=False)
 
@@ -89,6 +91,7 @@ class Site:
     def reopen(self) -> None:
         """Open the data anew at their next use: other samples have been chosen."""
         self._data, self._of_data = None, {}
+        self._openings += 1
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is made of the data once, and kept while the site has them; it never leaves."""
@@ -121,6 +124,13 @@ class Site:
         if self._account is None:
             self._account = Account(self.file if self.state_dir is not None else None)
         return self._account
+
+    @property
+    def rolls(self) -> Rolls:
+        """Whom the masked sums that this site helped to open have covered."""
+        if self._rolls is None:
+            self._rolls = Rolls(self.file(".rolls") if self.state_dir is not None else None)
+        return self._rolls
 
     def file(self, suffix: str) -> Path:
         """A file of this site: a site may be called anything, a file may not."""
@@ -185,6 +195,7 @@ class SiteView:
         self.names = names
         self.neighbours: tuple[int, ...] = ()
         self.study, self.fit = "", ""  # digests of the study under way, and of the fit it is of
+        self.lineage = ""  # of the run under way: it reads what runs of the same lineage left
         self.question = ""  # a digest of all that was asked so far, where the site has a budget
         self.takes: list[str] | None = None  # what of the store an answer is made of, likewise
         self.draws = 0  # of the site's own that it has seen
@@ -231,29 +242,45 @@ class SiteView:
         """What is made of the data once, for all runs while the site has them; it never leaves."""
         return self._site.once(name, make)
 
-    def keep(self, key: str, share: Mapping[str, Any]) -> None:
-        """Put a private result into the site's store, for a later run at this site.
+    def keep(self, key: str, share: Mapping[str, Any], *, for_any: bool = False) -> None:
+        """Put a private result into the site's store, for later runs of the same fit.
 
+        With `for_any`, for those of any fit: a share of a model, by which new samples are scored.
         What the site's owner put there, such as targets, no study writes over; and of results that
         studies left, the oldest go when there are too many.
         """
         if key in self._site.store and key not in self._site.left_by_studies:
             raise StepRefused("a study writes over nothing that the site's owner keeps")
+        lineage = ANY if for_any else self._lineage
         # In this order: a site that stops in between must not take the share for its owner's.
         self._site.left_by_studies.pop(key, None)
-        self._site.left_by_studies[key] = Origin(self.question, self.study, self.fit)
+        self._site.left_by_studies[key] = Origin(self.question, self.study, self.fit, lineage)
         self._site.store[key] = dict(share)
         while len(self._site.left_by_studies) > _MOST_KEPT:
             oldest = next(iter(self._site.left_by_studies))
             del self._site.left_by_studies[oldest]
             self._site.store.pop(oldest, None)
 
-    def kept(self, key: str) -> Mapping[str, Any] | None:
-        """A private result of an earlier run, or None."""
+    def kept(self, key: str, *fields: str) -> Mapping[str, Any] | None:
+        """A private result of an earlier run, or what the site's owner put there; or None.
+
+        It must have these `fields`, which say what it is: what a run left as labels, or the owner
+        as targets, is never read as points. What a run of another lineage left is not there.
+        """
+        origin = self._site.left_by_studies.get(key)
         if self.takes is not None:
-            origin = self._site.left_by_studies.get(key)
             self.takes.append(f"the owner's {key}" if origin is None else origin.question)
-        return self._site.store.get(key)
+        if origin is not None and origin.lineage not in (ANY, self._lineage):
+            return None
+        share = self._site.store.get(key)
+        if share is not None and not share.keys() >= set(fields):
+            raise StepRefused("what the site keeps under this name is something else")
+        return share
+
+    @property
+    def _lineage(self) -> str:
+        """Of other samples nothing is read that was left of the old ones, one a row."""
+        return f"{self.lineage} {self._site._openings}"
 
     def generator(self, seed: int, protocol: int, round_: int = 0) -> np.random.Generator:
         """A stateless draw of this party: the same seed and round give the same numbers.

@@ -165,6 +165,24 @@ class Study:
         return hashlib.sha256(self.document).hexdigest()
 
     @cached_property
+    def question(self) -> str:
+        """What it asks, whoever takes part."""
+        agreed = self.as_agreed
+        terms = [agreed.protocol.name, {n: records.to_tree(v) for n, v in agreed.terms.items()}]
+        return hashlib.sha256(json.dumps(_written(terms), sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def circle(self) -> str:
+        """Who is in it, with which split, and whether sums are masked.
+
+        What it leaves at a site is read by studies of the same circle only: what leaves under masks
+        must not be asked for without them, nor with others around.
+        """
+        scope = self.scope
+        words = json.dumps([scope.parties, scope.split, scope.secure, scope.edges is None])
+        return hashlib.sha256(words.encode()).hexdigest()
+
+    @cached_property
     def nameless(self) -> Study:
         """Without names of what parties keep, which every fit draws anew."""
         terms = {name: without_names(term) for name, term in self.terms.items()}

@@ -162,7 +162,7 @@ class ShareHolder(Party):
 
     def __init__(self, site: SiteView, setup: ModelName) -> None:
         super().__init__(site, setup)
-        share = site.kept(setup.model)
+        share = site.kept(setup.model, "form")
         if share is None:
             raise MissingPartyShare(
                 f"party {site.name!r} has no share of this model; fit it here, or load it with "

@@ -294,7 +294,7 @@ class PointHolder(Party):
 
 
 def _stored_points(site: SiteView, key: str) -> WeightedPoints:
-    share = site.kept(key)
+    share = site.kept(key, "points")
     if share is None:
         raise InputError(
             f"party {site.name!r} keeps nothing under {key!r}; its points are expected there: run "

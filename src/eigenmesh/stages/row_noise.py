@@ -20,10 +20,10 @@ def noisy_rows(site: SiteView, deviation: float) -> Rows:
     X = site.data
     if not deviation:
         return X
-    share = site.kept(_KEY)
+    share = site.kept(_KEY, "seed")
     if share is None:
         share = {"seed": int(np.random.SeedSequence().entropy) % 2**63}  # type: ignore[arg-type]
-        site.keep(_KEY, share)
+        site.keep(_KEY, share, for_any=True)
     # The deviation is part of the seed: one draw at two scales would give the rows away.
     scale = int(np.float64(deviation).view(np.uint64))
     noise = np.random.default_rng([share["seed"], scale]).normal(size=X.shape)

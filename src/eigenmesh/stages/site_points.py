@@ -34,7 +34,7 @@ def keep_points(site: SiteView, setup: PointKeys, points: Floats, **besides: Any
 
 def weights_of(site: SiteView, key: str) -> Any:
     """The weights of the site's rows, one a row."""
-    weights = (site.kept(key) or {}).get("weights", ())
+    weights = (site.kept(key, "weights") or {}).get("weights", ())
     n, n_weights = int(site.data.shape[0]), len(weights)
     if n != n_weights:
         raise InputError(

@@ -189,7 +189,7 @@ class ArgumentHolder(Party):
 
     def _keep(self, share: Loadings | ArgumentShare) -> None:
         own = type(share)(**{**vars(share), "preparation": self.preparation})
-        self.site.keep(self.setup.model, share_to_tree(own))
+        self.site.keep(self.setup.model, share_to_tree(own), for_any=True)
 
 
 def _exact_coordinates(

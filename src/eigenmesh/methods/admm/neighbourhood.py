@@ -136,14 +136,14 @@ class RowNeighbour(CentroidNode):
     def take_rows(self, received: dict[int, RowBlock]) -> None:
         """Into the store: they are no part of what is exported after every round."""
         came = {n: unpack(message) for n, message in received.items()}
-        share: Any = self.site.kept(STORE)
+        share: Any = self.site.kept(STORE, "rows")
         rows = {**share["rows"], **{n: X for n, X in came.items() if X.shape[0]}}
         self.site.keep(STORE, {**share, "rows": rows})
 
     @step
     def offer_receipts(self) -> dict[int, Receipt]:
         """Which neighbours' rows have come."""
-        share: Any = self.site.kept(STORE)
+        share: Any = self.site.kept(STORE, "rows")
         return {n: Receipt(came=n in share["rows"]) for n in self.site.neighbours}
 
     @step
@@ -158,7 +158,7 @@ class RowNeighbour(CentroidNode):
         If a node used its own rows without the noise, its neighbours' picture of them would never
         agree with its own, and the multipliers would grow for ever.
         """
-        share: Any = self.site.kept(STORE)
+        share: Any = self.site.kept(STORE, "rows")
         rows = {**share["rows"], self.site.index: self.own_rows}
         self.site.keep(STORE, {"rows": rows, "origin": self._origin(rows)})
 

@@ -116,7 +116,7 @@ class AdmmPeer(MixingParty):
 
     def __init__(self, site: SiteView, setup: AdmmSetup) -> None:
         super().__init__(site, setup)
-        share = site.kept(STORE)
+        share = site.kept(STORE, "rows", "origin")
         if share is None or share["origin"] is None:
             raise StepRefused("the neighbours' rows have not been exchanged", party=site.name)
         require_few(sum(rows.shape[0] for rows in share["rows"].values()), site.name)

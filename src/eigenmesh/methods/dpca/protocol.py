@@ -193,7 +193,7 @@ class DpcaNode(MixingParty):
         off = np.linalg.norm(product @ turn - vectors * values, axis=0)
         residual = float((off / values).max())
         scores = vectors * np.sqrt(values)
-        self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
+        self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)), for_any=True)
         return NodeScores(scores=scores, residual=residual)
 
     @step(cumulative=True)

@@ -376,7 +376,7 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_probes(self, budget: ProbeBudget) -> None:
         """Average what rows of its own choice add up to outside the centroids' span."""
-        own: Any = self.site.kept(KEPT)
+        own: Any = self.site.kept(KEPT, "consensus")
         model: LandmarkModel = own["consensus"]
         z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
         n_probes, width = probed(len(z), 0, budget.floats)
@@ -401,7 +401,7 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def tell_missing(self, whole: NodeTotal) -> Missing:
         """How much the wanted eigenvalues lack."""
-        share: Any = self.site.kept(KEPT)
+        share: Any = self.site.kept(KEPT, "consensus")
         z, (F, mean, noise, facts) = share["consensus"].eigenvalues, self._probe_sums()
         peak, n, sampled = facts
         g = self._direction()

@@ -136,7 +136,7 @@ class ColumnHolder(Party):
         else:
             spectrum, share = rbf_spectrum(X, agreed.gamma, agreed.local_rank, agreed.seed)
         own = type(share)(**{**vars(share), "preparation": self.preparation})
-        self.site.keep(agreed.model, share_to_tree(own))
+        self.site.keep(agreed.model, share_to_tree(own), for_any=True)
         return LocalSpectrum(
             n_samples=X.shape[0],
             n_columns=X.shape[1],

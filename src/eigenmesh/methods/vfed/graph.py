@@ -182,7 +182,7 @@ class PeerHolder(PassingParty):
         vectors = self.passed.reshape(pairs.vectors.shape)
         k = int(np.count_nonzero(np.abs(vectors).max(axis=0)))
         scores = vectors[:, :k] * np.sqrt(pairs.values[:k])
-        self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)))
+        self.site.keep(self.setup.model, share_to_tree(self.columns.share_of(scores)), for_any=True)
         after = np.append(pairs.values, pairs.next_value)[k]
         return PeerScores(
             scores=np.asarray(scores),

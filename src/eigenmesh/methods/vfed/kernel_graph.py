@@ -147,7 +147,7 @@ class DistancePeer(PassingParty):
         X = self.columns
         Y = X if self.landmarks is None else X[self.landmarks]
         share = ArgumentShare(Y, self.setup.kernel, self.preparation)
-        self.site.keep(self.setup.model, share_to_tree(share))
+        self.site.keep(self.setup.model, share_to_tree(share), for_any=True)
         n, m = X.shape
         ids = self.site.sample_ids_hash
         return NodeStart(n_samples=int(n), n_columns=int(m), sample_ids=ids)

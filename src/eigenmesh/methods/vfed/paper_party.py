@@ -267,7 +267,7 @@ class PowerHolder(Party):
             captured = np.asarray(np.einsum("ij,ij->j", Z, Z))
         else:
             share, captured = self._kernel_share(U, X)
-        self.site.keep(agreed.model, share_to_tree(share))
+        self.site.keep(agreed.model, share_to_tree(share), for_any=True)
         return captured
 
     def _kernel_share(self, U: Doubles, X: Rows) -> tuple[KernelShare, Doubles]:

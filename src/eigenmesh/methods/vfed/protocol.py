@@ -147,7 +147,7 @@ class VectorHolder(Party):
     def keep_loadings(self, joint: JointScores) -> None:
         """The party's loadings, X_iᵀ u / √λ, stay in its store."""
         share = self.columns.share_of(joint.scores)
-        self.site.keep(self.setup.model, share_to_tree(share))
+        self.site.keep(self.setup.model, share_to_tree(share), for_any=True)
 
 
 def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:

@@ -1,0 +1,128 @@
+"""Two masked sums that differ by one party tell what it sent: a coordinator that tries to get them.
+
+It claims losses, begins runs anew, leaves parties out of studies and waits for a restart; hosts are
+real. What it may still do is what the rule of fewest parties lets pass.
+"""
+
+import numpy as np
+import pytest
+from tests.runtime.test_masks import Deviating, Factor, PortionOwner, SumSetup
+
+import eigenmesh as em
+from eigenmesh.errors import PolicyRefusal
+from eigenmesh.runtime import masks
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.schedule import enlist, sequence, times, total
+from eigenmesh.runtime.site import Site
+
+ALL = 8
+
+
+def _rows(n, seed=0):
+    return list(np.random.default_rng(seed).normal(size=(n, 1, 16)))
+
+
+def _schedule(scope, n_sums, claims):
+    sizes = {"a": 3, "b": 2, "c": 3, "e": 6}
+    return sequence(
+        enlist(PortionOwner, SumSetup()), times(n_sums, total(PortionOwner.portion, up=sizes))
+    )
+
+
+@protocol("test-claimed-losses", roles=(PortionOwner,), schedule=_schedule)
+def claimed_losses(fed, n_sums, claims):
+    """The same sum, or nearly, again and again; before some of them parties are said to be lost."""
+    fed.enlist(PortionOwner, SumSetup())
+    sums = []
+    for turn in range(n_sums):
+        fed.lost |= {f"party-{i}": "claimed" for at, i in claims if at == turn}
+        # A little else each time: who compares questions only sees another one.
+        sums.append(fed.total(PortionOwner.portion, Factor(1.0 + 1e-9 * turn)).sum)
+    return sums
+
+
+def sites_of(rows, trust, folder=None, policy=None):
+    sites = [
+        Site(f"party-{i}", opens=lambda own=own: own, policy=policy or Policy(), trust=trust)
+        for i, own in enumerate(rows)
+    ]
+    for site in sites:
+        site.state_dir = None if folder is None else folder / site.name
+    keys = {site.name: masks.identity(site.identity) for site in sites}
+    for site in sites:
+        site.peers = dict(keys)
+    return sites
+
+
+def federation(sites, on_loss="survivors"):
+    engine = Deviating(sites)
+    engine.deviate, engine.transcript = None, []
+    return Federation(engine, split="rows", on_loss=on_loss, secure=True)
+
+
+def difference(rows, sums):
+    """How near the difference of two sums is to what the last party sent."""
+    guess = sums[0].large - sums[1].large
+    own = np.asarray(rows[-1][0][4:10]).reshape(2, 3) * 1e12
+    return np.linalg.norm(guess - own) / np.linalg.norm(own)
+
+
+def test_the_attack_works_where_one_party_may_be_a_sum():
+    """One trust domain: nobody is to be kept from anything, and survivors go on."""
+    rows = _rows(ALL)
+    sums = federation(sites_of(rows, "domain")).run(claimed_losses, 2, ((1, ALL - 1),)).value
+    assert difference(rows, sums) < 1e-6
+
+
+@pytest.mark.parametrize("n_lost", [1, 2])
+def test_a_claimed_loss_in_a_loop_gives_no_second_sum(n_lost):
+    claims = tuple((1, ALL - 1 - i) for i in range(n_lost))
+    fed = federation(sites_of(_rows(ALL), "organisations"))
+    with pytest.raises(PolicyRefusal, match="min_parties"):
+        fed.run(claimed_losses, 2, claims)
+    assert not any(op == "open" for op, *_ in fed._engine.transcript[6 * ALL :])
+
+
+def test_a_loss_before_a_step_was_opened_costs_nothing():
+    fed = federation(sites_of(_rows(ALL), "organisations"))
+    assert len(fed.run(claimed_losses, 3, ((0, 3),)).value) == 3
+
+
+def test_losses_one_by_one_do_not_add_up_to_enough():
+    """Each is compared with the last that was opened, and the first is refused already."""
+    fed = federation(sites_of(_rows(12), "organisations"))
+    with pytest.raises(PolicyRefusal):
+        fed.run(claimed_losses, 4, ((1, 11), (2, 10), (3, 9)))
+
+
+def test_as_many_at_once_as_a_sum_must_have_are_a_sum_and_the_run_goes_on():
+    rows = _rows(12)
+    fed = federation(sites_of(rows, "organisations"))
+    sums = fed.run(claimed_losses, 2, ((1, 11), (1, 10), (1, 9))).value
+    assert difference(rows, sums) > 0.5
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_a_study_without_one_party_does_not_sum_the_same_again(on_loss):
+    sites = sites_of(_rows(ALL), "organisations")
+    federation(sites, on_loss).run(claimed_losses, 1, ())
+    fewer = sites[:-1]
+    with pytest.raises(em.EigenmeshError, match="min_parties"):
+        federation(fewer, on_loss).run(claimed_losses, 1, ())
+    federation(sites, on_loss).run(claimed_losses, 1, ())  # the same parties may
+
+
+def test_nor_after_a_restart(tmp_path):
+    rows = _rows(ALL)
+    federation(sites_of(rows, "organisations", tmp_path), "raise").run(claimed_losses, 1, ())
+    restarted = sites_of(rows, "organisations", tmp_path)[:-1]
+    with pytest.raises(em.EigenmeshError, match="min_parties"):
+        federation(restarted, "raise").run(claimed_losses, 1, ())
+
+
+def test_other_data_are_another_sum(tmp_path):
+    federation(sites_of(_rows(ALL), "organisations", tmp_path), "raise").run(claimed_losses, 1, ())
+    others = sites_of(_rows(ALL, seed=1), "organisations", tmp_path / "others")[:-1]
+    federation(others, "raise").run(claimed_losses, 1, ())
