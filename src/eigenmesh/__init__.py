@@ -23,6 +23,7 @@ from eigenmesh.regression.estimator import KernelPCRegressor
 from eigenmesh.reports.audit import audit
 from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.study import load_study
 from eigenmesh.version import __version__ as __version__
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "federation",
     "leverage_scores",
     "load",
+    "load_study",
     "plan",
     "split",
     "study",

@@ -24,7 +24,9 @@ from eigenmesh.runtime.engine import Engine
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.study import FitStudy
 from eigenmesh.runtime.topology import Topology
+from eigenmesh.site_folder import open_site
 from eigenmesh.stages.column_agreement import agree_on_columns
 
 
@@ -44,8 +46,10 @@ _ENGINES: dict[str, Callable[[Sequence[Site], Any], Engine]] = {
 
 
 def federation(
-    source: Partitioned | Sequence[str | Path],
+    source: Partitioned | Sequence[str | Path] | None = None,
     *,
+    sites: Sequence[str | Path] | None = None,
+    study: FitStudy | None = None,
     engine: str = "in-process",
     split: str = "rows",
     names: Sequence[str] | None = None,
@@ -71,6 +75,10 @@ def federation(
         Dask array, a party a chunk of columns or of rows, or a Dask DataFrame, a party a
         partition: chunks stay at the workers that hold them, and parties are in their order. A
         path is opened at its party's worker; arrays in this process are sent there, once.
+    sites : in place of `source`, folders of sites that `eigenmesh site init` made, opened in this
+        process: a rehearsal of what happens between organisations. Data, names and policies are
+        the folders', and nothing in them can be reached from here but by asking their hosts.
+    study : what the runs belong to, for sites that approve studies: `em.study`.
     engine : what carries the messages; "in-process" is this very process, "mpi" a job in which
         every rank runs the same script and hosts one party, "dask" a cluster whose workers host
         the parties.
@@ -113,10 +121,15 @@ def federation(
         "align": align,
         "id_secret": id_secret,
     }
+    if (source is None) == (sites is None):
+        number = "neither" if sites is None else "both"
+        raise InputError(f"{number} of source and sites= are given; one of them is expected")
     _check_options(source, whose)
     if trust not in TRUSTS:
         raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
-    if engine == "dask":
+    if sites is not None:
+        carrier, split, align = _on_folders(sites, whose, engine, faults)
+    elif engine == "dask":
         place = {"client": client, "workers": workers}
         carrier, split = _on_dask(source, split, whose, faults, place, trust)
     else:
@@ -131,18 +144,65 @@ def federation(
         max_age=max_age,
         secure=secure,
     )
+    if study is not None:
+        run.belong_to(study)
     if secure:
         _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)
     try:
         _check_links(faults, run)
-        if engine != "in-process" and run.split == "rows" and _are_paths(source):
+        if sites is not None and run.split == "rows":
+            _require_same_columns(run)
+        elif engine != "in-process" and run.split == "rows" and _are_paths(source):
             agree_on_columns(run)  # in one process `Partitioned` sees to it
     except EigenmeshError:
         run.close()
         raise
     return run
+
+
+class _Folders(InProcess):
+    """Sites in their folders: what they hold is not for whoever opened them."""
+
+    def local_sites(self) -> Mapping[int, Site]:
+        """None: they could as well be elsewhere."""
+        return {}
+
+
+def _on_folders(
+    folders: Sequence[str | Path], whose: Whose, engine: str, faults: Sequence[Fault]
+) -> tuple[Engine, str, str]:
+    """The sites in these folders, how their data are split, and whether samples are matched."""
+    own = [name for name, value in whose.items() if value not in (None, "strict")]
+    if own or engine != "in-process":
+        option = own[0] if own else "engine"
+        raise InputError(f"{option}= beside sites=, whose own folders say; leave it out")
+    if isinstance(folders, str | Path) or len(folders) == 0:
+        raise InputError("sites is a list of folders, one a site")
+    opened = [open_site(folder) for folder in folders]
+    checked_names([site.name for site in opened], len(opened))
+    for name, values in (
+        ("split", {site.name: site.split for site in opened}),
+        ("align", {site.name: "strict" if site.matcher is None else "inner" for site in opened}),
+    ):
+        if len(set(values.values())) > 1:
+            raise InputError(f"the sites' settings differ in {name}: {values}; make them agree")
+    _check_faults(faults, [site.name for site in opened])
+    wrap: Any = with_faults(faults, [site.name for site in opened]) if faults else None
+    align = "strict" if opened[0].matcher is None else "inner"
+    return _Folders(opened, wrap), str(opened[0].split), align
+
+
+def _require_same_columns(run: Federation) -> None:
+    """Ask the sites for digests of their columns' names; a warning if one does not tell."""
+    refusal = agree_on_columns(run)
+    if refusal is not None:
+        run.remark(
+            "columns",
+            f"whether the sites have the same columns in the same order is not known: {refusal}; "
+            f"let them approve em.study(..., at_sites=True) and pass it as study=",
+        )
 
 
 def _introduce(sites: Mapping[str, Site]) -> None:

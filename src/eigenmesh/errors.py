@@ -12,6 +12,7 @@
     ├── MissingPartyShare           a model is used without the share that a party keeps
     ├── ModelFileError              a file that is no eigenmesh model, or a damaged one
     ├── FileNotWritten              a file that cannot be written; what was there is as it was
+    ├── LogDamage                   a site's log is not what was written
     └── FederationError             something went wrong between coordinator and parties
         ├── PolicyRefusal           a party's own policy forbids what was asked of it
         ├── MessageRefused          a message failed validation where it arrived
@@ -72,6 +73,14 @@ class ModelFileError(EigenmeshError):
 
 class FileNotWritten(EigenmeshError):
     """A file cannot be written; what was there before is as it was."""
+
+
+class LogDamage(EigenmeshError):
+    """A site's log is not what was written; `line` is the first that is wrong."""
+
+    def __init__(self, message: str, *, line: int = 0, party: str | None = None) -> None:
+        super().__init__(message, party=party)
+        self.line = line
 
 
 class FederationError(EigenmeshError):

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from eigenmesh.errors import FileNotWritten
 
@@ -71,17 +72,12 @@ def _draft(path: Path, content: bytes, mode: int, durable: bool = True) -> Itera
             os.unlink(draft)
 
 
-@contextmanager
-def appending(path: str | Path) -> Iterator[int]:
-    """A private file to append to, as a descriptor; no link is followed."""
+def open_to_append(path: str | Path) -> IO[bytes]:
+    """A private file to append to; no link is followed."""
     path = Path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with _our_words(path):
-        descriptor = os.open(path, flags, PRIVATE)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        return os.fdopen(os.open(path, flags, PRIVATE), "ab", buffering=0)
 
 
 def append_all(descriptor: int, path: Path, line: bytes, *, durable: bool = False) -> None:

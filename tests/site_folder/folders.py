@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eigenmesh.site_folder import SiteFolder
+from eigenmesh.site_folder import SiteFolder, open_site
 
 
 def write_csv(path, ids, X, names, **others):
@@ -30,3 +30,28 @@ def make_folder(path, name, X, *, ids=None, policy='approve = "any"', settings="
     )
     (path / "policy.toml").write_text(policy)
     return SiteFolder(path)
+
+
+def three_folders(
+    path, *, seed=0, policy='approve = "any"', secure=False, n=(40, 50, 45), **others
+):
+    """North, south and west, whose owners have told each other their public keys."""
+    rng = np.random.default_rng(seed)
+    names = ("north", "south", "west")
+    folders = [
+        make_folder(path / name, name, drawn_rows(rng, rows), policy=policy, **others)
+        for name, rows in zip(names, n, strict=True)
+    ]
+    if secure:
+        introduce(folders)
+    return folders
+
+
+def introduce(folders):
+    from eigenmesh.runtime.masks import identity
+
+    keys = {f.settings.name: identity(open_site(f.path).identity).hex() for f in folders}
+    for folder in folders:
+        with folder.settings_file.open("a") as file:
+            others = [name for name in keys if name != folder.settings.name]
+            file.write("[peers]\n" + "".join(f'{name} = "{keys[name]}"\n' for name in others))

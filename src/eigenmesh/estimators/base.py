@@ -403,6 +403,28 @@ def estimator_from_tree(tree: dict[str, Any]) -> FederatedEstimator:
     return _ESTIMATORS[str(tree["estimator"])]._from_tree(tree)
 
 
+def described(estimator: Any) -> dict[str, Any]:
+    """An estimator that is not fitted, in words and numbers."""
+    params = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
+    numbers = {name: v.item() if isinstance(v, np.generic) else v for name, v in params.items()}
+    return {"name": type(estimator).__name__, "params": numbers}
+
+
+def from_description(tree: Any) -> Any:
+    """The estimator that `described` was given; raises `InputError` for anything else."""
+    load_extensions()
+    try:
+        params = {
+            name: tuple(value) if isinstance(value, list) else _from_plain(value)
+            for name, value in tree["params"].items()
+        }
+        return _ESTIMATORS[tree["name"]](**params)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"the study names no estimator that this version has ({type(error).__name__}: {error})"
+        ) from None
+
+
 def require_no_iterator(X: Any) -> None:
     """Blocks that can be looked at once are for those who say that they take them."""
     if isinstance(X, Iterator):

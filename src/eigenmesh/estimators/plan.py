@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from eigenmesh.connect import chunk_shapes, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError
+from eigenmesh.estimators.base import described
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.runtime.consent import expected_releases
 from eigenmesh.runtime.content import Release
@@ -21,6 +23,7 @@ from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Parties, planned_masks
 from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
+from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
 
 Shapes = Sequence[tuple[int, int]]
@@ -165,12 +168,14 @@ def _plan(estimator: Any, source: Any) -> Plan:
     return Plan.of(ledger, by_name, split, policies, notes, method, content)
 
 
-def study(estimator: Any, source: Any, *, secure: bool = False) -> FitStudy:
+def study(estimator: Any, source: Any, *, secure: bool = False, at_sites: bool = False) -> FitStudy:
     """What a fit of `estimator` to `source` asks parties to agree to, before anything runs.
 
     Its `digest` is the same whoever builds it; `print` shows every step that a party may be asked
     for, how often, and what it sends. Numbers that are found on the way, such as gamma by a rule,
-    are stand-ins here.
+    are stand-ins here. `source` may also be the parties' sizes, ``{"north": (120, 5), …}`` for rows
+    and columns, where the data are at their sites; `at_sites` then adds what is asked when these
+    are opened: sizes, and for rows digests of the columns' names.
 
     >>> import eigenmesh as em, numpy as np
     >>> parts = em.Partitioned(rows=[np.ones((100, 3)), np.ones((80, 3))], names=["a", "b"])
@@ -184,15 +189,37 @@ def study(estimator: Any, source: Any, *, secure: bool = False) -> FitStudy:
       RowHolder.draw_rows: once; sends counts, rows: n × n_columns
       RowHolder.centred_gram: once; gets counts, rows: n × n_columns; sends counts, gram: ...
     """
+    if isinstance(source, Mapping):
+        source = _of_these_sizes(source, estimator)
     with planned_masks(_losses_under_masks(source, secure)):
-        return _study(estimator, source)
+        return _study(estimator, source, at_sites)
 
 
-def _study(estimator: Any, source: Any) -> FitStudy:
-    estimator = _estimator_for(estimator, source)
+def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
+    estimator = _estimator_for(door, source)
     names, shapes, _ = _parties_of(source)
     runs = _runs_of(estimator, source, names, shapes)
-    return FitStudy(tuple(run.as_agreed for run in runs))
+    if at_sites:  # last: they may come at any time, and the first run begins a fit anew
+        opening = [stage(survey)]
+        opening += [stage(column_agreement)] if runs[0].scope.split == "rows" else []
+        runs += [run.study(runs[0].scope) for run in opening]
+    return FitStudy(tuple(run.as_agreed for run in runs), described(door))
+
+
+def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Partitioned:
+    """Parties whose data are somewhere else: only their sizes matter."""
+    same_rows = len({n for n, _ in sizes.values()}) == 1
+    same_columns = len({d for _, d in sizes.values()}) == 1
+    split: Literal["rows", "columns"] = "rows" if same_columns else "columns"
+    if same_rows and same_columns:
+        split = "columns" if estimator._split == "columns" else "rows"
+    if not (same_rows or same_columns):
+        raise InputError(
+            f"the parties have sizes {dict(sizes)}; the same number of columns is expected where "
+            f"rows are split, and of rows where columns are"
+        )
+    tables = [Table(np.broadcast_to(np.float64(0), size)) for size in sizes.values()]
+    return Partitioned.from_tables(split, tables, names=list(sizes))
 
 
 def _runs_of(estimator: Any, source: Any, names: Sequence[str], shapes: Shapes) -> list[Study]:

@@ -52,6 +52,7 @@ def _account(recording: Recording, fed: Federation) -> dict[str, Any]:
         "by_step": ledger.by_step(),
         "by_party": ledger.by_party(fed.parties),
         "reveals": ledger.revealed(),
+        "log_heads": fed.log_heads(),
     }
 
 
@@ -75,6 +76,8 @@ class RunReport:
     notes : caveats, in words.
     split, shapes, disclosures : what `em.audit` is made of: rows or columns, how many of both each
         party has, and what left whom for whom. Empty in models of earlier versions.
+    log_heads : number and digest of the last line of a party's own log, of those that keep one;
+        `eigenmesh site verify --head` finds at the party whether lines up to it are missing.
     """
 
     floats_up: int
@@ -96,6 +99,7 @@ class RunReport:
     split: str = ""
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     disclosures: tuple[Disclosure, ...] = ()
+    log_heads: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -60,6 +60,10 @@ class Alone(Federation):
         """An array has none."""
         return {NAME: None}
 
+    def log_heads(self) -> dict[str, str]:
+        """None: nothing leaves."""
+        return {}
+
     def local_sites(self) -> Mapping[str, Site]:
         """The only one."""
         return {NAME: self._site}

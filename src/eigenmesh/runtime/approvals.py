@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenmesh.errors import InputError
-from eigenmesh.safe_files import append_all, appending
+from eigenmesh.safe_files import append_all, open_to_append
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -81,8 +81,9 @@ class Approvals:
 
     def _add(self, act: Approval) -> None:
         if self._path is not None:
-            with appending(self._path) as file:
-                append_all(file, self._path, json.dumps(asdict(act)).encode() + b"\n", durable=True)
+            line = json.dumps(asdict(act)).encode() + b"\n"
+            with open_to_append(self._path) as file:
+                append_all(file.fileno(), self._path, line, durable=True)
         else:
             self._take(act)
 

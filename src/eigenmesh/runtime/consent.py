@@ -187,12 +187,16 @@ class Consent:
 
     def release(
         self, party: Any, step: Step, messages: Iterable[Message], places: tuple[Match, ...], at: At
-    ) -> None:
-        """Raise `PolicyRefusal` if what is about to leave is what may not, by its content."""
+    ) -> int | None:
+        """Raise `PolicyRefusal` if what is about to leave is what may not, by its content.
+
+        Gives the fewest rows behind any number of it, if that was looked at.
+        """
         own, split, secure = at
         summed = [p.node.summed for p in places if isinstance(p.node, Ask)]
         if not self.site.policy.minds_content or (secure and summed and all(summed)):
-            return
+            return None
+        fewest = own.rows
         for message in messages:
             self.numbers += numbers_over_rows(floats_by_kind(message))
             self.directions += _directions_of(message, places)
@@ -201,6 +205,8 @@ class Consent:
             release = self._release(own, covers, self.numbers, split)
             kinds = worth.kinds | _worth_of(self.directions, own) | _factors_in(message)
             self._check(step, step.reveals, release, kinds)
+            fewest = min(fewest, covers)
+        return fewest
 
     def _release(self, own: Own, covers: int, numbers: int, split: str) -> Release:
         policy, trust = self.site.policy, self.site.trust

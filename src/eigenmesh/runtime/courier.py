@@ -17,6 +17,7 @@ from eigenmesh.errors import (
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.engine import Engine, Lost, Reply
 from eigenmesh.runtime.requests import error_from
+from eigenmesh.runtime.site_log import Head
 
 Requests = Mapping[int, Mapping[str, Any]]
 
@@ -26,6 +27,7 @@ class Courier:
 
     def __init__(self, engine: Engine, timeout: float) -> None:
         self.turn = 0
+        self.log_heads: dict[str, Head] = {}  # of the parties' own logs, by party
         self._engine = engine
         self._timeout = timeout
         self.begin_run()
@@ -64,12 +66,30 @@ class Courier:
             tree = wire.loads(reply)
             if not isinstance(tree, dict):
                 raise MessageRefused("its reply is malformed")
+        turn = tree.get("turn")
+        is_current = type(turn) is int and turn == self.turn
+        if is_current and ("log" in tree or "error" not in tree):
+            self._note_head(name, Head.read(tree.get("log")))
         if "error" in tree:
             raise error_from(tree, name, near)
-        turn = tree.get("turn")
-        if type(turn) is not int or turn != self.turn:
+        if not is_current:
             raise StaleRound("its reply belongs to another turn", party=name)
         return tree.get("ok")
+
+    def _note_head(self, party: str, head: Head | None) -> None:
+        """The last line of a party's own log; one that does not follow on the last is refused."""
+        before = self.log_heads.get(party, Head())
+        if head is None:
+            if before.number:
+                raise MessageRefused("its replies no longer tell the head of its log", party=party)
+            return
+        if head.number <= before.number:
+            raise MessageRefused(
+                f"its log ends with line {head.number}, and had {before.number} before: lines are "
+                f"missing",
+                party=party,
+            )
+        self.log_heads[party] = head
 
 
 @contextmanager

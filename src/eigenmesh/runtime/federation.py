@@ -190,6 +190,13 @@ class Federation:
                 names[name] = names.get(name) or site.names_columns()
         return names
 
+    def log_heads(self) -> dict[str, str]:
+        """Number and digest of the last line of the parties' own logs, of those that keep one.
+
+        Whoever has them can tell later whether the tail of a log was cut off.
+        """
+        return {name: str(head) for name, head in self._courier.log_heads.items()}
+
     def remark(self, about: str, words: str) -> None:
         """Warn of something in the parties' data, once."""
         if about not in self.remarks:
@@ -295,6 +302,10 @@ class Federation:
             yield
         finally:
             self._fit_fields = before
+
+    def belong_to(self, study: FitStudy) -> None:
+        """Tell sites so of every run from now on."""
+        self._fit_fields = {"fit": study.digests}
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)

@@ -32,6 +32,8 @@ from eigenmesh.runtime import wire
 from eigenmesh.runtime.consent import Consent
 from eigenmesh.runtime.content import numbers_over_rows
 from eigenmesh.runtime.courier import naming
+from eigenmesh.runtime.ledger import COORDINATOR, step_label
+from eigenmesh.runtime.logbook import Logbook
 from eigenmesh.runtime.mailbox import Mailbox
 from eigenmesh.runtime.message import (
     NO_LIMITS,
@@ -103,6 +105,7 @@ class Host:
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
         self._consents = Consent(site, self._view)
+        self._logbook = Logbook(site, self._view)
         self._masker: Masker | None = None
         self._asked_so_far = b""  # a digest of what a secure study has asked, whichever run it is
         self._snapshot: tuple[int, dict[str, Tree]] = (0, {})
@@ -130,7 +133,7 @@ class Host:
 
     def handle(self, request: bytes) -> bytes:
         """Answer a request of the coordinator."""
-        return self._guarded(request, lambda tree: _reply(tree, self._answer(tree)))
+        return self._guarded(request, lambda tree: {"turn": tree["turn"], "ok": self._answer(tree)})
 
     def offer(self, request: bytes) -> tuple[bytes, dict[int, bytes] | None]:
         """First half of an exchange: this party's messages by neighbour.
@@ -140,34 +143,57 @@ class Host:
         """
         outboxes: list[dict[int, bytes]] = []
 
-        def offer(tree: Tree) -> bytes:
+        def offer(tree: Tree) -> None:
             outboxes.append(self._offer(tree, request))
-            return b""
 
         reply = self._guarded(request, offer)
-        return reply, outboxes[0] if outboxes else None
+        return reply, None if reply else outboxes[0]
 
     def accept(self, request: bytes, inbox: Mapping[int, bytes]) -> bytes:
         """Second half: take the neighbours' messages; the reply is the receipt of both halves."""
-        return self._guarded(request, lambda tree: _reply(tree, self._accept(tree, request, inbox)))
+
+        def accept(tree: Tree) -> Tree:
+            return {"turn": tree["turn"], "ok": self._accept(tree, request, inbox)}
+
+        return self._guarded(request, accept)
 
     # How every request is treated.
 
-    def _guarded(self, request: bytes, answer: Callable[[Tree], bytes]) -> bytes:
-        turn = -1
+    def _guarded(self, request: bytes, answer: Callable[[Tree], Tree | None]) -> bytes:
+        """The reply to a request, and its line in the site's log; no reply to half an exchange."""
         if not self._lock.acquire(blocking=False):
             busy = PartyLost("is still at work on an earlier request", party=self.site.name)
-            return wire.dumps(error_tree(self._told(busy), turn))
+            return self._logged({}, request, None, busy)
+        tree: Tree = {}
+        reply: Tree | None = None
+        error: EigenmeshError | None = None
+        self._logbook.begin_request()
         try:
-            tree = self._read(request)
-            turn = tree["turn"]
-            return answer(tree)
-        except EigenmeshError as error:
-            return wire.dumps(error_tree(self._told(error), turn))
-        except (Exception, SystemExit) as error:
-            return wire.dumps(error_tree(self._told(self._own_words(error)), turn))
+            try:
+                tree = self._read(request)
+                reply = answer(tree)
+            except EigenmeshError as raised:
+                error = raised
+            except (Exception, SystemExit) as raised:
+                error = self._own_words(raised)
+            return self._logged(tree, request, reply, error)
         finally:
             self._lock.release()
+
+    def _logged(
+        self, tree: Tree, request: bytes, reply: Tree | None, error: EigenmeshError | None
+    ) -> bytes:
+        """The reply, with the head of the log that it is in; what is not logged does not leave."""
+        head = None
+        try:
+            head = self._logbook.write(tree, request, error)
+        except Exception as raised:
+            error = self._own_words(raised)
+        if error is not None:
+            reply = error_tree(self._told(error), tree.get("turn", -1))
+        if reply is None:
+            return b""
+        return wire.dumps(reply if head is None else {**reply, "log": str(head)})
 
     def _read(self, request: bytes) -> Tree:
         """A request is read where it arrives; its second half comes with the same bytes."""
@@ -309,7 +335,12 @@ class Host:
     def _step(self, tree: Tree) -> Tree:
         with self._consents.question(tree, lambda: [_message_bytes(tree)]):
             result, _ = self._reply_to(tree)
-        return None if result is None else np.frombuffer(encode(result), np.uint8)
+        if result is None:
+            return None
+        encoded = encode(result)
+        _, step = self._asked(tree, "step")
+        self._logbook.note(COORDINATOR, step_label(step), result, encoded)
+        return np.frombuffer(encoded, np.uint8)
 
     def _reply_to(self, tree: Tree) -> tuple[Message | None, tuple[Match, ...]]:
         """What a step gives, and the places of the study at which it may have been asked for."""
@@ -361,6 +392,7 @@ class Host:
     def _begin_sum(self, tree: Tree) -> Tree:
         """Run a step whose reply leaves under masks only."""
         from eigenmesh.runtime.masked_sum import Masker, describe
+        from eigenmesh.runtime.masks import summed_floats
 
         with self._consents.question(tree, lambda: [_message_bytes(tree)]):
             result, places = self._reply_to(tree)
@@ -375,14 +407,21 @@ class Host:
         subject = describe(study, self._run, tree["turn"], label, told, request)
         with naming(self.site.name):
             opening = self._masker.begin(tree["turn"], label, subject, self._asked_so_far, result)
-        return np.frombuffer(encode(opening), np.uint8)
+        _, step = self._asked(tree, "step")
+        self._logbook.begin_sum(step_label(step), summed_floats(result))
+        return self._round_of_sum(tree["op"], opening)
 
     def _go_on_with_sum(self, tree: Tree) -> Tree:
         if self._masker is None:
             raise StepRefused("no masked sum is under way", party=self.site.name)
         with naming(self.site.name):
             reply = self._masker.answer(tree["op"], as_bytes(tree, "message"))
-        return np.frombuffer(encode(reply), np.uint8)
+        return self._round_of_sum(tree["op"], reply)
+
+    def _round_of_sum(self, op: str, reply: Message) -> Tree:
+        encoded = encode(reply)
+        self._logbook.note_round(op, COORDINATOR, encoded)
+        return np.frombuffer(encoded, np.uint8)
 
     def _release(
         self,
@@ -395,7 +434,9 @@ class Host:
         if self.site.policy.minds_content:
             scope = None if self._guard is None else self._guard.study.scope
             at = (self._own, scope.split, scope.secure) if scope else (self._own, "rows", False)
-            self._consents.release(enlisted.party, step, messages, places, at)
+            self._logbook.covers = self._consents.release(
+                enlisted.party, step, messages, places, at
+            )
         if self.site.policy.budget is not None:
             masked = self._guard is not None and self._guard.study.scope.secure
             plain = () if masked and all(map(_is_sum, places)) else messages
@@ -471,6 +512,9 @@ class Host:
             offered, places = self._offered(enlisted, step, places)
         self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
+        for to, _, size in self._mailbox.sent:
+            name, encoded = self._view.names[to], memoryview(outbox[to])[-size:]
+            self._logbook.note(name, step_label(step), offered[to], encoded)
         self._half_done = (request, tree)
         self._write_state()  # what was offered has left, whether or not the second half comes
         return outbox
@@ -673,10 +717,6 @@ def _message_bytes(tree: Tree) -> bytes:
 def _agreed_limits(limits: list[Limits]) -> Limits:
     """What all places of a study say of a message's sizes, if they say the same."""
     return limits[0] if limits and all(one == limits[0] for one in limits) else NO_LIMITS
-
-
-def _reply(tree: Tree, answer: Tree) -> bytes:
-    return wire.dumps({"turn": tree["turn"], "ok": answer})
 
 
 # What a step must take and give in each place of a request that names one, and the words for it.

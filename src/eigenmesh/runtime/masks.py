@@ -298,5 +298,10 @@ def count_floats(message_type: type[Message], shapes: Sequence[tuple[int, ...]])
     return sum(math.prod(shape) for field, shape in fields if "f" in field.dtype_kinds)
 
 
+def summed_floats(summand: Message) -> int:
+    """Floats of a summand, as both sides of a masked sum count them."""
+    return count_floats(type(summand), read_shapes(shapes_of(summand), type(summand)))
+
+
 def _log2(n: int) -> int:
     return (n - 1).bit_length()

@@ -21,6 +21,7 @@ from eigenmesh.runtime.disk_store import ANY, Origin
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.rolls import Rolls
+from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.safe_files import create_once, private_folder
 
 OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
@@ -49,7 +50,8 @@ class Site:
     `peers` are the public keys by which the other sites sign; in one trust domain the first that is
     seen of a site is taken for its own.
     `split` says whether its data are "rows" or "columns" of the whole, where the site itself does.
-    `renew` is called before each run, and sees to what its owner has changed since.
+    `log`, if given, has a line of every request and of every message that left. `renew` is called
+    before each run, and sees to what its owner has changed since.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Site:
     # Which question, study and fit a key of the store is of.
     left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
     split: str | None = None
+    log: SiteLog | None = None
     renew: Callable[[Site], None] = field(default=lambda site: None, repr=False)
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,8 +39,10 @@ from eigenmesh.runtime.schedule import (
     kinds_in,
     table,
 )
+from eigenmesh.safe_files import write_whole
 
 _LONGEST = 16_000_000  # bytes of a study; a full graph of 1,000 parties has 6 million
+_FORM, _FORM_VERSION = "eigenmesh study", 1
 _FLOAT = "float"  # marks a number that is written by its bits
 
 
@@ -206,9 +209,21 @@ class Study:
 
 @dataclass(frozen=True, eq=False)
 class FitStudy:
-    """The studies of all runs of a fit, one after the other."""
+    """The studies of all runs of a fit, one after the other.
+
+    `estimator` has the name and the parameters of the estimator whose fit it is, for a dry run at
+    a site. Nobody is bound by it: the digest is of the runs.
+
+    >>> import tempfile, eigenmesh as em, numpy as np
+    >>> parts = em.Partitioned(rows=[np.ones((100, 3)), np.ones((80, 3))], names=["a", "b"])
+    >>> asked, file = em.study(em.MomentPCA(2), parts), tempfile.mkdtemp() + "/study.json"
+    >>> asked.save(file)
+    >>> em.load_study(file).digest == asked.digest
+    True
+    """
 
     runs: tuple[Study, ...]
+    estimator: Mapping[str, Any] | None = None
 
     @property
     def digest(self) -> str:
@@ -219,6 +234,13 @@ class FitStudy:
     def digests(self) -> list[str]:
         """The names of its runs."""
         return [run.digest for run in self.runs]
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, for the sites' owners to look at and to approve."""
+        runs = [json.loads(run.document) for run in self.runs]
+        head = {"form": _FORM, "version": _FORM_VERSION, "digest": self.digest}
+        tree = {**head, "estimator": self.estimator, "runs": runs}
+        write_whole(path, json.dumps(tree, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _masks(self, run: Study, row: TableRow) -> bool:
         return run.scope.secure and row.summed
@@ -233,6 +255,33 @@ class FitStudy:
                 masked = ", masked: all see the sum alone" if self._masks(run, row) else ""
                 lines.append(f"  {row}{masked}")
         return "\n".join(lines)
+
+
+def load_study(path: str | Path) -> FitStudy:
+    """The study in a file that `FitStudy.save` wrote, by this process's register of protocols."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"the study {path.name!r} cannot be read: {error.strerror}") from None
+    try:
+        tree = json.loads(data)
+        if tree["form"] != _FORM or tree["version"] != _FORM_VERSION:
+            raise InputError(
+                f"{path.name!r} is a {tree['form']!r} of version {tree['version']}; an "
+                f"{_FORM!r} of version {_FORM_VERSION} is expected"
+            )
+        runs = [json.dumps(run, sort_keys=True, separators=(",", ":")) for run in tree["runs"]]
+        study = FitStudy(tuple(map(read_study, runs)), tree["estimator"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, EigenmeshError):
+            raise
+        raise InputError(
+            f"{path.name!r} is no study; `eigenmesh study`, or save() of em.study(...), writes one"
+        ) from None
+    if study.digest != tree.get("digest"):
+        raise InputError(f"the study {path.name!r} was changed: its runs have another digest")
+    return study
 
 
 def fit_digest(digests: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.disk_store import DiskStore
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.site import OWN_TARGETS, OWN_WEIGHTS, Site
+from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.safe_files import is_private, private_folder
 from eigenmesh.site_folder.settings import SiteSettings
 from eigenmesh.site_folder.site_rows import SiteRows, feature_names, read_rows
@@ -38,6 +39,7 @@ class SiteFolder:
         self.withdrawals_file = self.path / "withdrawn.json"
         self.private = self.path / "private"
         self.store = self.private / "store"
+        self.log_file = self.private / "log.jsonl"
 
     @cached_property
     def settings(self) -> SiteSettings:
@@ -78,13 +80,20 @@ def _arguments(policy: Policy) -> dict[str, Any]:
     return {name: getattr(policy, name) for name in policy.__dataclass_fields__}
 
 
+def _looked_at(file: Path) -> tuple[int, int] | None:
+    """What changes when a file does; None if there is none."""
+    facts = file.stat() if file.exists() else None
+    return None if facts is None else (facts.st_mtime_ns, facts.st_size)
+
+
 class _Opened:
     """The data of a folder, read when they are first used; all parts of one reading."""
 
     def __init__(self, folder: SiteFolder) -> None:
         self._folder = folder
         self._rows: SiteRows | None = None
-        self._seen = self._changes()
+        self._policy_seen = _looked_at(folder.policy_file)
+        self._withdrawals_seen = _looked_at(folder.withdrawals_file)
 
     @property
     def rows(self) -> SiteRows:
@@ -94,16 +103,14 @@ class _Opened:
 
     def renew(self, site: Site) -> None:
         """Before a run: rows that were withdrawn are out, and the policy is as its file says."""
-        changes = self._changes()
-        if changes != self._seen:
-            site.policy = self._folder.policy()
-            self._rows, self._seen = None, changes
+        policy, withdrawals = map(
+            _looked_at, (self._folder.policy_file, self._folder.withdrawals_file)
+        )
+        if policy != self._policy_seen:
+            site.policy, self._policy_seen = self._folder.policy(), policy
+        if withdrawals != self._withdrawals_seen:
+            self._rows, self._withdrawals_seen = None, withdrawals
             site.reopen()
-
-    def _changes(self) -> list[tuple[int, int] | None]:
-        files = (self._folder.policy_file, self._folder.withdrawals_file)
-        facts = [file.stat() if file.exists() else None for file in files]
-        return [None if own is None else (own.st_mtime_ns, own.st_size) for own in facts]
 
     def data(self) -> Any:
         return self.rows.X
@@ -165,7 +172,9 @@ def open_site(folder: str | Path) -> Site:
         peers=settings.public_keys(),
         left_by_studies=store.left_by_studies,
         split=settings.split,
+        log=SiteLog(place.log_file),
         renew=opened.renew,
+        _openings=len(read_withdrawals(place.withdrawals_file)),
     )
     if settings.align == "inner":
         site.matcher = SampleMatcher(opened.data, opened.ids, place.secret())

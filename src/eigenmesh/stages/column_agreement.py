@@ -82,10 +82,11 @@ def column_agreement(rows: Federation) -> None:
             )
 
 
-def agree_on_columns(rows: Federation) -> None:
-    """Run it, if every party may answer."""
+def agree_on_columns(rows: Federation) -> PolicyRefusal | None:
+    """Run it, if every party may answer; else gives the refusal."""
     try:
         rows.require_stages(stage(column_agreement))
-    except PolicyRefusal:
-        return
+    except PolicyRefusal as refusal:
+        return refusal
     rows.run(column_agreement)
+    return None
