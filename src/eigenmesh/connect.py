@@ -16,6 +16,7 @@ from eigenmesh.data.partitioned import (
     checked_policies,
 )
 from eigenmesh.data.table import frame_names, is_frame
+from eigenmesh.engines._mpi_start import starting
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import EigenmeshError, InputError
@@ -30,17 +31,23 @@ from eigenmesh.site_folder import open_site
 from eigenmesh.stages.column_agreement import agree_on_columns
 
 
-def _mpi(sites: Sequence[Site], wrap: Any) -> Engine:
+def _in_process(sites: Sequence[Site], wrap: Any, timeout: float | None) -> Engine:
+    return InProcess(sites, wrap)
+
+
+def _mpi(sites: Sequence[Site], wrap: Any, timeout: float | None) -> Engine:
+    seconds = Engine.default_timeout if timeout is None else timeout
     try:
-        from eigenmesh.engines.mpi import MPIEngine
+        with starting([site.name for site in sites], seconds):
+            from eigenmesh.engines.mpi import MPIEngine
     except ImportError as error:
         raise InputError(f"{error}; engine='mpi' needs pip install 'eigenmesh[mpi]'") from None
-    return MPIEngine(sites, wrap)
+    return MPIEngine(sites, wrap, seconds)
 
 
 # What an engine needs is imported when it is first asked for.
-_ENGINES: dict[str, Callable[[Sequence[Site], Any], Engine]] = {
-    "in-process": InProcess,
+_ENGINES: dict[str, Callable[[Sequence[Site], Any, float | None], Engine]] = {
+    "in-process": _in_process,
     "mpi": _mpi,
 }
 
@@ -130,11 +137,11 @@ def federation(
     if sites is not None:
         carrier, split, align = _on_folders(sites, whose, engine, faults)
     elif engine == "dask":
-        place = {"client": client, "workers": workers}
+        place = {"client": client, "workers": workers, "timeout": timeout}
         carrier, split = _on_dask(source, split, whose, faults, place, trust)
     else:
         _refuse_options(engine, client=client, workers=workers)
-        carrier, split = _on_sites(engine, source, split, whose, faults, trust)
+        carrier, split = _on_sites(engine, source, split, whose, faults, trust, timeout)
     run = Federation(
         carrier,
         split=split,
@@ -249,7 +256,13 @@ def _check_options(source: Any, whose: Whose) -> None:
 
 
 def _on_sites(
-    engine: str, source: Any, split: str, whose: Whose, faults: Sequence[Fault], trust: Trust
+    engine: str,
+    source: Any,
+    split: str,
+    whose: Whose,
+    faults: Sequence[Fault],
+    trust: Trust,
+    timeout: float | None,
 ) -> tuple[Engine, str]:
     if engine not in _ENGINES:
         engines = ", ".join(map(repr, [*_ENGINES, "dask"]))
@@ -262,7 +275,7 @@ def _on_sites(
     _check_faults(faults, [site.name for site in sites])
     sites = [_trusting(site, trust) for site in sites]
     wrap: Any = with_faults(faults, [site.name for site in sites]) if faults else None
-    return _ENGINES[engine](sites, wrap), split
+    return _ENGINES[engine](sites, wrap, timeout), split
 
 
 def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> list[Site]:
@@ -374,7 +387,8 @@ def _on_dask(
     own_policies = {name: policy for name, policy in zip(names, policies, strict=True) if policy}
     build = partial(site_at, split, policies=own_policies, matching=_matching(whose), trust=trust)
     site_policies = [policy or Policy() for policy in policies]
-    place = {**place, "client": client}
+    seconds = Engine.default_timeout if place["timeout"] is None else place["timeout"]
+    place = {**place, "client": client, "timeout": seconds}
     return dask.Dask(names, data, build, policies=site_policies, faults=faults, **place), split
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -365,6 +366,19 @@ def test_policy_of_the_fit_still_holds_when_new_samples_come(client):
     assert caught.value.party == "party-0"
 
 
+def test_policy_of_a_site_is_not_replaced_from_the_client(client):
+    strict = em.Policy(allow={"counts"})
+    options = {"engine": "dask", "client": client, "policies": [strict, None, None]}
+    with em.federation(chunked(), **options) as fed:
+        site = fed.local_sites()["party-0"]
+        with pytest.raises(InputError, match="'party-0' is its site's own"):
+            site.policy = em.Policy()
+        site.take_over(em.Policy(allow=KINDS - {"scores"}))
+        with pytest.raises(PolicyRefusal) as caught:
+            em.OneShotKPCA(3).fit(fed)
+    assert caught.value.party == "party-0"
+
+
 def test_share_that_went_with_its_client_is_missed_by_name(client):
     with distributed.Client(client.scheduler.address, set_as_default=False) as other:
         with em.federation(chunked(), engine="dask", client=other) as fed:
@@ -558,21 +572,48 @@ def test_fit_goes_on_without_a_killed_worker_and_the_report_tells(client, worker
     assert f"without {VICTIM}" in str(kpca.report_)
 
 
-@pytest.mark.parametrize("topology", [None, "ring"])
-def test_frozen_worker_is_lost_within_the_timeout(client, workers, topology):
+@contextmanager
+def frozen(client, address):
+    pid = client.run(os.getpid, workers=[address])[address]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("topology", "timeout"), [(None, 1.0), ("ring", 4.0)])
+def test_frozen_worker_is_lost_within_the_timeout(client, workers, topology, timeout):
     dealt = [workers[0], workers[1], workers[0]]
     place = {"engine": "dask", "client": client, "workers": dealt, "topology": topology}
     protocol = star if topology is None else graph
-    with em.federation(rows(3), timeout=1.0, **place) as fed:
-        pid = client.run(os.getpid, workers=[workers[1]])[workers[1]]
-        os.kill(pid, signal.SIGSTOP)
-        started = time.monotonic()
-        try:
+    with em.federation(rows(3), timeout=timeout, **place) as fed:
+        with frozen(client, workers[1]):
+            started = time.monotonic()
             with pytest.raises(PartyLost, match=VICTIM):
                 fed.run(protocol, MortalSetup())
-            assert time.monotonic() - started < 5
-        finally:
-            os.kill(pid, signal.SIGCONT)
+            assert time.monotonic() - started < timeout + 5
+
+
+def test_many_parties_at_a_frozen_worker_are_waited_for_once(client, workers):
+    """More than are asked at once."""
+    dealt = [workers[0], *([workers[1]] * 19)]
+    place = {"engine": "dask", "client": client, "workers": dealt, "on_loss": "survivors"}
+    with em.federation(rows(20), timeout=3.0, **place) as fed:
+        with frozen(client, workers[1]):
+            started = time.monotonic()
+            found = fed.run(star, MortalSetup())
+            assert time.monotonic() - started < 20  # one by one, eight at once: three timeouts each
+    assert found.parties == ("party-0",)
+    assert all("does not answer" in words for words in found.lost.values())
+
+
+def test_frozen_worker_is_named_when_a_federation_is_opened(client, workers):
+    place = {"engine": "dask", "client": client, "workers": workers[:2]}
+    with frozen(client, workers[1]):
+        with pytest.raises(PartyLost, match="does not answer within 1 s") as caught:
+            em.federation(rows(3), timeout=1.0, **place)
+    assert caught.value.party == VICTIM
 
 
 @pytest.mark.parametrize("topology", [None, "ring"])

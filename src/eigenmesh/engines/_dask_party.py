@@ -74,6 +74,10 @@ class PartyActor:
         self._peers = [(home, key) for home, key in wire.loads(book)["peers"]]
         return b"met"
 
+    async def is_there(self) -> bytes:
+        """Say so; a worker that is stopped does not."""
+        return NONE
+
     async def handle(self, request: bytes) -> bytes:
         """Answer a request of the coordinator."""
         return await _in_thread(self._host.handle, request) or NONE
@@ -111,9 +115,9 @@ class PartyActor:
         """Put a share of a model into the site's store, unless it is there."""
         self._site.store.setdefault(key, share)
 
-    def obey(self, policy: Policy) -> None:
-        """Take over a policy that the party had when the model was fitted."""
-        self._site.policy = policy
+    def take_over(self, former: Policy) -> None:
+        """The policy that the party had when a model was fitted, if its site states none."""
+        self._site.take_over(former)
 
     async def _send(self, swap: int, receiver: int, envelope: bytes | None) -> None:
         label = wire.dumps({"swap": swap, "sender": self._index})

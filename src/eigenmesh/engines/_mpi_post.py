@@ -1,47 +1,39 @@
-"""The post between MPI ranks: frames, how to wait for them, and what is said when a rank dies.
+"""The post between MPI ranks: frames, and how to wait for them.
 
-A *frame* is a fixed prefix and our own bytes, sent as raw buffers on a communicator of our own. MPI
-is called from the main thread alone, and never blocks: whoever waits looks again and again.
-
-When a rank is killed, `mpirun` wakes the others (SIGCONT), tells them to end (SIGTERM) and ends
-them, all within half a second. The first of them on that machine looks whose process is gone, and
-says which party that was.
+A *frame* is a fixed prefix and our own bytes, sent as raw buffers on a communicator of our own.
+Frames are sent and received by the main thread alone, and that never blocks: whoever waits looks
+again and again, and gives up at a timeout, or when the one it waits for gives no sign of life
+(`_mpi_pulse.py`) or its process has died, in a job that survives that (`mpirun --with-ft ulfm`).
+How a federation is opened is in `_mpi_open.py`, how a job ends in `_mpi_end.py`.
 """
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import os
-import signal
 import struct
-import sys
-import threading
 import time
-import zlib
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from mpi4py import MPI
 
-from eigenmesh.errors import FederationError, InputError
+from eigenmesh.engines._mpi_pulse import Pulse, note_death
 
 # Who a frame is for. MPI keeps the order of frames from one rank to another under one tag.
 TO_PARTY, TO_COORDINATOR, TO_NEIGHBOUR = 1, 2, 3
+SIGN_OF_LIFE, HERE = 4, 5  # tags of empty messages, which are no frames
 # What a frame is.
-HANDLE, EXCHANGE, OUTCOME, REPLY, LOST, ENVELOPE, NOTHING, CLOSED = range(8)
+HANDLE, EXCHANGE, OUTCOME, ABSENT, REPLY, LOST, ENVELOPE, NOTHING = range(8)
+OPENING, VERDICT, END, CLOSED = range(8, 12)
 
+_NOTES = (OPENING, VERDICT, END)  # kinds that are set aside, whoever was receiving
 _PREFIX = struct.Struct("<BBxxIQ")  # kind, whether more follows, federation, turn
 _LONGEST = 1 << 30  # bytes in one MPI message, whose count is a C int
 _SPIN, _ATTENTIVE, _DOZING = 5e-3, 1e-4, 5e-3  # seconds: no sleep yet, a short one, the longest
 _GLANCE = 1e-3  # seconds between two looks while a step is running
-_START = 600.0  # seconds within which all ranks must have opened a federation
-_LAST_WORDS = 0.3  # seconds in which every rank can still say something before the job ends
-_ALL = 0  # in place of a federation's number: the process has ended
+ALL = 0  # in place of a federation's number: the process has ended
 _give_way = getattr(os, "sched_yield", partial(time.sleep, 0))  # macOS has none
 
 
@@ -88,87 +80,93 @@ class _Transfer(NamedTuple):
     since: float
 
 
+class _Departure(NamedTuple):
+    """A message that is being sent. MPI reads the bytes until it is done."""
+
+    to: int
+    request: MPI.Request
+    message: bytes
+
+
 class Post:
     """Frames between ranks, whole and in order, for all federations of this process."""
 
     def __init__(self) -> None:
+        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+        # All talk to rank 0, and neighbours to each other in an exchange.
+        self.others = range(1, self.size) if self.rank == 0 else range(1)
         self.turn = 0
-        self.numbers = count(_ALL + 1)
-        self.parties: tuple[str, ...] = ()  # of the federation that was opened last
-        self.has_explained = False  # why the job ends
+        self.numbers = count(ALL + 1)
         self.closed: set[int] = set()
-        self._sending: list[tuple[MPI.Request, bytes]] = []  # MPI reads the bytes until it is done
+        self.gone: set[int] = set()  # ranks whose process has died
+        # Of the federation that was opened last.
+        self.parties: tuple[str, ...] = ()
+        self.timeout = 0.0
+        self.processes: dict[int, int] = {}  # of the ranks on this machine
+        self._comm: MPI.Intracomm = MPI.COMM_WORLD
+        self._pulse: Pulse | None = None
+        self._sending: list[_Departure] = []
         self._receiving: dict[tuple[int, int], _Transfer] = {}
         self._parts: dict[tuple[int, int], list[bytes]] = {}
         self._left: set[tuple[int, int]] = set()
-        # The user's own messages on COMM_WORLD must not meet ours.
-        self._comm, request = MPI.COMM_WORLD.Idup()
-        self._wait_for_all(request)
+        self._notes: dict[tuple[int, int, int], bytes] = {}
 
-    # Opening.
+    def start(self, comm: MPI.Intracomm) -> None:
+        """Use a communicator that no messages of the user's own are on."""
+        self._comm = comm
 
-    def _wait_for_all(self, request: MPI.Request) -> None:
-        deadline = time.monotonic() + _START
-        pause = Pause(self)
-        while not request.Test():
-            if time.monotonic() > deadline:
-                raise FederationError(
-                    f"not every rank has opened the federation within {_START:g} s; every rank "
-                    f"must run the same script"
-                )
-            pause()
+    def start_pulse(self) -> None:
+        """Give signs of life from now on, and listen to those of others."""
+        if self._pulse is None and self.size > 1:
+            self._pulse = Pulse(self._comm, SIGN_OF_LIFE, self.others, self.gone)
 
-    def agree(self, number: int, parties: tuple[str, ...]) -> None:
-        """Raise an error, at every rank, unless all have opened the same federation."""
-        text = f"{number} {parties}"
-        digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
-        mine, least = np.array([digest, -digest]), np.empty(2, np.int64)
-        self._wait_for_all(
-            self._comm.Iallreduce([mine, MPI.INT64_T], [least, MPI.INT64_T], MPI.MIN)
-        )
-        if least[0] != -least[1]:
-            raise InputError(
-                "the ranks have opened different federations; every rank must run the same "
-                "script, with the same parties in the same order"
-            )
-        self.parties = parties
+    @property
+    def is_open(self) -> bool:
+        """Whether all ranks have once opened a federation together."""
+        return self._pulse is not None
 
-    def processes(self) -> list[int]:
-        """The process of each rank on this machine, 0 for ranks elsewhere."""
-        machine = zlib.crc32(MPI.Get_processor_name().encode())
-        mine = np.array([os.getpid(), machine], np.int64)
-        all_ranks = np.empty((self._comm.size, 2), np.int64)
-        self._wait_for_all(self._comm.Iallgather([mine, MPI.INT64_T], [all_ranks, MPI.INT64_T]))
-        return [pid if place == machine else 0 for pid, place in all_ranks.tolist()]
+    def named(self, ranks: Iterable[int]) -> str:
+        """The parties of these ranks, in words."""
+        return ", ".join(f"{self.parties[rank]!r} (rank {rank})" for rank in ranks)
 
     # Sending.
 
-    def send(self, to: int, tag: int, frame: Frame) -> list[MPI.Request]:
+    def send(self, to: int, tag: int, frame: Frame) -> None:
         """Begin to send; whoever waits for anything moves it on."""
         starts = range(0, len(frame.body), _LONGEST) or [0]
-        requests = []
         for start in starts:
             more = start != starts[-1]
             prefix = _PREFIX.pack(frame.kind, more, frame.number, frame.turn)
             message = prefix + frame.body[start : start + _LONGEST]
-            requests.append(self._comm.Isend([message, MPI.BYTE], to, tag))
-            self._sending.append((requests[-1], message))
-        return requests
+            if to in self.gone:
+                return
+            try:
+                request = self._comm.Isend([message, MPI.BYTE], to, tag)
+            except MPI.Exception as error:
+                note_death(error, to, self.gone)
+            else:
+                self._sending.append(_Departure(to, request, message))
 
-    def wait(self, requests: Sequence[MPI.Request], timeout: float) -> None:
-        """Until these are sent; one that nobody takes in is given up after the timeout."""
+    def flush(self, timeout: float) -> None:
+        """Until all is sent; what nobody takes in is given up after the timeout."""
         deadline = time.monotonic() + timeout
         pause = Pause(self)
-        while self._unsent(requests) and time.monotonic() < deadline:
+        while self._is_under_way(timeout) and time.monotonic() < deadline:
             pause()
 
-    def _unsent(self, requests: Sequence[MPI.Request]) -> bool:
+    def _is_under_way(self, timeout: float) -> bool:
         self._forget_sent()
-        under_way = {id(request) for request, _ in self._sending}
-        return any(id(request) in under_way for request in requests)
+        return any(not self.why_missing(departure.to, timeout) for departure in self._sending)
 
     def _forget_sent(self) -> None:
-        self._sending = [item for item in self._sending if not item[0].Test()]
+        self._sending = [departure for departure in self._sending if not self._is_sent(departure)]
+
+    def _is_sent(self, departure: _Departure) -> bool:
+        try:
+            return bool(departure.request.Test())
+        except MPI.Exception as error:
+            note_death(error, departure.to, self.gone)
+            return True
 
     # Receiving.
 
@@ -181,20 +179,35 @@ class Post:
             kind, more, number, turn = _PREFIX.unpack_from(buffer)
             parts = self._parts.setdefault(lane, [])
             parts.append(bytes(memoryview(buffer)[_PREFIX.size :]))
-            if not more:
-                del self._parts[lane]
-                if kind == CLOSED:
-                    self._left.add((source, number))
-                    continue
-                return Frame(kind, number, turn, parts[0] if len(parts) == 1 else b"".join(parts))
+            if more:
+                continue
+            del self._parts[lane]
+            body = parts[0] if len(parts) == 1 else b"".join(parts)
+            if kind == CLOSED:
+                self._left.add((source, number))
+            elif kind in _NOTES:
+                self._notes[source, kind, number] = body
+            else:
+                return Frame(kind, number, turn, body)
+            return None  # whoever waited for this must see it before the next frame is taken
         return None
 
+    def note(self, source: int, kind: int, number: int) -> bytes | None:
+        """What a rank has said about opening a federation or ending the job, if it has."""
+        return self._notes.get((source, kind, number))
+
     def _message(self, lane: tuple[int, int]) -> bytearray | None:
-        transfer = self._receiving.pop(lane, None) or self._match(lane)
-        if transfer is None:
+        if lane[0] in self.gone:
             return None
-        if transfer.request.Test():
-            return transfer.buffer
+        try:
+            transfer = self._receiving.pop(lane, None) or self._match(lane)
+            if transfer is None:
+                return None
+            if transfer.request.Test():
+                return transfer.buffer
+        except MPI.Exception as error:
+            note_death(error, lane[0], self.gone)
+            return None
         self._receiving[lane] = transfer
         return None
 
@@ -221,85 +234,44 @@ class Post:
         transfer = self._receiving.get((source, TO_COORDINATOR))
         return transfer is not None and time.monotonic() - transfer.since < timeout
 
+    # Who is there.
+
+    def is_silent(self, rank: int, seconds: float) -> bool:
+        """Whether a rank has given no sign of life for so long."""
+        if self._pulse is None:
+            return False
+        return self._pulse.is_silent(rank, seconds, self.processes.get(rank, 0))
+
+    def why_missing(self, rank: int, seconds: float) -> str:
+        """What has become of a rank from which nothing will come; empty if something may."""
+        if rank in self.gone:
+            return "its process has died"
+        if self.is_silent(rank, seconds):
+            return f"its process has given no sign of life for more than {seconds:g} s"
+        return ""
+
+    def has_left(self, rank: int, number: int = ALL) -> bool:
+        """Whether a rank has closed a federation, or ended."""
+        return not self._left.isdisjoint([(rank, number), (rank, ALL)])
+
     # Leaving.
 
-    def has_left(self, rank: int, number: int) -> bool:
-        """Whether a rank has closed a federation, or ended."""
-        return not self._left.isdisjoint([(rank, number), (rank, _ALL)])
-
-    def say_goodbye(self, number: int = _ALL) -> None:
+    def say_goodbye(self, number: int = ALL) -> None:
         """To the followers if this rank coordinates, else to the coordinator."""
-        if MPI.Is_finalized():
-            return
-        rank, size = self._comm.rank, self._comm.size
-        tag = TO_COORDINATOR if rank else TO_PARTY
-        for other in range(1, size) if rank == 0 else [0]:
-            self.send(other, tag, Frame(CLOSED, number, self.turn, b""))
+        self.tell_others(Frame(CLOSED, number, self.turn, b""))
+
+    def tell_others(self, frame: Frame) -> None:
+        """A frame that each of them is to receive, or for rank 0."""
+        for other in self.others:
+            self.send(other, TO_COORDINATOR if self.rank else TO_PARTY, frame)
         self._forget_sent()
 
+    def hear_others(self) -> None:
+        """Take in what they say between runs; a frame of a run that is over is dropped."""
+        for other in self.others:
+            self.receive(other, TO_PARTY if self.rank else TO_COORDINATOR)
 
-@cache
-def the_post() -> Post:
-    """The post of this process; its ranks end together from now on."""
-    post = Post()
-    if MPI.COMM_WORLD.size > 1:
-        atexit.register(post.say_goodbye)
-        sys.excepthook = partial(_abort, post, sys.excepthook)
-        say_who_is_gone = partial(_say_who_is_gone, post, post.processes(), MPI.COMM_WORLD.rank)
-        _handle(signal.SIGCONT, lambda *_: say_who_is_gone())
-        _handle(signal.SIGTERM, partial(_end, say_who_is_gone))
-    return post
-
-
-def _abort(
-    post: Post,
-    hook: Callable[..., Any],
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
-) -> None:
-    """An uncaught exception ends the job, also where `-m mpi4py` was forgotten: else the other
-    ranks would wait for this one, and it for them in MPI_Finalize.
-    """
-    post.has_explained = True
-    hook(kind, error, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    time.sleep(_LAST_WORDS)  # an error of a run is every rank's error: let them all say so
-    MPI.COMM_WORLD.Abort(1)
-
-
-def _handle(signum: int, handler: Callable[[int, FrameType | None], None]) -> None:
-    """A handler of the user's own stays; other threads than the main one may not set any."""
-    is_default = signal.getsignal(signum) is signal.SIG_DFL
-    if is_default and threading.current_thread() is threading.main_thread():
-        signal.signal(signum, handler)
-
-
-def _end(say_who_is_gone: Callable[[], None], signum: int, frame: FrameType | None) -> None:
-    signal.signal(signum, signal.SIG_DFL)
-    say_who_is_gone()
-    time.sleep(_LAST_WORDS)  # the others look who is gone, too
-    os.kill(os.getpid(), signum)
-
-
-def _say_who_is_gone(post: Post, processes: Sequence[int], own_rank: int) -> None:
-    """If anybody is, and if that is for this rank to say."""
-    dead = [rank for rank, pid in enumerate(processes) if pid and not _is_alive(pid)]
-    first = next(rank for rank, pid in enumerate(processes) if pid and rank not in dead)
-    if dead and post.parties and first == own_rank and not post.has_explained:
-        post.has_explained = True
-        names = ", ".join(f"{post.parties[rank]!r} (rank {rank})" for rank in dead)
-        print(
-            f"eigenmesh: party {names} is lost: its process has died", file=sys.stderr, flush=True
-        )
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    def stop(self) -> None:
+        """Call MPI no more from another thread."""
+        if self._pulse is not None:
+            self._pulse.stop()

@@ -10,7 +10,8 @@ and data that lie in the client's process) and when a fitted model is taken to n
 protocol runs, the envelopes hold bytes of our wire form and nothing else. Use TLS
 (`distributed.Security`) on any network that is not your own.
 
-A party has `timeout` seconds from when a request is sent; parties on one worker share its cores.
+A party has `timeout` seconds from when a request is sent; parties on one worker share its cores. A
+worker that is stopped is known by its silence: it does not say that it is there.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ from eigenmesh.engines._dask_party import LATE, NONE, PartyActor, SiteBuilder, e
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import EigenmeshError, InputError, MissingPartyShare, PartyLost
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.engine import Engine, Lost, Reply
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import known_roles
-from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.site import Site, stated_policy
 
 _LATER = {NONE: "it gave no reply", LATE: "it gave no reply within {:g} s"}
 _NO_CLIENT = "the Dask client is closed or does not answer"
-_SET_UP_SECONDS = 120.0
+_SILENT = "its Dask worker does not answer"
 _PATIENCE = 2.5  # timeouts that an exchange may take: to offer, to wait and to accept
+_PING_SECONDS = 1.0  # between two questions whether a worker is there
 _FEW = 8  # requests under way, even if the workers have fewer threads: a wait costs a round trip
 _LOOK_SECONDS = 0.1  # how often a wait looks whether the worker is still there
+_FIRST = {"return_when": asyncio.FIRST_COMPLETED}
 
 
 class Dask(Engine):
@@ -56,6 +60,8 @@ class Dask(Engine):
     policies : what the sites' own policies are, if the client knows.
     workers : addresses to place parties at, in turn; all workers if None.
     faults : a schedule of faults to inject.
+    timeout : seconds within which all parties must be set up, and for each of a few questions
+        between runs.
     """
 
     name = "dask"
@@ -70,13 +76,18 @@ class Dask(Engine):
         workers: Sequence[str] | None = None,
         policies: Sequence[Policy] | None = None,
         faults: Sequence[Fault] = (),
+        timeout: float = Engine.default_timeout,
     ) -> None:
         self.policies = list(policies or [Policy()] * len(names))
         self.parties = tuple(names)
         self._client = client
         self._swaps = 0
         self._gone: dict[int, str] = {}
-        self._homes = _homes(client, data, workers)
+        self._silent: set[str] = set()  # workers that did not answer when they were asked last
+        self.timeout = timeout
+        self._homes = _homes(client, names, data, workers)
+        self._futures: list[Future] = []
+        self._require_answers()
         threads = client.nthreads()
         self._most_under_way = max(_FEW, 2 * sum(threads[home] for home in set(self._homes)))
         self._futures = self._settle(data, build_site, faults)
@@ -88,6 +99,21 @@ class Dask(Engine):
             raise
 
     # Set-up: the only time at which anything but bytes travels.
+
+    def _require_answers(self) -> None:
+        """Dask would wait for a worker that is stopped."""
+        homes = dict.fromkeys(self._homes)
+        pings = {home: self._start(self._greet(home)) for home in homes}
+        for name, home in zip(self.parties, self._homes, strict=True):
+            if isinstance(reply := _outcome(pings[home], self.timeout), Lost):
+                raise PartyLost(f"party {name!r} is lost: {reply.reason}", party=name)
+
+    async def _greet(self, home: str) -> Reply:
+        try:
+            await asyncio.wait_for(self._rpc(home).identity(), self.timeout)
+        except Exception:  # whatever Dask raises
+            return Lost(f"{_SILENT} within {self.timeout:g} s")
+        return NONE
 
     def _settle(
         self, data: Sequence[Any], build_site: SiteBuilder, faults: Sequence[Fault]
@@ -120,23 +146,26 @@ class Dask(Engine):
     def _await_arrival(self) -> None:
         """Wait until every actor is there, without fetching anything from it."""
         with suppress(TimeoutError):
-            wait(self._futures, timeout=_SET_UP_SECONDS)
+            wait(self._futures, timeout=self.timeout)
         for name, home, future in zip(self.parties, self._homes, self._futures, strict=True):
             if future.status == "finished":
                 continue
             error = future.exception() if future.status == "error" else None
             if isinstance(error, EigenmeshError):
-                raise error
-            why = f"{type(error).__name__}: {error}" if error else "its worker gave no answer"
+                with naming(name):
+                    raise error
+            silence = f"its worker gave no answer within {self.timeout:g} s"
+            why = f"{type(error).__name__}: {error}" if error else silence
             raise PartyLost(f"party {name!r} was not set up at worker {home}: {why}", party=name)
 
     def _introduce(self) -> None:
         """Tell every actor where the others are; a handle of Dask's would arrive without a way."""
         places = [[home, f.key] for home, f in zip(self._homes, self._futures, strict=True)]
         book = wire.dumps({"peers": places})
-        replies = [self._start(self._ask(i, "meet", (book,), 30.0)) for i in range(len(places))]
+        asks = [self._ask(i, "meet", (book,), self.timeout) for i in range(len(places))]
+        replies = [self._start(ask) for ask in asks]
         for name, reply in zip(self.parties, replies, strict=True):
-            answer = _outcome(reply, 30.0)
+            answer = _outcome(reply, self.timeout)
             if isinstance(answer, Lost):
                 raise PartyLost(f"party {name!r} is lost: {answer.reason}", party=name)
 
@@ -190,7 +219,7 @@ class Dask(Engine):
         if self._is_gone(i):
             return
         try:
-            self.at_party(i, work, *arguments).result(timeout=_SET_UP_SECONDS)
+            self.at_party(i, work, *arguments).result(timeout=self.timeout)
         except Exception as error:
             words = f"its Dask worker cannot be reached ({type(error).__name__})"
             raise PartyLost(words, party=self.parties[i]) from error
@@ -235,11 +264,15 @@ class Dask(Engine):
     ) -> Reply:
         if i in self._gone:
             return Lost(self._gone[i])
+        home = self._homes[i]
+        if home in self._silent and not await self._is_there(i):
+            return Lost(_SILENT)
         try:
-            reply = await self._await_answer(
-                i, self._reply(i, method, arguments), patience or timeout
-            )
+            answer = self._reply(i, method, arguments)
+            reply = await self._await_answer(i, answer, timeout, patience or timeout)
         except TimeoutError:
+            if not await self._is_there(i):
+                return Lost(f"{_SILENT} within {timeout:g} s")
             reply = LATE
         except Exception as error:  # whatever Dask raises ends as a lost party
             if self._is_gone(i):
@@ -249,27 +282,53 @@ class Dask(Engine):
         return Lost(_LATER[reply].format(timeout)) if reply in _LATER else reply
 
     async def _reply(self, i: int, method: str, arguments: tuple[bytes, ...]) -> bytes:
-        # Dask's own handle of an actor takes the process's default client, which may be another's.
-        client, home = self._client, self._homes[i]
-        direct = client.direct_to_workers
-        rpc = client.rpc(home) if direct else ProxyRPC(client.scheduler, home)
-        return await execute(rpc, self._futures[i].key, method, arguments)
+        return await execute(self._rpc(self._homes[i]), self._futures[i].key, method, arguments)
 
-    async def _await_answer(self, i: int, answer: Awaitable[bytes], seconds: float) -> bytes:
+    def _rpc(self, home: str) -> Any:
+        # Dask's own handle of an actor takes the process's default client, which may be another's.
+        client = self._client
+        return client.rpc(home) if client.direct_to_workers else ProxyRPC(client.scheduler, home)
+
+    async def _await_answer(
+        self, i: int, answer: Awaitable[bytes], timeout: float, patience: float
+    ) -> bytes:
         """Dask itself would go on trying to reach a worker that the scheduler has given up."""
         now = asyncio.get_running_loop().time
-        deadline = now() + seconds
+        deadline = now() + patience
         task = asyncio.ensure_future(answer)
+        watch = asyncio.ensure_future(self._watch(i, timeout))
         try:
             while (rest := deadline - now()) > 0:
-                finished_tasks, _ = await asyncio.wait({task}, timeout=min(rest, _LOOK_SECONDS))
-                if finished_tasks:
+                await asyncio.wait({task, watch}, timeout=min(rest, _LOOK_SECONDS), **_FIRST)
+                if task.done():
                     return task.result()
                 if self._is_gone(i):
                     raise ConnectionError
+                if watch.done():
+                    break
             raise TimeoutError
         finally:
             task.cancel()
+            watch.cancel()
+
+    async def _watch(self, i: int, timeout: float) -> None:
+        """Ends when the worker has been silent for so long; no step under way silences it."""
+        while True:
+            await asyncio.sleep(_PING_SECONDS)
+            try:
+                await asyncio.wait_for(self._reply(i, "is_there", ()), timeout)
+            except Exception:
+                return
+
+    async def _is_there(self, i: int) -> bool:
+        """Whether a worker answers at once; one that does not is not waited for again."""
+        try:
+            await asyncio.wait_for(self._reply(i, "is_there", ()), _PING_SECONDS)
+        except Exception:
+            self._silent.add(self._homes[i])
+            return False
+        self._silent.discard(self._homes[i])
+        return True
 
     def _is_gone(self, i: int) -> bool:
         """The scheduler marks an actor's key as soon as its worker is lost."""
@@ -339,7 +398,9 @@ def _flat(keys: Any) -> Iterator[Any]:
         yield from _flat(key) if isinstance(key, list) else [key]
 
 
-def _homes(client: Client, data: Sequence[Any], workers: Sequence[str] | None) -> list[str]:
+def _homes(
+    client: Client, names: Sequence[str], data: Sequence[Any], workers: Sequence[str] | None
+) -> list[str]:
     """A worker a party: where its future is, else the next in turn."""
     present = client.nthreads()
     unknown = [worker for worker in workers or () if worker not in present]
@@ -351,8 +412,9 @@ def _homes(client: Client, data: Sequence[Any], workers: Sequence[str] | None) -
     in_turn = list(workers or sorted(present))
     places = client.who_has([own for own in data if isinstance(own, Future)])
     holders = [places.get(own.key) if isinstance(own, Future) else in_turn for own in data]
-    if not all(holders):
-        raise InputError("a chunk was lost with its worker before its party was there; try again")
+    for name, holder in zip(names, holders, strict=True):
+        if not holder:
+            raise PartyLost("its chunk was lost with its worker; compute it again", party=name)
     return [
         min(holders[i]) if isinstance(own, Future) else in_turn[i % len(in_turn)]
         for i, own in enumerate(data)
@@ -365,13 +427,14 @@ def _homes(client: Client, data: Sequence[Any], workers: Sequence[str] | None) -
 class Share(Mapping[str, Any]):
     """A party's share of a model, at a worker. It is brought here only if it is looked into."""
 
-    def __init__(self, party: str, future: Future) -> None:
+    def __init__(self, party: str, future: Future, timeout: float) -> None:
         self.future = future
         self._party = party
+        self._timeout = timeout
 
     def _here(self) -> Mapping[str, Any]:
         try:
-            share: Mapping[str, Any] = self.future.result(timeout=_SET_UP_SECONDS)
+            share: Mapping[str, Any] = self.future.result(timeout=self._timeout)
         except Exception as error:
             raise MissingPartyShare(
                 f"the share of {self._party!r} was at a Dask worker and is gone "
@@ -399,7 +462,7 @@ class _Store(dict[str, Any]):
 
     def __getitem__(self, key: str) -> Share:
         future = self._engine.at_party(self._i, PartyActor.kept, key)
-        return Share(self._engine.parties[self._i], future)
+        return Share(self._engine.parties[self._i], future, self._engine.timeout)
 
     def setdefault(self, key: str, share: Any = None) -> Any:
         own = share.future if isinstance(share, Share) else dict(share)
@@ -408,7 +471,7 @@ class _Store(dict[str, Any]):
 
 
 class _StandIn(Site):
-    """A site at a worker: its store and policy can be seen to from here, its data cannot."""
+    """A site at a worker: its store can be seen to from here, its data and policy cannot."""
 
     def __init__(self, engine: Dask, i: int) -> None:
         policy = engine.policies[i]
@@ -416,11 +479,18 @@ class _StandIn(Site):
         self._place = (engine, i)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
         if name == "policy" and "_place" in self.__dict__:
-            engine, i = self._place
-            engine.policies[i] = value
-            engine.tell_party(i, PartyActor.obey, value)
+            raise InputError(
+                f"the policy of {self.name!r} is its site's own, at a Dask worker, and is not "
+                f"replaced from here; pass policies= when the federation is opened"
+            )
+        super().__setattr__(name, value)
+
+    def take_over(self, former: Policy) -> None:
+        """The site itself decides, by the same rule."""
+        engine, i = self._place
+        engine.tell_party(i, PartyActor.take_over, former)
+        engine.policies[i] = stated_policy(self.policy, former)
 
 
 def _stay() -> Any:

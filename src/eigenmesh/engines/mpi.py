@@ -11,9 +11,10 @@ All that travels are raw buffers (`_mpi_post.py`). A frame carries the turn it b
 comes late is known and dropped. MPI is called from the main thread alone; a party's step runs on a
 thread beside it, so that a step that hangs holds up neither its rank nor the job.
 
-Every wait ends at a timeout but one: between requests a follower waits for rank 0 as long as that
-computes. Rank 0 says so when it closes the federation or ends, and a rank that dies without a
-word (a signal, an uncaught exception) makes `mpirun` end the whole job within seconds.
+Every wait ends: at a timeout, or, between requests, when rank 0 has given no sign of life for as
+long (it may compute for hours, and then it gives signs). A rank that dies makes `mpirun` end the
+whole job within seconds (`_mpi_end.py`); under `mpirun --with-ft ulfm` the others live, its party
+is lost, and a run goes on as `on_loss` says, unless it was rank 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+from eigenmesh.engines._mpi_end import TOLERATES_DEATH, the_job
 from eigenmesh.engines._mpi_post import (
+    ABSENT,
     ENVELOPE,
     EXCHANGE,
     HANDLE,
@@ -44,10 +47,9 @@ from eigenmesh.engines._mpi_post import (
     Frame,
     Pause,
     Post,
-    the_post,
 )
 from eigenmesh.engines.faulty import GuardedHost
-from eigenmesh.errors import FederationError, InputError
+from eigenmesh.errors import FederationError, InputError, PartyLost
 from eigenmesh.runtime.engine import Engine, Lost, Reply
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.site import Site
@@ -57,17 +59,23 @@ T = TypeVar("T")
 Waiting = Generator[None, None, T]  # yields while there is nothing to do but wait
 
 _ORDER = struct.Struct("<dI")  # seconds for the step, number of neighbours
+_RANK = struct.Struct("<I")
 _WINDOW = 4  # replies that the coordinator receives ahead of the one it is waiting for
+_LOOK_SECONDS = 0.1  # how often the coordinator looks who is missing in an exchange
 
 
 class MPIEngine(Engine):
     """One party a rank; rank 0 coordinates and hosts a party too."""
 
     name = "mpi"
-    survives_loss = False  # a party that hangs or fails can be lost, a process cannot
+    # Without ULFM a party that hangs or fails can be lost, a process cannot.
+    survives_loss = TOLERATES_DEATH
 
     def __init__(
-        self, sites: Sequence[Site], wrap: Callable[[Host], GuardedHost] | None = None
+        self,
+        sites: Sequence[Site],
+        wrap: Callable[[Host], GuardedHost] | None = None,
+        timeout: float = Engine.default_timeout,
     ) -> None:
         self._rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         if len(sites) != size:
@@ -75,17 +83,19 @@ class MPIEngine(Engine):
                 f"{len(sites)} parties and {size} MPI ranks; each rank hosts one party, so "
                 f"start the script with mpirun -n {len(sites)} python -m mpi4py ..."
             )
+        _require_threads(size)
         self.parties = tuple(site.name for site in sites)
         self.coordinates = self._rank == 0
         self.followers = size > 1
-        self._post = the_post()
+        self._job = the_job()
+        self._post = self._job.post
         self._number = next(self._post.numbers)
         self._site = sites[self._rank]
         host = Host(self._site, self._rank, self.parties)
         self._own_replies: dict[int, Reply] = {}
         self._station = _Station(wrap(host) if wrap else host, self._post, self._answer)
-        self._timeout = self.default_timeout
-        self._post.agree(self._number, self.parties)
+        self._timeout = timeout
+        self._job.opening.open(self._number, self.parties, self._timeout)
 
     def local_sites(self) -> Mapping[int, Site]:
         """The site of this rank."""
@@ -115,18 +125,29 @@ class MPIEngine(Engine):
         self, kind: int, orders: Mapping[int, _Order], timeout: float, patience: float
     ) -> Iterator[tuple[int, Reply]]:
         turn = self._give(kind, orders)
-        self._timeout = timeout
         deadline = time.monotonic() + patience
         parties = list(orders)
         replies: dict[int, Reply] = {}
+        absent = _Absent(orders if kind == EXCHANGE else {}, self._timeout)
         for k, i in enumerate(parties):
             pause = Pause(self._post, self._station.wait)
             while not self._collect(parties[k : k + _WINDOW], turn, replies):
                 if time.monotonic() > deadline and not self._post.is_replying(i, timeout):
                     replies[i] = Lost(f"it gave no reply within {timeout:g} s")
                     break
+                for rank, near in absent.look(self._post):
+                    self._excuse(rank, near, turn)
                 pause()
             yield i, replies.pop(i)
+
+    def _excuse(self, rank: int, neighbours: Sequence[int], turn: int) -> None:
+        """Neighbours need not wait for a rank from which nothing will come."""
+        for i in neighbours:
+            if i == self._rank:
+                self._station.do_without(turn, rank)
+            else:
+                frame = Frame(ABSENT, self._number, turn, _RANK.pack(rank))
+                self._post.send(i, TO_PARTY, frame)
 
     def _give(self, kind: int, orders: Mapping[int, _Order]) -> int:
         """Send the orders out, that to this rank's own party last: it shares the processor."""
@@ -162,15 +183,15 @@ class MPIEngine(Engine):
                 return frame.body if frame.kind == REPLY else Lost(frame.body.decode())
         if self._post.has_left(i, self._number):
             return Lost("its rank has left the federation")
-        return None
+        why = self._post.why_missing(i, self._timeout)
+        return Lost(why) if why else None
 
     def publish(self, outcome: bytes) -> None:
         """To every rank; a large outcome moves only while this rank attends to it."""
-        requests = []
         for i in range(1, len(self.parties)):
             if not self._post.has_left(i, self._number):
-                requests += self._post.send(i, TO_PARTY, self._frame(OUTCOME, outcome))
-        self._post.wait(requests, self._timeout)
+                self._post.send(i, TO_PARTY, self._frame(OUTCOME, outcome))
+        self._post.flush(self._timeout)
 
     # The side of a party.
 
@@ -192,6 +213,8 @@ class MPIEngine(Engine):
                         pause()
                 elif frame.kind == OUTCOME:
                     return frame.body
+                elif frame.kind == ABSENT:
+                    self._station.do_without(frame.turn, *_RANK.unpack(frame.body))
                 else:
                     self._station.begin(frame.turn, frame.kind, _Order.unpack(frame.body))
                     pause = Pause(self._post, self._station.wait)
@@ -207,6 +230,10 @@ class MPIEngine(Engine):
                 )
         if self._post.has_left(0, self._number):
             raise FederationError("rank 0 has closed the federation before the end of a run")
+        if why := self._post.why_missing(0, self._timeout):
+            self._job.has_explained = True
+            name = self.parties[0]
+            raise PartyLost(f"party {name!r}, who coordinates, is lost: {why}", party=name)
         return None
 
     def close(self) -> None:
@@ -215,6 +242,23 @@ class MPIEngine(Engine):
             self._post.closed.add(self._number)
             self._station.close()
             self._post.say_goodbye(self._number)
+
+
+class _Absent:
+    """Who is missing in an exchange, each told once; a look now and then is enough."""
+
+    def __init__(self, orders: Mapping[int, _Order], timeout: float) -> None:
+        self._orders = dict(orders)
+        self._timeout = timeout
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+
+    def look(self, post: Post) -> Iterator[tuple[int, Sequence[int]]]:
+        """Ranks of which it was not known, and their neighbours."""
+        if not self._orders or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        for rank in [r for r in self._orders if post.why_missing(r, self._timeout)]:
+            yield rank, self._orders.pop(rank).neighbours
 
 
 class _Order(NamedTuple):
@@ -245,12 +289,18 @@ class _Station:
         self._helper = _Helper()
         self._work: Waiting[None] | None = None
         self._early: dict[int, Frame] = {}  # of neighbours that are a turn ahead
+        self._absent: set[tuple[int, int]] = set()  # turn and rank of those that will not send
 
     def begin(self, turn: int, kind: int, order: _Order) -> None:
         """Take up an order. An earlier one is overdue: its reply would be dropped anyway."""
         self._helper.leave()
+        self._absent.clear()
         self._work = self._fulfil(turn, kind, order)
         self.advance()
+
+    def do_without(self, turn: int, rank: int) -> None:
+        """Wait no longer for what this neighbour was to send in this turn."""
+        self._absent.add((turn, rank))
 
     def advance(self) -> bool:
         """Go on as far as possible; whether the order under way is now fulfilled."""
@@ -313,7 +363,8 @@ class _Station:
             frames = {j: self._envelope(j, turn) for j in missing}
             arrivals = {j: frame for j, frame in frames.items() if frame is not None}
             inbox |= {j: f.body for j, f in arrivals.items() if f.kind == ENVELOPE}
-            missing = [j for j in missing if j not in arrivals]
+            awaited = (j for j in missing if j not in arrivals and j not in self._post.gone)
+            missing = [j for j in awaited if (turn, j) not in self._absent]
             if not missing or time.monotonic() > deadline:
                 return {j: inbox[j] for j in neighbours if j in inbox}
             yield
@@ -392,6 +443,15 @@ class _Helper:
 def _work_off(jobs: queue.SimpleQueue[_Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job.run()
+
+
+def _require_threads(size: int) -> None:
+    """Signs of life come from a thread beside the script's own calls of MPI."""
+    if size > 1 and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise InputError(
+            f"MPI was started with thread level {MPI.Query_thread()}, MPI_THREAD_MULTIPLE "
+            f"({MPI.THREAD_MULTIPLE}) is expected; leave mpi4py.rc.thread_level as it is"
+        )
 
 
 def _with_grace(timeout: float) -> float:

@@ -189,8 +189,8 @@ class ColumnEstimator(FederatedEstimator):
         for name, site in fed.local_sites().items():
             if name in self._shares:
                 site.store.setdefault(self.model_.name, self._shares[name])
-            if name in self._policies and site.policy == Policy():
-                site.policy = self._policies[name]
+            if name in self._policies:
+                site.take_over(self._policies[name])
 
     def _saved_names(self) -> list[str]:
         return [*super()._saved_names(), *(name for name in _SHORTFALLS if hasattr(self, name))]

@@ -14,6 +14,7 @@ import numpy as np
 from eigenmesh.errors import EigenmeshError, ModelFileError
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.records import from_tree, to_tree
+from eigenmesh.safe_files import write_whole
 from eigenmesh.version import __version__
 
 MODEL = "eigenmesh model"
@@ -22,15 +23,13 @@ FORMAT = 1
 
 
 def write(path: str | Path, form: str, tree: dict[str, Any]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; a party's share is for its owner's eyes alone."""
     header = {"form": form, "version": FORMAT, "library": __version__}
     body = {key: to_tree(value) for key, value in tree.items()}
     if wrong := _not_finite(body):
         raise ModelFileError(f"the model has {wrong}, and is not saved; fit it again")
     data = wire.dumps({**header, **body})
-    unfinished = Path(path).with_name(Path(path).name + ".part")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+    write_whole(path, data, private=form == SHARE)
 
 
 def read(path: str | Path, form: str) -> dict[str, Any]:

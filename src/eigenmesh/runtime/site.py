@@ -114,6 +114,10 @@ class Site:
         """
         self.approvals.approve(study, by=by, submitters=tuple(submitters))
 
+    def take_over(self, former: Policy) -> None:
+        """The policy that this party had when a model was fitted, if the site states none now."""
+        self.policy = stated_policy(self.policy, former)
+
     @property
     def approvals(self) -> Approvals:
         """What was approved here; in one file of the site that others may write to."""
@@ -172,6 +176,20 @@ class Site:
         """32 secret bytes by which the site signs; between organisations always the same."""
         secret = self.key if self.trust == "organisations" else self._identity
         return hashlib.sha256(b"eigenmesh identity" + secret).digest()
+
+
+def stated_policy(own: Policy, former: Policy) -> Policy:
+    """A site's own policy; where it states none, a former one, which is made no looser by that.
+
+    >>> stated_policy(Policy(), Policy(allow={"counts"}, min_rows=1))
+    Policy(allow={'counts'})
+    >>> stated_policy(Policy(allow={"gram"}), Policy(allow={"counts"}))
+    Policy(allow={'gram'})
+    """
+    if own != Policy():  # which allows all that a policy can, but for its fewest rows
+        return own
+    fewest = max(own.min_rows, former.min_rows)
+    return Policy.from_tree({**former.to_tree(), "min_rows": fewest})
 
 
 def _secret_in(folder: Path) -> bytes:

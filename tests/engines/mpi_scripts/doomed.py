@@ -1,7 +1,10 @@
 """A job in which the party of rank 1 comes to a bad end, at a given round.
 
-main(HOW, AT): HOW is "kill" or "freeze" (its process), "raise" (its script, uncaught) or "leave"
-(its script ends early); or it is rank 0 that is killed, "behead", or ends early, "part".
+main(HOW, AT, WHERE): HOW is "kill" or "freeze" (its process), "raise" (its script, uncaught) or
+"leave" (its script ends early); or it is rank 0 that is killed, "behead", frozen, "stun", or ends
+early, "part". WHERE is "run", at step AT, the "script", before the "opening" of a federation, or
+before the "start" of MPI; when the error is "caught" the script goes on to its end, and "twice"
+opens another federation.
 """
 
 from __future__ import annotations
@@ -16,11 +19,18 @@ import numpy as np
 
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
+from eigenmesh.errors import PartyLost
 from eigenmesh.runtime.message import Floats, Message, Shape
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 
-SIGNALS = {"kill": signal.SIGKILL, "behead": signal.SIGKILL, "freeze": signal.SIGSTOP}
+SIGNALS = {
+    "kill": signal.SIGKILL,
+    "behead": signal.SIGKILL,
+    "freeze": signal.SIGSTOP,
+    "stun": signal.SIGSTOP,
+}
+VICTIMS = {"behead": 0, "stun": 0, "part": 0}  # of all else it is rank 1
 NAMES = ["north", "east", "south"]
 
 
@@ -51,7 +61,7 @@ class Doomed(Party):
     def tell(self) -> Value:
         """A vector, to coordinator or neighbours."""
         self.steps += 1
-        mine = self.site.index == (0 if self.setup.how == "behead" else 1)
+        mine = self.site.index == VICTIMS.get(self.setup.how, 1)
         if mine and self.steps == self.setup.at and self.setup.how in SIGNALS:
             print(f"DOOM {time.time()}", flush=True)
             os.kill(os.getpid(), SIGNALS[self.setup.how])
@@ -72,15 +82,40 @@ def doomed(parties: Any, doom: Doom) -> int:
     return len(parties.parties)
 
 
-def main(how: str, at: str) -> None:
-    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+def main(how: str, at: str, where: str = "run", on_loss: str = "raise") -> None:
+    if where != "start":  # on a busy machine ranks start at very different times
+        from mpi4py import MPI  # noqa: F401
+    if where in ("opening", "start"):
+        strike(how)
     parts = Partitioned(rows=[np.ones((2, 2))] * 3, names=NAMES)
-    with federation(parts, engine="mpi", topology="full", timeout=3.0) as fed:
+    options = {"engine": "mpi", "topology": "full", "timeout": 8.0 if where == "start" else 3.0}
+    options["on_loss"] = on_loss
+    with federation(parts, **options) as fed:
         fed.run(doomed, Doom("", 0))
-        if rank == {"raise": 1, "leave": 1, "part": 0}.get(how):
-            print(f"DOOM {time.time()}", flush=True)
-            if how == "raise":
-                raise KeyError("no such column")
-            sys.exit(0)
-        fed.run(doomed, Doom(how, int(at)))
-    print("FINISHED", flush=True)
+        if where == "script":
+            strike(how)
+        try:
+            run = fed.run(doomed, Doom(how, int(at)))
+        except PartyLost as error:
+            if where != "caught":
+                raise
+            print("CAUGHT", error, flush=True)
+        else:
+            print("FINISHED", run.value, "without", *run.lost, flush=True)
+    if where == "twice":
+        with federation(parts, **options) as fed:
+            run = fed.run(doomed, Doom("", 0))
+        print("AGAIN", run.value, "without", *run.lost, flush=True)
+
+
+def strike(how: str) -> None:
+    """In the script itself."""
+    if int(os.environ["OMPI_COMM_WORLD_RANK"]) != VICTIMS.get(how, 1):
+        return
+    print(f"DOOM {time.time()}", flush=True)
+    if how == "raise":
+        raise KeyError("no such column")
+    if how in SIGNALS:
+        os.kill(os.getpid(), SIGNALS[how])
+    else:
+        sys.exit(0)
