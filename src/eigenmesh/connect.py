@@ -22,7 +22,7 @@ from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import EigenmeshError, InputError
 from eigenmesh.runtime.content import TRUSTS, Trust
 from eigenmesh.runtime.engine import Engine
-from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.federation import Federation, require_seconds
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import FitStudy
@@ -134,6 +134,7 @@ def federation(
     _check_options(source, whose)
     if trust not in TRUSTS:
         raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
+    require_seconds(timeout)  # engines open within it
     if sites is not None:
         carrier, split, align = _on_folders(sites, whose, engine, faults)
     elif engine == "dask":

@@ -102,8 +102,7 @@ class Federation:
     ) -> None:
         if on_loss not in ON_LOSS:
             raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
-        if timeout is not None and not timeout > 0:
-            raise InputError(f"timeout is {timeout}; a positive number of seconds is expected")
+        require_seconds(timeout)
         if on_loss == "skip" and topology is not None:
             raise InputError("on_loss is 'skip', which needs a coordinator; pass topology=None")
         if secure:
@@ -748,6 +747,12 @@ class Federation:
         setup, request = self._setups.get(step.role), self._requests.get(i)
         self._statements.hear(self._names[i], message, setup, request)
         return message
+
+
+def require_seconds(timeout: float | None) -> None:
+    """Refuse what is no time to wait."""
+    if timeout is not None and not timeout > 0:
+        raise InputError(f"timeout is {timeout}; a positive number of seconds is expected")
 
 
 def _message_in(answer: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
