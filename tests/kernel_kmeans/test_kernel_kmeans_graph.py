@@ -50,6 +50,25 @@ def kmeans(k=K, **options):
     return em.KernelKMeans(k, **common | options)
 
 
+PATH = nx.path_graph(N_NODES)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """For tests that only look at it, as those below."""
+    return kmeans().fit(PARTS)
+
+
+@pytest.fixture(scope="module")
+def on_a_ring():
+    return kmeans(topology="ring", n_init=2).fit(PARTS)
+
+
+@pytest.fixture(scope="module")
+def on_a_path():
+    return kmeans(topology=PATH, n_init=2).fit(PARTS)
+
+
 def own_scores(found, parts=PARTS):
     """Every node's rows by its own model."""
     models = found.node_models_
@@ -107,10 +126,10 @@ def test_single_rows_far_from_all_others_are_clusters_of_their_own(seed):
 )
 def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
     weights = [np.linspace(0, 2, 50)] * 6 if weighted else None
-    found = kmeans(topology=topology, tol=0).fit(SIX, sample_weight=weights)
+    found = kmeans(topology=topology, tol=0, n_init=2).fit(SIX, sample_weight=weights)
     Z, model = own_scores(found, SIX), found.node_models_["party-0"]
     w = np.concatenate(weights) if weighted else np.ones(len(Z))
-    centres = pooled_lloyd(Z, w, model.transform(model.landmarks), K, 4)
+    centres = pooled_lloyd(Z, w, model.transform(model.landmarks), K, 2)
     np.testing.assert_array_equal(np.concatenate(found.labels_), nearest(Z, centres)[0])
     np.testing.assert_allclose(found.cluster_centers_, centres, atol=1e-10)
     assert found.report_.stop_reason == "the centres stayed"
@@ -144,7 +163,7 @@ def test_the_inertia_is_an_upper_bound_that_more_landmarks_bring_near(weighted):
     weights = WEIGHTS if weighted else None
     slacks = []
     for q in (12, 24, 48):
-        found = kmeans(n_landmarks=q).fit(PARTS, sample_weight=weights)
+        found = kmeans(n_landmarks=q, n_init=1).fit(PARTS, sample_weight=weights)
         w = np.concatenate(WEIGHTS) if weighted else None
         true = feature_space_inertia(whole_kernel(), np.concatenate(found.labels_), w)
         assert true < found.inertia_ <= true + found.inertia_slack_
@@ -174,39 +193,33 @@ def test_what_else_the_inertia_is(method):
         assert found.inertia_ == pytest.approx(spread, rel=1e-9)
 
 
-def test_a_graph_of_ones_own_and_a_federation_with_a_graph():
-    path = nx.path_graph(N_NODES)
-    found = kmeans(topology=path).fit(PARTS)
-    with em.federation(PARTS, topology=path) as fed:
-        again = kmeans(topology=None).fit(fed)
-    np.testing.assert_array_equal(found.cluster_centers_, again.cluster_centers_)
+def test_a_graph_of_ones_own_and_a_federation_with_a_graph(on_a_path):
+    with em.federation(PARTS, topology=PATH) as fed:
+        again = kmeans(topology=None, n_init=2).fit(fed)
+    np.testing.assert_array_equal(on_a_path.cluster_centers_, again.cluster_centers_)
     assert again.method_.startswith("gossip: 4 parties hold rows")
 
 
 # The nodes agree, and it is said by how much.
 
 
-def test_how_far_the_nodes_differ_is_said():
-    note = next(
-        n
-        for n in kmeans(topology="ring").fit(PARTS).report_.notes
-        if n.startswith("the nodes' centres")
-    )
+def test_how_far_the_nodes_differ_is_said(on_a_ring):
+    note = next(n for n in on_a_ring.report_.notes if n.startswith("the nodes' centres"))
     assert float(note.split()[-1]) < 1e-12
 
 
 def test_nodes_that_do_not_agree_are_a_warning(monkeypatch):
     monkeypatch.setattr(kernel_kmeans_split, "AGREES", 0.0)
     with pytest.warns(EigenmeshWarning, match="the nodes do not agree: their centres are up to"):
-        kmeans(topology="ring").fit(SIX)
+        kmeans(topology="ring", n_init=1, max_iter=2).fit(SIX)
 
 
 def test_equal_restarts_do_not_part_the_nodes():
     """Two clusters far apart: every restart ends alike, and rounding alone tells them apart."""
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(60, 3)), 6 + rng.normal(size=(60, 3))])
-    parts = em.split(X, 8, random_state=0)
-    found = kmeans(2, n_init=8, topology="ring").fit(parts)
+    parts = em.split(X, 6, random_state=0)
+    found = kmeans(2, n_init=6, topology="ring").fit(parts)
     truth = [np.asarray(rows) >= 60 for rows in parts.order]
     assert adjusted_rand_score(np.concatenate(truth), np.concatenate(found.labels_)) == 1.0
 
@@ -214,17 +227,16 @@ def test_equal_restarts_do_not_part_the_nodes():
 # New rows, files.
 
 
-def test_predict_on_the_fitted_rows_is_fit_predict():
-    found = kmeans()
-    for own, again in zip(found.fit_predict(PARTS), found.predict(PARTS), strict=True):
+def test_predict_on_the_fitted_rows_is_fit_predict(plain):
+    for own, again in zip(kmeans().fit_predict(PARTS), plain.predict(PARTS), strict=True):
         np.testing.assert_array_equal(own, again)
-    np.testing.assert_array_equal(found.predict(POOLED), np.concatenate(found.labels_))
-    assert found.transform(POOLED).shape == (300, K)
+    np.testing.assert_array_equal(plain.predict(POOLED), np.concatenate(plain.labels_))
+    assert plain.transform(POOLED).shape == (300, K)
 
 
-@pytest.mark.parametrize("topology", ["ring", nx.path_graph(N_NODES)])
-def test_a_model_goes_to_a_file_and_back(tmp_path, topology):
-    found = kmeans(topology=topology).fit(PARTS)
+@pytest.mark.parametrize("fitted", ["on_a_ring", "on_a_path"])
+def test_a_model_goes_to_a_file_and_back(tmp_path, request, fitted):
+    found = request.getfixturevalue(fitted)
     found.save(tmp_path / "m.em", parties=True)
     again = em.load(tmp_path / "m.em")
     np.testing.assert_array_equal(again.predict(POOLED), found.predict(POOLED))
@@ -232,8 +244,8 @@ def test_a_model_goes_to_a_file_and_back(tmp_path, topology):
     assert again.node_models_.keys() == found.node_models_.keys()
     with pytest.raises(MissingPartyShare, match="predict gives them"):
         _ = again.labels_
-    if topology != "ring":
-        assert nx.utils.graphs_equal(again.topology, topology)
+    if fitted == "on_a_path":
+        assert nx.utils.graphs_equal(again.topology, PATH)
 
 
 # The account.
@@ -265,10 +277,10 @@ def test_the_ledger_of_lloyd_by_its_formula():
     """Two iterations more: so many mixes of sums, weights and costs, and of what decides."""
 
     def ring(max_iter):
-        return kmeans(topology="ring", max_iter=max_iter, tol=0)
+        return kmeans(topology="ring", max_iter=max_iter, tol=0, n_init=2)
 
     one, three = (ring(max_iter=t).fit(SIX).report_.by_step for t in (1, 3))
-    links, restarts, diameter = 2 * 6, 4, 6 // 2
+    links, restarts, diameter = 2 * 6, 2, 6 // 2
     mixes = MixingSpectrum.of(nx.cycle_graph(6)).mixes()
     more = {step: three[step] - one[step] for step in three if three[step] != one[step]}
     assert more == {
@@ -277,8 +289,8 @@ def test_the_ledger_of_lloyd_by_its_formula():
     }
 
 
-def test_no_row_and_no_score_leaves():
-    reveals = kmeans().fit(PARTS).report_.reveals
+def test_no_row_and_no_score_leaves(plain):
+    reveals = plain.report_.reveals
     assert set().union(*reveals.values()) == {"centroids", "moments", "counts"}
 
 

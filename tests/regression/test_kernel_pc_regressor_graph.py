@@ -42,6 +42,14 @@ def pooled(k, alpha, y=Y, **kernel):
     return make_pipeline(pca, Ridge(alpha, solver="svd")).fit(X, y)
 
 
+@pytest.fixture(scope="module")
+def on_a_ring():
+    """Four nodes and a model of two targets, for tests that only look at it."""
+    parts, targets = nodes(y=TWO)
+    model = em.KernelPCRegressor(4, gamma=0.05, topology="ring", random_state=0)
+    return parts, targets, model.fit(parts, targets)
+
+
 def assert_ridge_of_scores(model, rows, y, alpha=1.0):
     """The penalised fit of all targets to the model's own scores."""
     Z = model.transform(rows)
@@ -75,29 +83,25 @@ def test_equals_the_coordinators_ridge_on_the_same_components(alpha):
     assert model.r_squared_ == pytest.approx(model.score(X, TWO), rel=1e-9)
 
 
-def test_components_are_those_of_the_front_door():
-    parts, targets = nodes()
-    options = {"kernel": "rbf", "gamma": 0.05, "topology": "ring", "random_state": 0}
-    model = em.KernelPCRegressor(5, n_landmarks=60, **options).fit(parts, targets)
-    door = em.KernelPCA(5, n_landmarks=60, **options).fit(parts)
+def test_components_are_those_of_the_front_door(on_a_ring):
+    parts, _, model = on_a_ring
+    door = em.KernelPCA(4, kernel="rbf", gamma=0.05, topology="ring", random_state=0).fit(parts)
     np.testing.assert_array_equal(model.transform(X), door.transform(X))
     np.testing.assert_array_equal(model.eigenvalues_, door.eigenvalues_)
     assert model.method_ == door.method_
 
 
-def test_an_open_federation_brings_its_graph():
-    parts, targets = nodes()
-    with em.federation(parts, topology="star") as fed:
-        model = em.KernelPCRegressor(4, gamma=0.05).fit(fed, targets)
-    alike = em.KernelPCRegressor(4, gamma=0.05, topology="star").fit(parts, targets)
+def test_an_open_federation_brings_its_graph(on_a_ring):
+    parts, targets, alike = on_a_ring
+    with em.federation(parts, topology="ring") as fed:
+        model = em.KernelPCRegressor(4, gamma=0.05, random_state=0).fit(fed, targets)
     np.testing.assert_array_equal(model.predict(X), alike.predict(X))
     with em.federation(parts) as fed, pytest.raises(InputError, match="topology is 'ring'"):
         em.KernelPCRegressor(4, topology="ring").fit(fed, targets)
 
 
-def test_predictions_of_nodes_come_as_a_list():
-    parts, targets = nodes()
-    model = em.KernelPCRegressor(4, gamma=0.05, topology="ring").fit(parts, targets)
+def test_predictions_of_nodes_come_as_a_list(on_a_ring):
+    parts, _, model = on_a_ring
     np.testing.assert_allclose(np.concatenate(model.predict(parts)), model.predict(X), rtol=1e-10)
 
 
@@ -105,7 +109,7 @@ def test_sparse_rows_go_in():
     rows = np.where(np.abs(X) > 0.5, X, 0.0)
     dense, targets = nodes(rows=rows)
     sparse, _ = nodes(rows=sp.csr_array(rows))
-    model = em.KernelPCRegressor(4, gamma=0.05, topology="ring", random_state=0)
+    model = em.KernelPCRegressor(4, gamma=0.05, topology="full", random_state=0)
     expected = model.fit(dense, targets).predict(rows)
     np.testing.assert_allclose(model.fit(sparse, targets).predict(rows), expected, rtol=1e-6)
 
@@ -139,13 +143,12 @@ def test_the_plan_of_an_open_federation_knows_its_graph():
     assert (plan.floats_up, plan.rounds) == (report.floats_up, report.rounds)
 
 
-def test_regression_adds_what_the_formula_says():
-    n_nodes, k, d, m = 6, 4, X.shape[1], TWO.shape[1]
-    parts, targets = nodes(n_nodes, TWO)
-    model = em.KernelPCRegressor(k, gamma=0.05, topology="ring", random_state=0)
+def test_regression_adds_what_the_formula_says(on_a_ring):
+    n_nodes, k, d, m = 4, 4, X.shape[1], TWO.shape[1]
+    parts, _, model = on_a_ring
     with em.federation(parts, topology="ring") as fed:
         mixes = MixingSpectrum.of(fed.graph).mixes()
-    sent = model.fit(parts, targets).report_.by_step
+    sent = model.report_.by_step
     equations = k * (k + 1) // 2 + k * m + k + 2 * m + 1
     degrees = 2 * n_nodes  # of a ring, all together
     assert sent["GraphTargets.offer_mixture"] == degrees * mixes * (m + 1 + equations)
@@ -186,9 +189,8 @@ def test_by_how_much_nodes_differ_is_told_and_true():
     assert str(caught[-1].message) in model.report_.notes
 
 
-def test_one_answer_of_all_nodes_is_told_too():
-    parts, targets = nodes()
-    model = em.KernelPCRegressor(4, gamma=0.05, topology="ring").fit(parts, targets)
+def test_one_answer_of_all_nodes_is_told_too(on_a_ring):
+    *_, model = on_a_ring
     (words,) = [note for note in model.report_.notes if "probe points" in note]
     assert float(words.split("at most ")[1].split()[0]) < 1e-9
 
@@ -325,15 +327,14 @@ def test_methods_with_a_coordinator_are_refused_on_a_graph():
 
 def test_targets_do_not_stay_in_the_store():
     parts, targets = nodes()
-    with em.federation(parts, topology="ring") as fed:
+    with em.federation(parts, topology="full") as fed:
         em.KernelPCRegressor(3, gamma=0.05).fit(fed, targets)
         for site in fed.local_sites().values():
             assert not any("targets" in kept for kept in site.store.values())
 
 
-def test_a_saved_model_predicts_the_same(tmp_path):
-    parts, targets = nodes(y=TWO)
-    model = em.KernelPCRegressor(4, gamma=0.05, topology="ring").fit(parts, targets)
+def test_a_saved_model_predicts_the_same(on_a_ring, tmp_path):
+    parts, _, model = on_a_ring
     model.save(tmp_path / "model.em", parties=True)
     loaded = em.load(tmp_path / "model.em")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
