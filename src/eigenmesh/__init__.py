@@ -1,5 +1,7 @@
 """Kernel PCA and kernel k-means over data that cannot be pooled."""
 
+# Of no estimator: hosts must know its role all the same.
+import eigenmesh.graphs.gossip_average  # noqa: F401
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault

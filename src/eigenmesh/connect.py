@@ -56,7 +56,7 @@ def federation(
     source: Partitioned | Sequence[str | Path] | None = None,
     *,
     sites: Sequence[str | Path] | None = None,
-    study: FitStudy | None = None,
+    study: FitStudy | str | None = None,
     engine: str = "in-process",
     split: str = "rows",
     names: Sequence[str] | None = None,
@@ -71,8 +71,9 @@ def federation(
     faults: Sequence[Fault] = (),
     client: Any = None,
     workers: Sequence[str] | None = None,
-    trust: Trust = "domain",
-    secure: bool = False,
+    trust: Trust | None = None,
+    secure: bool | None = None,
+    startup_kit: str | Path | None = None,
 ) -> Federation:
     """Open a federation over data that stay where they are.
 
@@ -81,16 +82,20 @@ def federation(
     source : a Partitioned, or a list of paths, each opened by its own party. For "dask" also a
         Dask array, a party a chunk of columns or of rows, or a Dask DataFrame, a party a
         partition: chunks stay at the workers that hold them, and parties are in their order. A
-        path is opened at its party's worker; arrays in this process are sent there, once.
+        path is opened at its party's worker; arrays in this process are sent there, once. None
+        for "nvflare", whose sites own their data and say themselves how they are split.
     sites : in place of `source`, folders of sites that `eigenmesh site init` made, opened in this
         process: a rehearsal of what happens between organisations. Data, names and policies are
         the folders', and nothing in them can be reached from here but by asking their hosts.
-    study : what the runs belong to, for sites that approve studies: `em.study`.
+    study : what the runs belong to, for sites that approve studies: `em.study`. For "nvflare", the
+        name under which the sites' owners have agreed to work together.
     engine : what carries the messages; "in-process" is this very process, "mpi" a job in which
         every rank runs the same script and hosts one party, "dask" a cluster whose workers host
-        the parties.
+        the parties, "nvflare" a federation of organisations, each of which hosts its own.
     split : for a list of paths, whether each holds "rows" or "columns".
-    names, policies : of the parties, as in `Partitioned`, for any other source than that.
+    names, policies : of the parties, as in `Partitioned`, for any other source than that. For
+        "nvflare", the names of sites that must take part, in this order; all that are connected,
+        by name, if None; policies are the sites' own.
     id_column : for a list of paths or a Dask DataFrame, the column that has the sample ids, as in
         `Partitioned`.
     align, id_secret : for a list of paths of columns, as in `Partitioned`: "inner" matches samples
@@ -108,10 +113,13 @@ def federation(
     workers : for "dask": addresses of the workers among which parties are dealt; all if None.
     trust : "domain" if everybody in it may know of everybody's errors; "organisations" rehearses
         what sites do that do not trust each other: stricter policies, and refusals that tell the
-        name of a rule and nothing of the data.
+        name of a rule and nothing of the data. "domain" if None, but for "nvflare", whose sites
+        decide for themselves.
     secure : True masks every sum that a protocol forms over the parties, so that neither the
         coordinator nor another party sees a summand; it needs a coordinator, at least two parties,
-        on_loss "raise" or "survivors", and `pip install 'eigenmesh[secure]'`.
+        on_loss "raise" or "survivors", and `pip install 'eigenmesh[secure]'`. If None, it is so
+        for "nvflare" where there is a coordinator, and for no other engine.
+    startup_kit : for "nvflare": the analyst's folder, as `nvflare package` made it.
 
     Examples
     --------
@@ -128,20 +136,29 @@ def federation(
         "align": align,
         "id_secret": id_secret,
     }
+    if engine == "nvflare":
+        theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
+        sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
+        losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
+        return _opened(sites_elsewhere, topology, losses, secure)
     if (source is None) == (sites is None):
         number = "neither" if sites is None else "both"
         raise InputError(f"{number} of source and sites= are given; one of them is expected")
+    if isinstance(study, str):
+        raise InputError(f"study is {study!r}; a name is for engine='nvflare', here em.study is")
     _check_options(source, whose)
+    secure, trust = bool(secure), trust or "domain"
     if trust not in TRUSTS:
         raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
     require_seconds(timeout)  # engines open within it
+    _refuse_options("nvflare", engine, startup_kit=startup_kit)
     if sites is not None:
         carrier, split, align = _on_folders(sites, whose, engine, faults)
     elif engine == "dask":
         place = {"client": client, "workers": workers, "timeout": timeout}
         carrier, split = _on_dask(source, split, whose, faults, place, trust)
     else:
-        _refuse_options(engine, client=client, workers=workers)
+        _refuse_options("dask", engine, client=client, workers=workers)
         carrier, split = _on_sites(engine, source, split, whose, faults, trust, timeout)
     run = Federation(
         carrier,
@@ -172,6 +189,8 @@ def federation(
 
 class _Folders(InProcess):
     """Sites in their folders: what they hold is not for whoever opened them."""
+
+    values_stay = True
 
     def local_sites(self) -> Mapping[int, Site]:
         """None: they could as well be elsewhere."""
@@ -266,7 +285,7 @@ def _on_sites(
     timeout: float | None,
 ) -> tuple[Engine, str]:
     if engine not in _ENGINES:
-        engines = ", ".join(map(repr, [*_ENGINES, "dask"]))
+        engines = ", ".join(map(repr, [*_ENGINES, "dask", "nvflare"]))
         raise InputError(f"engine {engine!r} is unknown; expected {engines}")
     if engine == "mpi" and not isinstance(source, Partitioned):
         sites = _unopened_sites(source, split, whose)
@@ -327,10 +346,58 @@ def _names_of(site: Callable[[], Site]) -> tuple[str, ...] | None:
     return site().names_columns()
 
 
-def _refuse_options(engine: str, **options: Any) -> None:
+def _refuse_options(other: str, engine: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"{name}= is for engine='dask'; the engine is {engine!r}")
+            raise InputError(f"{name}= is for engine={other!r}; the engine is {engine!r}")
+
+
+# On NVFlare sites own all that is theirs.
+
+
+def _on_nvflare(
+    startup_kit: str | Path | None,
+    study: FitStudy | str | None,
+    names: Sequence[str] | None,
+    theirs: Mapping[str, Any],
+) -> Any:
+    usual = (None, "strict", ())
+    passed = [name for name, own in theirs.items() if name != "names" and own not in usual]
+    if passed:
+        raise InputError(
+            f"{'=, '.join(passed)}= with engine='nvflare': sites take data, policies and ids from "
+            f"their own folders only; leave it out"
+        )
+    if startup_kit is None or not isinstance(study, str):
+        raise InputError(
+            "engine='nvflare' needs startup_kit=, the analyst's folder, and study=, the name that "
+            "the sites have agreed on"
+        )
+    try:
+        import nvflare  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{error}; engine='nvflare' needs pip install 'eigenmesh[nvflare]'"
+        ) from None
+    from eigenmesh.engines.nvflare import Relayed
+
+    return Relayed(startup_kit, study, names)
+
+
+def _opened(
+    carrier: Any, topology: Topology | None, losses: Mapping[str, Any], secure: bool | None
+) -> Federation:
+    """A federation of sites elsewhere; sums are masked where there is a coordinator."""
+    try:
+        masked = topology is None if secure is None else secure
+        run = Federation(carrier, split=carrier.split, topology=topology, secure=masked, **losses)
+        run.align = carrier.align
+        if run.split == "rows":
+            _require_same_columns(run)
+    except BaseException:
+        carrier.close()
+        raise
+    return run
 
 
 # On Dask sites are built at the workers, from what lies there or is sent there.

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import networkx as nx
 import numpy as np
 from tests.engines.dask_cluster import open_on_dask
+from tests.engines.nvflare_sides import open_here
 
 import eigenmesh as em
 from eigenmesh.runtime.federation import Federation
@@ -47,6 +48,7 @@ class EngineUnderTest:
 ENGINES = [
     EngineUnderTest("in-process", partial(em.federation, engine="in-process"), 0.2),
     EngineUnderTest("dask", open_on_dask, 1.0),
+    EngineUnderTest("nvflare", open_here, 0.5),
 ]
 
 NAMES = ("north", "east", "south", "west", "centre")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import threading
 from typing import Annotated
 
@@ -747,3 +749,29 @@ def test_a_host_can_blame_nobody_but_itself_and_its_neighbours():
     assert error_from(tree, "north").party == "north"
     assert error_from(tree, "north", ("east",)).party == "north"
     assert error_from(tree, "north", ("east", "south")).party == "south"
+
+
+def test_between_organisations_nothing_passes_a_relay_that_can_read_it():
+    replies = {}
+    for trust in ("domain", "organisations"):
+        for relays in ("no", "sealed", "open"):
+            site = Site("a", lambda: np.ones((6, 2)), trust=trust)
+            request = {"op": "exchange", "run": "r", "turn": 1, "role": "R", "send": "s"}
+            request |= {"receive": "t", "neighbours": [], "on_loss": "raise", "max_age": 3}
+            reply, outbox = Host(site, 0, ("a", "b"), relays=relays).offer(wire.dumps(request))
+            assert outbox is None
+            replies[trust, relays] = wire.loads(reply)["error"]
+    assert replies.pop(("organisations", "open")) == "StepRefused"
+    assert set(replies.values()) == {"StaleRound"}, "refused later, since no run has begun"
+
+
+def test_every_role_is_known_wherever_a_host_is():
+    script = (
+        "import pkgutil, importlib, eigenmesh.runtime.host as host\n"
+        "before = set(host.known_roles())\n"
+        "import eigenmesh\n"
+        "for m in pkgutil.walk_packages(eigenmesh.__path__, 'eigenmesh.'):\n"
+        "    if not m.name.endswith(('__main__', 'nvflare_job')): importlib.import_module(m.name)\n"
+        "assert set(host.known_roles()) == before and len(before) > 20, before\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError, MissingPartyShare
-from eigenmesh.estimators.party_values import is_plain, of_sites
+from eigenmesh.estimators.party_values import AtSite, is_plain, of_sites
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.kmeans import nearest
@@ -24,7 +24,10 @@ class PartyLabels(ClusterMixin, RowEstimator):
 
     def _own_labels(self, fed: Federation, key: str, X: Any) -> Any:
         """The labels that this process can see, of X or by party; they were not sent."""
-        labels = [own if own is None else whole_labels(own) for own in of_sites(fed, key, "labels")]
+        labels = [
+            own if isinstance(own, AtSite) else whole_labels(own)
+            for own in of_sites(fed, key, "labels")
+        ]
         return labels[0] if is_plain(X) else labels
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from eigenmesh.data import Partitioned
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import Doubles, largest_value, require_moderate
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.site import OWN_TARGETS, OWN_WEIGHTS
 
 NONE = ""  # the key of values that there are not
+SITES = "sites"  # in place of values: those that the sites' owners name
 _FITS = itertools.count()
 
 
@@ -32,10 +35,20 @@ def at_sites(
 
     A single array is for a single party. In a job of several processes each passes the whole list,
     of which only the entry of its own party is looked at. The values are taken away at the end.
+    Sites that own their data name these values themselves: `SITES` asks for them, and any others
+    are refused.
     """
     if values is None:
         yield NONE
         return
+    if isinstance(values, str) and values == SITES:
+        yield OWN_TARGETS if field == "targets" else OWN_WEIGHTS
+        return
+    if fed.values_stay:
+        raise InputError(
+            f"{name} is passed to sites that own their data and take none from elsewhere; pass "
+            f"{name}={SITES!r} for what each site.toml names as its {field}"
+        )
     sites = fed.local_sites()
     entries = zip(fed.parties, _one_a_party(values, fed.parties, name), strict=True)
     own = {party: _numbers(v, name, party, signed) for party, v in entries if party in sites}
@@ -166,8 +179,26 @@ def _numbers(values: Any, name: str, party: str, signed: bool) -> Doubles:
     return numbers
 
 
+@dataclass(frozen=True)
+class AtSite:
+    """Stands for values that are not in this process, and says where they are.
+
+    >>> AtSite("north", "labels")
+    <labels of 'north': at the site, where `eigenmesh site scores` writes them>
+    """
+
+    party: str
+    values: str
+
+    def __repr__(self) -> str:
+        where = "at the site, where `eigenmesh site scores` writes them"
+        return f"<{self.values} of {self.party!r}: {where}>"
+
+
 def of_sites(fed: Federation, key: str, field: str) -> list[Any]:
-    """What the sites that live in this process keep, by party; None for all others."""
+    """What the sites that live in this process keep, by party; of all others where it is."""
     sites = fed.local_sites()
-    stores = [sites[name].store if name in sites else {} for name in fed.parties]
-    return [store[key][field] if key in store else None for store in stores]
+    stores = {name: sites[name].store if name in sites else {} for name in fed.parties}
+    return [
+        store[key][field] if key in store else AtSite(name, field) for name, store in stores.items()
+    ]

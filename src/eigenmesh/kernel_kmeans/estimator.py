@@ -103,8 +103,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     Attributes
     ----------
-    labels_ : the rows' clusters; for split data a list, with None for parties whose labels are not
-        in this process: they are at the parties' sites. For columns one array, of all samples.
+    labels_ : the rows' clusters; for split data a list; labels that are at a site and not in this
+        process say so in their place. For columns one array, of all samples.
     inertia_ : Σ w ‖φ(x) − μ‖² in feature space, μ the mean of the row's cluster. An upper bound,
         since means are known inside the landmarks' span: at most `inertia_slack_` too large, which
         is 0 where every row is a landmark. With "random-features" and "fed", that of the features.

@@ -88,7 +88,8 @@ class Consent:
         if policy.approve == "any":
             return
         listed = policy.approved if policy.approve == "listed" else frozenset[str]()
-        approved = self.site.approvals.digests | listed
+        approvals, submitter = self.site.approvals, self.site.submitter
+        approved = {d for d in approvals.digests if approvals.may_submit(d, submitter)} | listed
         digest = study.as_agreed.digest
         if digest in approved:
             return

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Trust = Literal["domain", "organisations"]
 TRUSTS: tuple[str, ...] = get_args(Trust)
+# Whether a third party forwards what neighbours send each other, and if so, whether it can read it.
+Relays = Literal["no", "sealed", "open"]
 
 # What is computed from rows, so that its worth hangs on how many it covers.
 OVER_ROWS = frozenset("centroids scores eigenvectors distances gram moments sketch".split())

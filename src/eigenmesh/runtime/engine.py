@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, NamedTuple
 
+from eigenmesh.runtime.content import Relays
 from eigenmesh.runtime.site import Site
 
 
@@ -23,7 +24,8 @@ class Engine(ABC):
     """Carries requests to the parties' hosts, and messages between neighbours' hosts."""
 
     name: ClassVar[str]
-    relays: ClassVar[bool] = False  # whether a third party forwards messages between neighbours
+    relays: ClassVar[Relays] = "no"
+    values_stay: ClassVar[bool] = False  # whether weights and targets are the sites' to name
     survives_loss: ClassVar[bool] = True  # whether a run can go on after a party is gone
     coordinates: bool = True  # whether this process runs the coordinator's side of a protocol
     followers: bool = False  # whether other processes run the same script and await the outcome

@@ -167,6 +167,11 @@ class Federation:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""
         return {self._names[i]: site for i, site in self._engine.local_sites().items()}
 
+    @property
+    def values_stay(self) -> bool:
+        """Whether weights and targets are the sites' own to name, and nobody else's to send."""
+        return self._engine.values_stay
+
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of the parties, as they said themselves or as this process knows."""
         shapes = {}
@@ -637,7 +642,7 @@ class Federation:
 
     def _book(self, send: Step, exchange: Exchange) -> None:
         """What has left has left, even if the round was undone."""
-        label, relayed = step_label(send), self._engine.relays
+        label, relayed = step_label(send), self._engine.relays != "no"
         for i, receipt in exchange.receipts.items():
             for receiver, kinds, size in receipt["sent"]:
                 way = (self._names[i], self._names[receiver])

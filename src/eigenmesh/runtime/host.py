@@ -30,7 +30,7 @@ from eigenmesh.errors import (
 )
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.consent import Consent
-from eigenmesh.runtime.content import numbers_over_rows
+from eigenmesh.runtime.content import Relays, numbers_over_rows
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.ledger import COORDINATOR, step_label
 from eigenmesh.runtime.logbook import Logbook
@@ -85,7 +85,10 @@ class Enlisted(NamedTuple):
 
 
 class Host:
-    """Guards one site. `index` is its place among `names`, the parties of the federation."""
+    """Guards one site. `index` is its place among `names`, the parties of the federation.
+
+    `relays` is what the engine does with messages between neighbours.
+    """
 
     def __init__(
         self,
@@ -93,8 +96,10 @@ class Host:
         index: int,
         names: tuple[str, ...],
         roles: Mapping[str, type[Party]] | None = None,
+        relays: Relays = "no",
     ) -> None:
         self.site = site
+        self._relays = relays
         self._roles = roles
         self._view = SiteView(site, index, names)
         self._lock = threading.Lock()
@@ -494,6 +499,11 @@ class Host:
     def _offer(self, tree: Tree, request: bytes) -> dict[int, bytes]:
         if tree["op"] != "exchange":
             raise MessageRefused("the request is no exchange", party=self.site.name)
+        if self._relays == "open" and self.site.trust == "organisations":
+            raise StepRefused(
+                "neighbours' messages would pass a third party that can read them",
+                party=self.site.name,
+            )
         self._take_turn(tree)
         enlisted, step = self._asked(tree, "send")
         self._asked(tree, "receive")

@@ -69,6 +69,7 @@ class Site:
     left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
     split: str | None = None
     log: SiteLog | None = None
+    submitter: str = ""  # on whose behalf requests come, as far as the engine knows
     renew: Callable[[Site], None] = field(default=lambda site: None, repr=False)
     _data: Data = field(default=None, repr=False)
     _of_data: dict[str, Any] = field(default_factory=dict, repr=False)

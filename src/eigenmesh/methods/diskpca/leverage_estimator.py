@@ -8,12 +8,11 @@ from typing import Any
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.kernel_gamma import agreed_fields, kernel_gamma, psd_kernel
+from eigenmesh.estimators.party_values import of_sites
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.methods.diskpca.leverage import STORE
 from eigenmesh.methods.diskpca.leverage import leverage_scores as leverage_protocol
-from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import stage
 from eigenmesh.stages.row_messages import KernelSetup
 
@@ -27,8 +26,8 @@ class LeverageScores:
 
     Attributes
     ----------
-    scores : an array for a plain array; for split rows a list of arrays in party order, None for a
-        party in another process, which keeps its scores.
+    scores : an array for a plain array; for split rows a list of arrays in party order; scores
+        that are at a site and not in this process say so in their place.
     skew : largest score / mean; above about 20 a few rows carry the variance.
     exact : whether they are the kernel's own, or those of an embedding.
     gamma : the kernel's.
@@ -91,7 +90,7 @@ def leverage_scores(
         fed.require_stages(planned)
         number = kernel_gamma(fed, kernel, gamma, seed_of(random_state))
         outcome = fed.run(leverage_protocol, agreed(number)).value
-        scores = _kept(fed)
+        scores = of_sites(fed, STORE, "scores")
         report = RunReport.of(
             recording,
             fed,
@@ -107,8 +106,3 @@ def leverage_scores(
 
 def _width(kernel: str, k: int) -> int:
     return _EXACT_WIDTH if kernel in ("linear", "cosine") else _WIDTH_A_COMPONENT * k
-
-
-def _kept(fed: Federation) -> list[Doubles | None]:
-    sites = fed.local_sites()
-    return [sites[name].store[STORE]["scores"] if name in sites else None for name in fed.parties]

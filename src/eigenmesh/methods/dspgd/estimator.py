@@ -76,8 +76,8 @@ class FedKernelKMeans(PartyLabels):
 
     Attributes
     ----------
-    labels_ : the rows' clusters; of split data a list, with None for parties in other processes,
-        whose labels are in their own sites' stores.
+    labels_ : the rows' clusters; of split data a list; labels that are at a site and not in this
+        process say so in their place.
     cluster_centers_ : in the coordinates that `transform` gives.
     inertia_ : squared distances to the nearest centre in these coordinates.
     eigenvalues_ : of the uncentred kernel matrix, as estimated.

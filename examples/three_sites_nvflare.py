@@ -1,0 +1,310 @@
+"""Three hospitals, a server and an analyst, on one machine and in folders of their own.
+
+Each makes its own key; the server's operator signs their requests; everybody speaks mutual TLS, and
+no hospital opens a port. The analyst fits to rows and to columns that she never sees, is refused
+what a hospital has not approved, and survives a hospital that goes down.
+
+    python examples/three_sites_nvflare.py
+
+docs/deploying.md goes the same way by hand.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+import eigenmesh as em
+from eigenmesh.nvflare_kit import secure_server, secure_site
+from eigenmesh.runtime.masks import identity
+from eigenmesh.site_folder import open_site
+
+ANALYST = "analyst@hub.org"
+SERVER = "localhost"
+SITES = ("east", "north", "south")
+
+# `nvflare` takes seconds to start: all its commands of a step are run by one interpreter.
+_COMMANDS = """
+import contextlib, io, json, sys
+from nvflare.cli import main
+for command in json.load(sys.stdin):
+    sys.argv = ["nvflare", *command]
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code:
+                sys.exit(f"{' '.join(command)}: {ended.code}")
+"""
+
+
+class Federation:
+    """A federation in one folder: kits, sites' folders, and the processes that were started."""
+
+    def __init__(self, folder: Path, sites=SITES, analysts=(ANALYST,)) -> None:
+        self.folder, self.sites = Path(folder), tuple(sites)
+        self.analysts = tuple(analysts)
+        self._processes: dict[str, subprocess.Popen] = {}
+
+    # Kits: every participant makes its own key, and the operator signs what it asks for.
+
+    def provision(self) -> None:
+        """Kits for the server, the sites and the analysts."""
+        port, admin_port = free_ports(2)
+        server = {"host": SERVER, "fed_learn_port": port, "admin_port": admin_port}
+        profile = {
+            "name": "eigenmesh",
+            "scheme": "grpc",
+            "connection_security": "mtls",
+            "server": server,
+        }
+        self._write("profile.yml", profile)
+        self._nvflare(["cert", "init", "--profile", "profile.yml", "-o", "ca"])
+        people = [{"name": SERVER, "org": "hub", "type": "server"}]
+        people += [{"name": s, "org": f"{s}_hospital", "type": "client"} for s in self.sites]
+        people += [
+            {"name": a, "org": "hub", "type": "admin", "role": "lead"} for a in self.analysts
+        ]
+        self._nvflare(*(c for person in people for c in self._request_and_approve(person)))
+        self._nvflare(*(self._package(person["name"]) for person in people))
+        secure_server(self.kit(SERVER))
+
+    def _request_and_approve(self, person: dict) -> list[list[str]]:
+        name = person["name"]
+        self._write(f"{name}.yml", {"name": "eigenmesh", "participants": [person]})
+        request = f"requests/{name}/{name}.request.zip"
+        approve = ["cert", "approve", "-c", "ca", "--profile", "profile.yml"]
+        return [
+            ["cert", "request", "-p", f"{name}.yml", "--out", f"requests/{name}"],
+            [*approve, "--out", f"{name}.signed.zip", request],
+        ]
+
+    def _package(self, name: str) -> list[str]:
+        # On the telephone the operator reads out the fingerprint of the root certificate.
+        own = ["--request-dir", f"requests/{name}", "-w", f"kits/{name}"]
+        return ["package", f"{name}.signed.zip", *own, "--fingerprint", self._fingerprint()]
+
+    def _fingerprint(self) -> str:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+
+        certificate = x509.load_pem_x509_certificate((self.folder / "ca/rootCA.pem").read_bytes())
+        return "SHA256:" + certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+    def kit(self, name: str) -> Path:
+        """Where a participant's own kit is."""
+        return self.folder / "kits" / name / "eigenmesh" / "prod_00" / name
+
+    def _nvflare(self, *commands: list[str]) -> None:
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-c", _COMMANDS],
+            input=json.dumps(commands).encode(),
+            cwd=self.folder,
+            env={**os.environ, "HOME": str(home)},
+            check=True,
+            timeout=120,
+        )
+
+    def _write(self, name: str, tree: dict) -> None:
+        (self.folder / name).write_text(json.dumps(tree))  # which is YAML, too
+
+    # What a hospital does: its data, its policy, the others' keys, and who may ask.
+
+    def add_study(self, study: str, split: str, blocks, policy="", ids=None) -> None:
+        """At every site a folder with its block of the data; the first analyst may work on it."""
+        for site, X in zip(self.sites, blocks, strict=True):
+            folder = self.site_folder(study, site)
+            folder.mkdir(parents=True)
+            write_csv(folder / "ward.csv", X, ids)
+            settings = f'name = "{site}"\ndata = "ward.csv"\nsplit = "{split}"\n'
+            settings += "" if ids is None else 'id_column = "patient"\n'
+            (folder / "site.toml").write_text(settings)
+            (folder / "policy.toml").write_text(policy)
+            secure_site(self.kit(site), study, folder, self.analysts[:1])
+        self._exchange_keys(study)
+
+    def _exchange_keys(self, study: str) -> None:
+        """Hospitals tell each other the keys that `eigenmesh site check` shows."""
+        folders = {site: self.site_folder(study, site) for site in self.sites}
+        keys = {site: identity(open_site(own).identity).hex() for site, own in folders.items()}
+        for site, folder in folders.items():
+            peers = [f'{other} = "{key}"' for other, key in keys.items() if other != site]
+            with (folder / "site.toml").open("a") as file:
+                file.write("[peers]\n" + "\n".join(peers) + "\n")
+
+    def site_folder(self, study: str, site: str) -> Path:
+        """A site's folder of a study."""
+        return self.folder / "sites" / site / study
+
+    # Processes, each in a session of its own; only those that were started here are ended.
+
+    def start(self, *names: str) -> None:
+        """Start participants; the server and every site if none is named."""
+        self._since = time.time()
+        for name in names or (SERVER, *self.sites):
+            kit = self.kit(name)
+            with (kit / "out.txt").open("ab") as out:
+                self._processes[name] = subprocess.Popen(
+                    ["bash", str(kit / "startup" / "sub_start.sh"), "--once"],
+                    stdout=out,
+                    stderr=out,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    env={**os.environ, **self._environment()},
+                )
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        return {"PATH": path, "HOME": str(self.folder / "home"), **threads}
+
+    def job_processes(self, name: str) -> list[psutil.Process]:
+        """A participant's processes of jobs that run."""
+        own = psutil.Process(self._processes[name].pid)
+        return [child for child in own.children(recursive=True) if child.is_running()]
+
+    def kill(self, name: str) -> None:
+        """As a power cut would."""
+        process = self._processes.pop(name)
+        with_children = [psutil.Process(process.pid)]
+        with_children += with_children[0].children(recursive=True)
+        for own in with_children:
+            own.send_signal(signal.SIGKILL)
+        process.wait(timeout=20)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for name in list(self._processes):
+            try:
+                self.kill(name)
+            except (psutil.Error, subprocess.TimeoutExpired) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+
+    def open(self, study: str, analyst: str = ANALYST, **options):
+        """What the analyst does; a site takes some seconds to connect."""
+        kit = self.kit(analyst)
+        return em.federation(engine="nvflare", startup_kit=kit, study=study, **options)
+
+    def wait_for_sites(self, seconds: float = 60) -> None:
+        """Until all are connected to the server."""
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                session = new_secure_session(ANALYST, str(self.kit(ANALYST)), timeout=10)
+                break
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+        try:
+            while not self._are_connected(session.get_connected_client_list()):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("not every site has connected")
+                time.sleep(0.25)
+        finally:
+            session.close()
+
+    def _are_connected(self, clients: list) -> bool:
+        """The server takes a site that went down for connected until it comes back."""
+        fresh = {client.name for client in clients if client.last_connect_time > self._since}
+        return fresh >= set(self.sites)
+
+
+def free_ports(n: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(n)]
+    for own in sockets:
+        own.bind(("127.0.0.1", 0))
+    ports = [own.getsockname()[1] for own in sockets]
+    for own in sockets:
+        own.close()
+    return ports
+
+
+def write_csv(path: Path, X: np.ndarray, ids=None) -> None:
+    names = [f"x{j}" for j in range(X.shape[1])]
+    rows = [[repr(float(value)) for value in row] for row in X]
+    if ids is not None:
+        names, rows = ["patient", *names], [[own, *row] for own, row in zip(ids, rows, strict=True)]
+    path.write_text("\n".join(",".join(row) for row in [names, *rows]) + "\n")
+
+
+def main(folder: Path) -> None:
+    """Provision, fit to rows and to columns, be refused, lose a hospital; then stop everything."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6)) * [3, 2, 1.5, 1, 1, 1]
+    patients = [f"P{i:03d}" for i in range(len(X))]
+    sums_alone = 'allow = ["aggregate", "counts", "hashes"]\nmin_parties = 2\n'
+    with Federation(folder) as federation:
+        federation.provision()
+        federation.add_study("heart", "rows", np.split(X, [100, 180]), policy=sums_alone)
+        federation.add_study("genes", "columns", np.split(X, [2, 4], axis=1), ids=patients)
+        federation.start()
+        federation.wait_for_sites()
+        print("three sites are connected, and none has opened a port")
+        rows(federation, X)
+        columns(federation, X)
+    print("everything has stopped")
+
+
+def rows(federation: Federation, X: np.ndarray) -> None:
+    """Each hospital has patients of its own."""
+    kpca = em.KernelPCA(2, kernel="linear", random_state=0)
+    pooled = em.KernelPCA(2, kernel="linear", random_state=0)
+    with federation.open("heart", on_loss="survivors") as fed:
+        kpca.fit(fed)
+        same = np.allclose(kpca.eigenvalues_, pooled.fit(X).eigenvalues_, rtol=1e-6)
+        print(f"rows: the pooled answer: {same}; left the sites: {kpca.report_.what_left}")
+
+        try:
+            em.DisKPCA(2, n_landmarks=20, random_state=0).fit(fed)
+        except em.EigenmeshError as refusal:
+            print(f"landmarks are rows: {refusal}")
+
+        # Another study: of one that was answered by three, no site lets the sum of two out, since
+        # the difference would be the third's own.
+        federation.kill("south")
+        begin = time.monotonic()
+        report = kpca.set_params(n_components=3).fit(fed).report_
+        seconds = time.monotonic() - begin
+        rest = em.KernelPCA(3, kernel="linear", random_state=0).fit(X[:180])
+        same = np.allclose(kpca.eigenvalues_, rest.eigenvalues_, rtol=1e-6)
+        print(f"after a power cut in the south: {report.lost}")
+        print(f"the answer of the others, within 15 s: {same and seconds < 15}")
+
+        federation.start("south")
+        federation.wait_for_sites()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            kpca.set_params(n_components=2).fit(fed)
+        print(f"south is back: {kpca.report_.parties == SITES}; {said[0].message}")
+
+
+def columns(federation: Federation, X: np.ndarray) -> None:
+    """All hospitals have the same patients, and each its own measurements of them."""
+    model = em.OneShotKPCA(2, local_rank=2)
+    with federation.open("genes") as fed, warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.CostWarning)  # of so little data
+        scores = model.fit(fed).transform(fed)
+    parts = em.Partitioned(columns=np.split(X, [2, 4], axis=1))
+    same = np.allclose(scores, em.OneShotKPCA(2, local_rank=2).fit_transform(parts), atol=1e-8)
+    print(f"columns: scores as in one process: {same}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        main(Path(temporary))

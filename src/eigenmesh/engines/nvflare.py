@@ -1,0 +1,592 @@
+"""Between organisations: parties at the sites of an NVFlare federation, which open no port.
+
+Two engines over one job. `Flare` lives in the job's process at the server and calls the sites;
+`Relayed` lives in the analyst's process and hands its requests to the job as app commands. What a
+site does with them is in `eigenmesh.nvflare_job`. Only bytes pass; no code travels.
+
+NVFlare waits for a dead process until the time of the call is over. So everybody who is waited for
+is looked at every few seconds, and whoever is silent twice in a row is lost, whatever the timeout.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import itertools
+import json
+import logging
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eigenmesh.errors import (
+    EigenmeshError,
+    EigenmeshWarning,
+    FederationError,
+    InputError,
+    PartyFailed,
+    PartyLost,
+)
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.version import __version__
+
+TOPIC = "eigenmesh"
+NONE, LATE = b"", b"late"  # in place of a reply: there is none, or it took too long
+# The only classes that a job names; every side has them installed.
+SERVER, SITE = "eigenmesh.nvflare_job.ServerSide", "eigenmesh.nvflare_job.SiteSide"
+SERVER_CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
+EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
+GATE = "eigenmesh.nvflare_job.Gate"  # a component of a site's own
+LOOK_SECONDS = 2.0  # between looks at those who are waited for, and for an answer to a look
+_SILENT_LOOKS = 2  # in a row, after which a party is lost
+_SLACK = 1.25  # a site keeps to the time of a step itself, and says so; then the call is given up
+_MEETING_SECONDS = 60.0
+_JOB_SECONDS = 90.0  # until a job is up; 14 to 21 were measured
+_COMMAND_SECONDS = 60.0
+_ENDED = ("FINISHED", "ABANDONED", "FAILED")
+_SILENT = Lost("its process does not answer any more")
+_ABSENT = Lost("it is not in the job")
+_GONE = (_SILENT, _ABSENT)  # in another job they may be there again
+_log = logging.getLogger("eigenmesh.nvflare")
+
+
+# In the server's job.
+
+
+class Flare(Engine):
+    """Calls the sites of a job; `proxies` are NVFlare's, by name. Those missing there are lost."""
+
+    name = "nvflare"
+    relays = "sealed"
+    values_stay = True
+
+    def __init__(self, proxies: Mapping[str, Any], parties: Sequence[str]) -> None:
+        self.parties = tuple(parties)
+        self._proxies = dict(proxies)
+        self._swaps = itertools.count(1)
+
+    def meet(self) -> dict[str, Any]:
+        """What the sites say of themselves, or why they say nothing, by name."""
+        roster = wire.dumps({"parties": list(self.parties), "version": __version__})
+        arguments = {i: {"roster": roster} for i in range(len(self.parties))}
+        replies = dict(self._wave("meet", arguments, _MEETING_SECONDS))
+        return {self.parties[i]: _introduction(reply) for i, reply in replies.items()}
+
+    def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
+        """Requests run at all sites at once."""
+        arguments = {i: {"request": r, "seconds": timeout} for i, r in requests.items()}
+        return self._wave("handle", arguments, timeout)
+
+    def swap(
+        self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
+    ) -> Iterator[tuple[int, Reply]]:
+        """Sites send each other what they offer, under seal; a lost one is waited for by nobody."""
+        number = next(self._swaps)
+        arguments = {}
+        for i, request in requests.items():
+            order = {"swap": number, "near": list(neighbours[i]), "seconds": timeout}
+            arguments[i] = {"order": wire.dumps(order), "request": request}
+
+        def tell_neighbours(lost: int) -> None:
+            label = wire.dumps({"swap": number, "sender": lost})
+            for i in neighbours[lost]:
+                if i in requests:
+                    _in_thread(self._at, i, "give_up", LOOK_SECONDS, {"label": label})
+
+        # Two halves, and neighbours that say when their own time is over.
+        return self._wave("exchange", arguments, 2.5 * timeout, tell_neighbours)
+
+    def close(self) -> None:
+        """Nothing is held between calls."""
+
+    def _at(self, i: int, method: str, seconds: float, arguments: Mapping[str, Any]) -> Any:
+        proxy = self._proxies.get(self.parties[i])
+        if proxy is None:
+            return _ABSENT
+        return getattr(proxy(timeout=seconds), method)(**arguments)
+
+    def _wave(
+        self,
+        method: str,
+        arguments: Mapping[int, Mapping[str, Any]],
+        timeout: float,
+        on_loss: Callable[[int], None] = lambda i: None,
+    ) -> Iterator[tuple[int, Reply]]:
+        limit = _SLACK * timeout + LOOK_SECONDS
+        pending = {_in_thread(self._at, i, method, limit, a): i for i, a in arguments.items()}
+        replies: dict[int, Reply] = {}
+        silence: Counter[int] = Counter()
+        waiting, next_look = list(arguments), time.monotonic() + LOOK_SECONDS
+        while waiting:
+            seconds = max(next_look - time.monotonic(), 0.0)
+            done, _ = wait(pending, seconds, return_when=FIRST_COMPLETED)
+            for future in done:
+                replies[pending.pop(future)] = _reply_in(future, timeout)
+            if pending and time.monotonic() >= next_look:
+                for i in self._silent(pending.values(), silence):
+                    replies[i] = _SILENT
+                    on_loss(i)
+                pending = {future: i for future, i in pending.items() if i not in replies}
+                next_look = time.monotonic() + LOOK_SECONDS
+            while waiting and waiting[0] in replies:
+                yield waiting[0], replies.pop(waiting.pop(0))
+
+    def _silent(self, places: Iterable[int], silence: Counter[int]) -> list[int]:
+        """Of those who are waited for, who has not answered a look too often."""
+        looks = {i: _in_thread(self._at, i, "is_there", LOOK_SECONDS, {}) for i in places}
+        wait(looks.values(), LOOK_SECONDS)
+        for i, look in looks.items():
+            is_there = look.done() and look.exception() is None and look.result() is True
+            silence[i] = 0 if is_there else silence[i] + 1
+        return [i for i in looks if silence[i] >= _SILENT_LOOKS]
+
+
+def _in_thread(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """In a thread of its own that holds up nothing when the process ends."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            result = work(*arguments)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="eigenmesh-call", daemon=True).start()
+    return future
+
+
+def _reply_in(future: Future[Any], timeout: float) -> Reply:
+    error = future.exception()
+    if error is not None:
+        _log.info("a call to a site failed: %s", error)
+        return _SILENT
+    reply = future.result()
+    if isinstance(reply, Lost):
+        return reply
+    if not isinstance(reply, bytes) or reply == NONE:
+        return Lost("it gave no reply")
+    return Lost(f"it gave no reply within {timeout:g} s") if reply == LATE else reply
+
+
+def _introduction(reply: Reply) -> dict[str, Any]:
+    if isinstance(reply, Lost):
+        return {"lost": reply.reason}
+    try:
+        tree = wire.loads(reply)
+    except EigenmeshError as error:
+        return {"lost": f"its introduction is malformed: {error.reason}"}
+    return tree if isinstance(tree, dict) else {"lost": "its introduction is malformed"}
+
+
+# What passes between the analyst's process and the job, in JSON.
+
+
+def packed(requests: Mapping[int, bytes]) -> dict[str, Any]:
+    """Requests by party; a broadcast is one for all, and travels once."""
+    distinct = list(dict.fromkeys(requests.values()))
+    places = {request: k for k, request in enumerate(distinct)}
+    return {
+        "requests": [base64.b64encode(request).decode() for request in distinct],
+        "to": [[i, places[request]] for i, request in requests.items()],
+    }
+
+
+def unpacked(tree: Mapping[str, Any]) -> dict[int, bytes]:
+    """What `packed` was given."""
+    requests = [base64.b64decode(text, validate=True) for text in tree["requests"]]
+    return {int(i): requests[k] for i, k in tree["to"]}
+
+
+def reply_to_json(reply: Reply) -> dict[str, str]:
+    """A reply, or why there is none."""
+    if isinstance(reply, Lost):
+        return {"lost": reply.reason}
+    return {"reply": base64.b64encode(reply).decode()}
+
+
+def _reply_from_json(tree: Any) -> Reply:
+    match tree:
+        case {"reply": str(text)}:
+            with suppress(binascii.Error):
+                return base64.b64decode(text, validate=True)
+        case {"lost": str(reason)}:
+            return Lost(reason)
+    return Lost("what the server says of its reply is malformed")
+
+
+# In the analyst's process.
+
+
+class JobEnded(FederationError):
+    """The NVFlare job that carried the requests is over."""
+
+
+class Relayed(Engine):
+    """Requests go to a job at the server, which calls the sites.
+
+    Parameters
+    ----------
+    startup_kit : the analyst's own folder, as `nvflare package` made it.
+    study : the name under which the sites have agreed to work together.
+    names : the sites that must take part, in this order; every connected one, by name, if None.
+    """
+
+    name = "nvflare"
+    relays = "sealed"
+    values_stay = True
+
+    def __init__(
+        self, startup_kit: str | Path, study: str, names: Sequence[str] | None = None
+    ) -> None:
+        self._job = _Job(Path(startup_kit), study, names)
+        self._is_running, self._is_fresh = False, True
+        self._gone: set[int] = set()  # parties whose process in this job is no more
+        try:
+            self._job.submit()
+            self.parties = self._job.expected()
+            self.split, self.align = _agreed(self._job.meet(self.parties), self.parties, study)
+        except BaseException:
+            self._job.close()
+            raise
+
+    def call(self, requests: Mapping[int, bytes], timeout: float) -> Iterator[tuple[int, Reply]]:
+        """One command carries the requests of all parties."""
+        return self._relayed("call", requests, {"timeout": timeout})
+
+    def swap(
+        self, requests: Mapping[int, bytes], neighbours: Mapping[int, Sequence[int]], timeout: float
+    ) -> Iterator[tuple[int, Reply]]:
+        """The sites exchange among themselves; nothing of it comes here."""
+        near = {str(i): list(others) for i, others in neighbours.items()}
+        return self._relayed("swap", requests, {"timeout": timeout, "neighbours": near})
+
+    def _relayed(
+        self, operation: str, requests: Mapping[int, bytes], fields: Mapping[str, Any]
+    ) -> Iterator[tuple[int, Reply]]:
+        may_replace, self._is_fresh = self._is_fresh, not self._is_running
+        try:
+            answer = self._work(may_replace, requests, operation, {**packed(requests), **fields})
+        except JobEnded as ended:
+            for i in requests:
+                yield i, Lost(ended.reason)
+            return
+        replies = answer.get("replies")
+        for i in requests:
+            reply = _reply_from_json(replies.get(str(i)) if isinstance(replies, dict) else None)
+            if reply in _GONE:
+                self._gone.add(i)
+            yield i, reply
+
+    def _work(
+        self,
+        may_replace: bool,
+        concerned: Iterable[int],
+        operation: str,
+        fields: Mapping[str, Any],
+        on_progress: Callable[[str], None] = lambda words: None,
+    ) -> dict[str, Any]:
+        """Where no run would suffer, a job that has ended, or lost one concerned, is replaced."""
+        if may_replace and self._gone.intersection(concerned):
+            self._replace_job(f"lost {', '.join(repr(self.parties[i]) for i in self._gone)}")
+        try:
+            return self._job.work(operation, fields, on_progress)
+        except JobEnded as ended:
+            if not may_replace:
+                raise
+            self._replace_job(ended.reason)
+        return self._job.work(operation, fields, on_progress)
+
+    def order(self, work: Mapping[str, Any], on_progress: Callable[[str], None]) -> dict[str, Any]:
+        """Let the server's job run a coordinator's side; gives its outcome."""
+        everybody = range(len(self.parties))
+        return self._work(True, everybody, "order", {"work": dict(work)}, on_progress)
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Once a run has begun its job is not replaced: parties of another one know nothing."""
+        self._is_running = self._is_fresh = True
+        try:
+            yield
+        finally:
+            self._is_running, self._is_fresh = False, True
+
+    def _replace_job(self, why: str) -> None:
+        warnings.warn(
+            f"NVFlare job {self._job.id} is of no more use ({why}); another one was submitted",
+            EigenmeshWarning,
+            stacklevel=2,
+        )
+        self._job.end()
+        self._job.submit()
+        self._gone.clear()
+        introductions = self._job.meet(self.parties)
+        present = [name for name in self.parties if "lost" not in introductions[name]]
+        if _agreed(introductions, present, self._job.study) != (self.split, self.align):
+            raise FederationError(
+                "the sites hold something else than before; open the federation anew"
+            )
+
+    def close(self) -> None:
+        """End the job and the session with the server."""
+        self._job.close()
+
+
+class _Held(NamedTuple):
+    """What a site says that it holds."""
+
+    split: str  # "rows" or "columns"
+    align: str  # "inner": its samples are to be matched with the others'
+
+
+def _agreed(introductions: Mapping[str, Any], names: Sequence[str], study: str) -> _Held:
+    """What all sites say that they hold; raises for the first that differs."""
+    held = {name: _held_by(introductions[name], name, study) for name in names}
+    if not held:
+        raise PartyLost(f"no site has joined study {study!r}")
+    first = names[0]
+    for name, own in held.items():
+        if own != held[first]:
+            raise FederationError(
+                f"in study {study!r} site {first!r} holds {held[first].split} (align "
+                f"{held[first].align!r}), site {name!r} {own.split} (align {own.align!r}); every "
+                f"site must hold the same: see to it in the sites' folders"
+            )
+    return held[first]
+
+
+def _held_by(introduction: Mapping[str, Any], name: str, study: str) -> _Held:
+    match introduction:
+        case {"refused": str(reason)}:
+            raise PartyFailed(f"site {name!r} refuses study {study!r}: {reason}", party=name)
+        case {"lost": str(reason)}:
+            raise PartyLost(f"party {name!r} is lost: {reason}", party=name)
+        case {"version": str(version)} if version != __version__:
+            raise PartyFailed(
+                f"site {name!r} has eigenmesh {version}, this process {__version__}; all sites "
+                f"need the same version: pip install eigenmesh=={__version__} there",
+                party=name,
+            )
+        case {"split": "rows" | "columns" as split, "align": "strict" | "inner" as align}:
+            return _Held(str(split), str(align))
+    raise PartyFailed(f"site {name!r} gave a malformed introduction", party=name)
+
+
+class _Job:
+    """A session with the server, and one job that is replaced when it has ended."""
+
+    def __init__(self, kit: Path, study: str, names: Sequence[str] | None) -> None:
+        self.study, self.id = study, ""
+        self._names = None if names is None else tuple(names)
+        self._lock = threading.Lock()  # a session takes one command at a time
+        self._session = _session(kit)
+
+    # A job from submission to its end.
+
+    def submit(self) -> None:
+        """Submit a job that names installed classes, and wait until it answers."""
+        with tempfile.TemporaryDirectory() as folder:
+            write_job(Path(folder) / "job", self.study, self._names)
+            self.id = str(self._talk(lambda s: s.submit_job(str(Path(folder) / "job"))))
+        deadline = time.monotonic() + _JOB_SECONDS
+        while not self._answers():
+            status = self.ended()
+            if status is not None:
+                raise JobEnded(
+                    f"the NVFlare job of study {self.study!r} ended before it answered ({status}); "
+                    f"the logs of the server and of the sites say why: a site may have refused it"
+                )
+            if time.monotonic() > deadline:
+                self._abort()
+                raise FederationError(
+                    f"the NVFlare job of study {self.study!r} was not up in {_JOB_SECONDS:g} s; "
+                    f"look whether sites are connected: {', '.join(self.connected()) or 'none is'}"
+                )
+            time.sleep(0.5)
+
+    def _answers(self) -> bool:
+        with suppress(Exception):  # whatever is wrong shows in the job's status
+            return "sites" in self.command({"do": "who"})
+        return False
+
+    def ended(self) -> str | None:
+        """How the job has ended, or None while it runs."""
+        try:
+            status = str(self._talk(lambda s: s.get_job_status(self.id)) or "")
+        except EigenmeshError as error:
+            return error.reason
+        return status if status.startswith(_ENDED) else None
+
+    def _abort(self) -> None:
+        with suppress(Exception):
+            self._talk(lambda s: s.abort_job(self.id))
+
+    def end(self) -> None:
+        """Let the job end, if it has not."""
+        try:
+            self.command({"do": "end"})
+        except EigenmeshError:
+            self._abort()
+
+    def close(self) -> None:
+        """Let the job end, then the session."""
+        if self.id:
+            self.end()
+        with suppress(Exception):
+            self._session.close()
+
+    # Who is there.
+
+    def connected(self) -> list[str]:
+        """Sites that the server hears of."""
+        return sorted(c.name for c in self._talk(lambda s: s.get_connected_client_list()))
+
+    def expected(self) -> tuple[str, ...]:
+        """Who must take part; raises for the first that is connected and has not joined."""
+        names = self._names or tuple(self.connected())
+        joined = set(self.command({"do": "who"})["sites"])
+        for name in names:
+            if name not in joined:
+                raise PartyLost(
+                    f"site {name!r} has not joined study {self.study!r}: it is not connected, or "
+                    f"has not approved the study for this analyst; those who have: "
+                    f"{', '.join(sorted(joined)) or 'none'}; names=[...] goes on with some",
+                    party=name,
+                )
+        return names
+
+    def meet(self, parties: Sequence[str]) -> dict[str, Any]:
+        """Tell the sites who takes part; what they say of themselves."""
+        sites = self.work("meet", {"parties": list(parties)}).get("sites")
+        told = sites if isinstance(sites, dict) else {}
+        return {name: told.get(name, {"lost": "no word came of it"}) for name in parties}
+
+    # Commands.
+
+    def work(
+        self,
+        operation: str,
+        fields: Mapping[str, Any],
+        on_progress: Callable[[str], None] = lambda words: None,
+    ) -> dict[str, Any]:
+        """Let the job do something; every command is short, whatever the work takes."""
+        answer = self.command({"do": operation, **fields})
+        while "ticket" in answer:
+            on_progress(str(answer.get("progress", "")))
+            answer = self.command({"do": "fetch", "ticket": answer["ticket"]})
+        if "ended" in answer:
+            raise JobEnded(f"the NVFlare job {self.id} has ended: {answer['ended']}")
+        if "error" in answer:
+            raise FederationError(f"the server's job failed: {answer['error']}")
+        return answer
+
+    def command(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """One app command to the job."""
+        answer = self._talk(lambda s: s.do_app_command(self.id, TOPIC, dict(data)))
+        if not isinstance(answer, dict):
+            raise FederationError("the server's job gave a malformed answer")
+        return answer
+
+    def _talk(self, action: Callable[[Any], Any]) -> Any:
+        from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning, NoConnection
+
+        with self._lock:
+            try:
+                return action(self._session)
+            except (JobNotFound, JobNotRunning):
+                raise JobEnded(f"the NVFlare job {self.id} has ended") from None
+            except NoConnection as error:
+                raise JobEnded(f"the NVFlare server cannot be reached: {error}") from None
+            except EigenmeshError:
+                raise
+            except Exception as error:
+                raise FederationError(f"the NVFlare server refuses or fails: {error}") from None
+
+
+def _session(kit: Path) -> Any:
+    """A session of the analyst whom the kit belongs to."""
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    settings = kit / "startup" / "fed_admin.json"
+    try:
+        admin = json.loads(settings.read_text())["admin"]
+        name = str(admin.get("username") or "")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"startup_kit {str(kit)!r} has no readable startup/fed_admin.json ({error}); the "
+            f"folder that `nvflare package` made for an analyst is expected"
+        ) from None
+    try:
+        with redirect_stdout(io.StringIO()):  # NVFlare tells everybody that it connects
+            session = new_secure_session(name, str(kit.absolute()), timeout=15.0)
+    except Exception as error:
+        raise FederationError(
+            f"the NVFlare server of {str(kit)!r} does not let {name!r} in: {error}; is it up, and "
+            f"does the kit belong to its project?"
+        ) from None
+    session.set_timeout(_COMMAND_SECONDS)
+    return session
+
+
+def write_job(folder: Path, study: str, names: Sequence[str] | None = None) -> None:
+    """A job that ships no code and names no data: classes that every side has installed."""
+    sites = ["@ALL"] if names is None else ["server", *names]
+    meta = {
+        "name": job_name(study),
+        "resource_spec": {},
+        "min_clients": 1,
+        "deploy_map": {"app": sites},
+    }
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": SERVER_CONTROLLER,
+                "args": {"server_obj_id": "eigenmesh", "sync_task_timeout": 60},
+            }
+        ],
+        "components": [{"id": "eigenmesh", "path": SERVER, "args": {}}],
+    }
+    client = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": ["*"],
+                "executor": {
+                    "path": EXECUTOR,
+                    "args": {"client_obj_id": "eigenmesh"},
+                },
+            }
+        ],
+        "components": [{"id": "eigenmesh", "path": SITE, "args": {}}],
+    }
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    (folder / "meta.json").write_text(json.dumps(meta))
+    (config / "config_fed_server.json").write_text(json.dumps(server))
+    (config / "config_fed_client.json").write_text(json.dumps(client))
+
+
+_PREFIX = "eigenmesh "
+
+
+def job_name(study: str) -> str:
+    """How a job says of which study it is."""
+    return _PREFIX + study
+
+
+def study_of(job: Any) -> str | None:
+    """The study of a job of this name; None if it is no job of ours."""
+    is_ours = isinstance(job, str) and job.startswith(_PREFIX)
+    return job[len(_PREFIX) :] if is_ours else None

@@ -1,0 +1,378 @@
+"""The engine between organisations, its job's sides in this process: see `nvflare_sides`."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.engines.nvflare_sides import Proxy, open_here
+
+import eigenmesh as em
+from eigenmesh.connect import sites_of
+from eigenmesh.errors import (
+    EigenmeshWarning,
+    FederationError,
+    InputError,
+    PartyFailed,
+    PartyLost,
+    StepRefused,
+)
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.engine import Lost
+
+pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
+
+from eigenmesh.engines import nvflare
+from eigenmesh.engines.nvflare import Flare, packed, study_of, unpacked, write_job
+from eigenmesh.nvflare_job import ServerSide, SiteSide, study_folder
+from eigenmesh.nvflare_kit import secure_server, secure_site
+from eigenmesh.version import __version__
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3)) * [3, 2, 1]
+ROWS = em.Partitioned(rows=np.split(X, [20, 40]), names=["east", "north", "south"])
+
+
+@pytest.fixture
+def quick_looks(monkeypatch):
+    monkeypatch.setattr(nvflare, "LOOK_SECONDS", 0.1)
+
+
+# Processes that are gone.
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_a_process_that_is_gone_is_named_long_before_the_timeout(quick_looks, on_loss):
+    with open_here(ROWS, on_loss=on_loss, timeout=600) as fed:
+        job = fed._engine
+        job.proxies["north"].silent = True
+        # NVFlare waits for the whole time of a call.
+        hanging = job._at
+        job._at = lambda i, method, *rest: (
+            time.sleep(60) if (i, method) == (1, "handle") else hanging(i, method, *rest)
+        )
+        begin = time.monotonic()
+        if on_loss == "raise":
+            with pytest.raises(PartyLost, match="'north'.*does not answer any more"):
+                em.MomentPCA(1).fit(fed)
+        else:
+            model = em.MomentPCA(1).fit(fed)
+            others = em.MomentPCA(1).fit(np.delete(X, slice(20, 40), axis=0))
+            np.testing.assert_allclose(model.eigenvalues_, others.eigenvalues_)
+            assert model.report_.parties == ("east", "south")
+        assert time.monotonic() - begin < 10
+
+
+def test_neighbours_do_not_wait_for_one_that_is_gone(quick_looks):
+    fits = em.GossipKPCA(1, n_features=10, random_state=0)
+    with open_here(ROWS, topology="full", on_loss="survivors", timeout=600) as fed:
+        job, sides = fed._engine, fed._engine.sides
+        hanging, calls = job._at, []
+
+        def at(i, method, *rest):
+            calls.append((i, method))
+            if i == 1 and method == "exchange" and calls.count((1, "exchange")) == 3:
+                job.proxies["north"].silent = True
+                for side in sides:  # nor does a message of it arrive
+                    side._peers["north"].silent = True
+            if i == 1 and job.proxies["north"].silent and method != "is_there":
+                time.sleep(60)
+            return hanging(i, method, *rest)
+
+        job._at = at
+        begin = time.monotonic()
+        assert fits.fit(fed).report_.parties == ("east", "south")
+        assert time.monotonic() - begin < 20
+    assert (0, "give_up") in calls
+    assert (2, "give_up") in calls
+
+
+# Who may ask what of a site.
+
+
+def side_of(job, name):
+    return job.sides[job.parties.index(name)]
+
+
+def test_only_the_server_asks_and_a_neighbour_sends_in_its_own_name_only():
+    with open_here(ROWS, topology="full") as fed:
+        north = side_of(fed._engine, "north")
+        request = wire.dumps({"op": "dismiss", "run": "r", "turn": 1})
+        for method, arguments in {
+            "handle": {"request": request, "seconds": 1.0},
+            "exchange": {"order": wire.dumps({}), "request": request},
+            "meet": {"roster": wire.dumps({"parties": ["north"]})},
+            "give_up": {"label": wire.dumps({"swap": 1, "sender": 2})},
+        }.items():
+            assert getattr(Proxy(north, "north", "east"), method)(**arguments) == b""
+        label = wire.dumps({"swap": 1, "sender": 2})
+        Proxy(north, "north", "east").deliver(label=label, envelope=b"forged")
+        assert north._post.end(1) == {}
+        Proxy(north, "north", "south").deliver(label=label, envelope=b"own")
+        assert north._post.end(2) == {}, "what is over is dropped"
+
+
+def test_a_site_without_a_folder_for_the_study_refuses_and_says_no_more():
+    side = SiteSide()
+    side._name, side._site = "north", None
+    side._refusal = "its owner has not set this study up; its log says why"
+    proxy = Proxy(side, "north", "server")
+    reply = wire.loads(proxy.meet(roster=wire.dumps({"parties": ["north"], "version": "1"})))
+    assert reply == {"refused": side._refusal}
+    answer = wire.loads(proxy.handle(request=b"", seconds=1.0))
+    assert (answer["error"], answer["turn"]) == ("StepRefused", -1)
+
+
+@pytest.mark.parametrize(
+    ("study", "submitter", "words"),
+    [
+        ("heart", "eve@x.org", "may not work"),
+        ("lungs", "ada@x.org", "not one of"),
+        (None, "", "not one of"),
+    ],
+)
+def test_settings_of_a_site_name_studies_and_submitters(tmp_path, study, submitter, words):
+    path = tmp_path / "eigenmesh.json"
+    with pytest.raises(StepRefused, match="names no studies"):
+        study_folder(path, "heart", "ada@x.org")
+    own = {"folder": str(tmp_path), "submitters": ["ada@x.org"]}
+    path.write_text(json.dumps({"studies": {"heart": own}}))
+    assert study_folder(path, "heart", "ada@x.org") == tmp_path
+    with pytest.raises(StepRefused, match=words):
+        study_folder(path, study, submitter)
+
+
+# Opening.
+
+
+def introduced(**fields):
+    return {"split": "rows", "align": "strict", "version": __version__, **fields}
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "words"),
+    [
+        (introduced(split="columns"), FederationError, "'a' holds rows .*, site 'b' columns"),
+        (introduced(align="inner"), FederationError, "align 'strict'.*align 'inner'"),
+        (introduced(version="0.0.1"), PartyFailed, r"'b' has eigenmesh 0\.0\.1"),
+        ({"refused": "not set up"}, PartyFailed, "'b' refuses study 'heart': not set up"),
+        ({"lost": "it is not in the job"}, PartyLost, "'b' is lost"),
+        (introduced(split="diagonals"), PartyFailed, "malformed"),
+        ({}, PartyFailed, "malformed"),
+    ],
+)
+def test_sites_must_agree_on_what_they_hold(other, error, words):
+    assert nvflare._agreed({"a": introduced()}, ["a"], "heart") == ("rows", "strict")
+    with pytest.raises(error, match=words):
+        nvflare._agreed({"a": introduced(), "b": other}, ["a", "b"], "heart")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"source": ROWS}, "source= with engine='nvflare': sites take data"),
+        ({"policies": em.Policy()}, "policies="),
+        ({"trust": "domain"}, "trust="),
+        ({"faults": [em.Fault("lose")]}, "faults="),
+        ({}, "needs startup_kit="),
+    ],
+)
+def test_nothing_of_a_site_comes_from_the_caller(options, words):
+    with pytest.raises(InputError, match=words):
+        em.federation(engine="nvflare", **options)
+
+
+def test_other_engines_need_a_source_and_refuse_a_startup_kit():
+    with pytest.raises(InputError, match="neither of source and sites="):
+        em.federation()
+    with pytest.raises(InputError, match="startup_kit= is for engine='nvflare'"):
+        em.federation(ROWS, startup_kit="kit")
+    with pytest.raises(InputError, match=r"no readable startup/fed_admin\.json"):
+        em.federation(engine="nvflare", startup_kit="no kit", study="heart")
+
+
+# From the analyst's process: the server's side in this one, in place of a session with it.
+
+
+class Session:
+    """What NVFlare's session does of which the engine makes use."""
+
+    def __init__(self, monkeypatch, sites=ROWS):
+        self.sites, self.jobs, self.absent, self.ended = sites, [], set(), set()
+        self.client_names = list(sites.names)
+        monkeypatch.setattr(nvflare, "_session", lambda kit: self)
+
+    def submit_job(self, folder):
+        job = open_here(self.sites)._engine
+        for side, site in zip(job.sides, sites_of(self.sites), strict=True):
+            site.split = self.sites.split
+            side._site = site
+        server = ServerSide()
+        server._context = SimpleNamespace(is_aborted=lambda: False)
+        server._proxies = {n: p for n, p in job.proxies.items() if n not in self.absent}
+        self.jobs.append(server)
+        return f"job-{len(self.jobs)}"
+
+    def do_app_command(self, job_id, topic, data):
+        from nvflare.fuel.flare_api.api_spec import JobNotRunning
+
+        if job_id in self.ended:
+            raise JobNotRunning(job_id)
+        return self.jobs[-1].command(topic, json.loads(json.dumps(data)), None)
+
+    def get_job_status(self, job_id):
+        return "FINISHED:ABORTED" if job_id in self.ended else "RUNNING"
+
+    def get_connected_client_list(self):
+        return [SimpleNamespace(name=name) for name in self.client_names]
+
+    def abort_job(self, job_id):
+        self.ended.add(job_id)
+
+    def close(self):
+        pass
+
+
+def opened(**options):
+    return em.federation(
+        engine="nvflare", startup_kit="kit", study="heart", secure=False, **options
+    )
+
+
+def test_one_job_serves_several_fits_with_the_ledger_of_one_process(monkeypatch):
+    session = Session(monkeypatch)
+    expected = em.MomentPCA(2).fit(ROWS)
+    with opened() as fed:
+        assert (fed.parties, fed.split) == (ROWS.names, "rows")
+        for _ in range(2):
+            model = em.MomentPCA(2).fit(fed)
+            np.testing.assert_array_equal(model.eigenvalues_, expected.eigenvalues_)
+            assert model.report_.by_step == expected.report_.by_step
+    assert len(session.jobs) == 1
+    assert session.jobs[0]._over.is_set()
+
+
+def test_a_job_that_has_ended_is_replaced_at_the_next_fit_which_says_so(monkeypatch):
+    session = Session(monkeypatch)
+    with opened() as fed:
+        em.MomentPCA(1).fit(fed)
+        session.ended.add("job-1")
+        with pytest.warns(EigenmeshWarning, match="job-1 is of no more use .*another one"):
+            em.MomentPCA(1).fit(fed)
+    assert len(session.jobs) == 2
+
+
+def test_a_job_that_ends_in_mid_run_is_a_loss_and_no_answer(monkeypatch):
+    session = Session(monkeypatch)
+    with opened() as fed:
+        engine, count = fed._engine, []
+        relayed = engine._job.work
+
+        def work(operation, fields, *rest):
+            count.append(operation)
+            if len(count) == 4:
+                session.ended.add("job-1")
+            return relayed(operation, fields, *rest)
+
+        engine._job.work = work
+        with pytest.raises(PartyLost, match="job job-1 has ended"):
+            em.MomentPCA(1).fit(fed)
+        del engine._job.work
+        with pytest.warns(EigenmeshWarning, match="another one"):
+            em.MomentPCA(1).fit(fed)
+
+
+def test_a_site_that_has_not_joined_is_named_unless_others_are_asked_for(monkeypatch):
+    session = Session(monkeypatch)
+    session.absent = {"south"}
+    with pytest.raises(PartyLost, match="'south' has not joined study 'heart'"):
+        opened()
+    assert session.jobs[0]._over.is_set(), "no job is left behind"
+    session.sites = ROWS.select(["east", "north"])
+    with opened(names=["north", "east"]) as fed:
+        assert fed.parties == ("north", "east")
+
+
+def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
+    import eigenmesh.nvflare_job as job_sides
+
+    monkeypatch.setattr(job_sides, "_FEW_SECONDS", 0.01)
+    Session(monkeypatch)
+    with opened() as fed:
+        handle = Flare.call
+
+        def slow(self, *arguments):
+            time.sleep(0.1)
+            return handle(self, *arguments)
+
+        monkeypatch.setattr(Flare, "call", slow)
+        em.MomentPCA(1).fit(fed)
+
+
+def test_values_of_rows_are_the_sites_to_name_and_labels_say_where_they_are(monkeypatch):
+    Session(monkeypatch)
+    with opened() as fed:
+        with pytest.raises(InputError, match="sample_weight='sites'"):
+            em.MomentPCA(1).fit(fed, sample_weight=[np.ones(20)] * 3)
+        with pytest.raises(InputError, match="y='sites'"):
+            em.KernelPCRegressor(1, kernel="linear").fit(fed, [np.ones(20)] * 3)
+        clusters = em.KernelKMeans(2, landmarks="diskpca", random_state=0).fit(fed)
+    assert "'north': at the site" in repr(clusters.labels_[1])
+
+
+# What travels.
+
+
+def test_requests_travel_once_if_they_are_the_same():
+    requests = {0: b"all", 1: b"all", 4: b"one \x00\xff"}
+    tree = json.loads(json.dumps(packed(requests)))
+    assert len(tree["requests"]) == 2
+    assert unpacked(tree) == requests
+
+
+@pytest.mark.parametrize("tree", [None, {}, {"reply": 3}, {"reply": "!"}, {"lost": None}])
+def test_a_malformed_reply_of_the_server_is_a_loss(tree):
+    assert isinstance(nvflare._reply_from_json(tree), Lost)
+
+
+def test_a_job_ships_no_code_and_names_two_classes_a_side(tmp_path):
+    write_job(tmp_path / "job", "heart", ["north"])
+    files = {str(p.relative_to(tmp_path / "job")) for p in tmp_path.rglob("*") if p.is_file()}
+    assert files == {"meta.json"} | {
+        f"app/config/config_fed_{s}.json" for s in ("server", "client")
+    }
+    text = "".join(path.read_text() for path in tmp_path.rglob("*.json"))
+    assert study_of(json.loads((tmp_path / "job/meta.json").read_text())["name"]) == "heart"
+    assert text.count('"path"') == 4
+    assert study_of("another job") is None
+
+
+def test_kits_let_nobody_bring_code_or_a_shell(tmp_path):
+    defaults = {
+        "class_allow_list": ["a.b.C"],
+        "allow_log_streaming": True,
+        "components": [
+            {"id": "job_manager", "args": {"uri_root": "/tmp/x"}},
+            {"id": "site_log_streamer", "args": {}},
+        ],
+    }
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local/resources.json.default").write_text(json.dumps(defaults))
+    secure_site(tmp_path, "heart", tmp_path, ["ada@x.org"])
+    secure_site(tmp_path, "lungs", tmp_path, [])
+    resources = json.loads((tmp_path / "local/resources.json").read_text())
+    assert resources["class_allow_list"] == [nvflare.EXECUTOR, nvflare.SITE]
+    assert resources["allow_log_streaming"] is False
+    assert [own["id"] for own in resources["components"]] == ["job_manager", "eigenmesh_gate"]
+    studies = json.loads((tmp_path / "local/eigenmesh.json").read_text())["studies"]
+    assert list(studies) == ["heart", "lungs"]
+    secure_server(tmp_path)
+    rights = json.loads((tmp_path / "local/authorization.json").read_text())["permissions"]
+    for role in ("project_admin", "org_admin", "lead"):
+        assert {rights[role][right] for right in ("byoc", "shell_commands", "operate")} == {"none"}
+    assert "submit_job" not in rights["project_admin"]
+    with pytest.raises(InputError, match="nvflare package"):
+        secure_site(tmp_path / "nowhere", "heart", tmp_path, [])
