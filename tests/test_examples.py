@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ENGINE_EXAMPLES = ("dask_", "mpi_")  # these need their engine: its own tests start them
+ENGINE_EXAMPLES = ("dask_", "mpi_", "three_sites_nvflare")  # these need their engine: its own tests start them
 EXAMPLES = [
     path
     for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
