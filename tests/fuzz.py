@@ -186,7 +186,8 @@ def fuzz_model_file(rng: Generator) -> str:
             return ours(lambda: em.load(path))
         tree = model_file.read(path, model_file.MODEL)
         try:
-            model_file.write(path, model_file.MODEL, _twisted_deeply(tree, rng))
+            twisted = _twisted_deeply(tree, rng)
+            model_file.write([model_file.ModelFile(path, model_file.MODEL, twisted)])
         except (TypeError, ValueError):
             return "not written"
         return ours(lambda: em.load(path))

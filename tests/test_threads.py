@@ -1,5 +1,7 @@
 """Never more threads at work than cores, and never a wait for ever."""
 
+import os
+import signal
 import threading
 import time
 
@@ -169,3 +171,60 @@ def test_any_thread_may_limit_and_lift_whoever_did_before():
         assert blas_threads() == {1}
         in_another_thread(limit.restore_original_limits)
         assert blas_threads() == {2}
+
+
+# Ctrl-C, and a fork.
+
+
+@pytest.fixture
+def two_blas_threads():
+    with threadpool_limits(2, user_api="blas"):
+        yield
+        assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("moment", ["limit", "restore_original_limits"])
+def test_interrupt_in_the_middle_of_a_change_leaves_blas_as_it_was(
+    two_blas_threads, monkeypatch, moment
+):
+    change = threads._from_any_thread
+    strikes = iter([moment == "limit", moment != "limit"])
+
+    def interrupted(work):
+        if next(strikes):
+            os.kill(os.getpid(), signal.SIGINT)
+        return change(work)
+
+    monkeypatch.setattr(threads, "_from_any_thread", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        with threads.one_blas_thread():
+            assert moment != "limit"
+    monkeypatch.undo()
+    assert blas_threads() == {2}
+    with threads.one_blas_thread():
+        assert blas_threads() == {1}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_of_a_process_at_work_begins_anew(two_blas_threads):
+    """Another thread is at work, and has BLAS limited, when the process forks."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def work():
+        with threads.one_blas_thread(), threads.at_work():
+            has_begun.set()
+            may_end.wait(20)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    has_begun.wait(20)
+    child = os.fork()
+    if child == 0:
+        seen = []
+        is_free = blas_threads() == {2}
+        threads.spread(worked(Meter(), seen, 0.0), 5)
+        os._exit(0 if is_free and sorted(seen) == list(range(5)) else 1)
+    may_end.set()
+    thread.join(20)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

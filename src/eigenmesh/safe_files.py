@@ -11,10 +11,10 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from eigenmesh.errors import FileNotWritten
 
@@ -37,13 +37,32 @@ def write_whole(
     >>> file.read_bytes(), oct(file.stat().st_mode & 0o777)
     (b'whole', '0o600')
     """
-    path = Path(path)
-    with _our_words(path):
-        _refuse_links(path)
-        with _draft(path, content, PRIVATE if private else USUAL, durable) as draft:
-            os.replace(draft, path)
-        if durable:
-            _sync_folder(path.parent)
+    write_together([NewFile(Path(path), content, private)], durable=durable)
+
+
+class NewFile(NamedTuple):
+    """What a file is to hold, and whether it is its owner's alone."""
+
+    path: Path
+    content: bytes
+    private: bool = False
+
+
+def write_together(files: Iterable[NewFile], *, durable: bool = True) -> None:
+    """Files that belong together: where there is no room for one, none is touched."""
+    with ExitStack() as drafts:
+        moves: list[tuple[Path, Path]] = []
+        for path, content, private in files:
+            with _our_words(path):
+                _refuse_links(path)
+                mode = PRIVATE if private else USUAL
+                draft = drafts.enter_context(_draft(path, content, mode, durable))
+            moves.append((draft, path))
+        for draft, path in moves:
+            with _our_words(path):
+                os.replace(draft, path)
+    for folder in {path.parent for _, path in moves} if durable else ():
+        _sync_folder(folder)
 
 
 def create_once(path: str | Path, content: bytes) -> None:

@@ -8,6 +8,7 @@ own would fight for the cores, and those of a call just before still spin.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -59,21 +60,39 @@ class _Cores:
 
     # BLAS at one thread, as long as anyone asks for it.
 
-    def limit(self, alone: bool) -> None:
-        with self._change:
+    def limit(self, limit: _Limit) -> None:
+        with _uninterrupted(), self._change:
             if not self._limits:
                 self._blas = _from_any_thread(
                     lambda: _controller().limit(limits=1, user_api="blas")
                 )
             self._limits += 1
-            self._alone += alone
+            self._alone += limit.alone
+            limit.is_on = True
 
-    def unlimit(self, alone: bool) -> None:
-        with self._change:
+    def unlimit(self, limit: _Limit) -> None:
+        with _uninterrupted(), self._change:
+            if not limit.is_on:
+                return
+            limit.is_on = False
             self._limits -= 1
-            self._alone -= alone
+            self._alone -= limit.alone
             if not self._limits:
                 _from_any_thread(self._blas.restore_original_limits)
+
+    # A fork has one thread, and would wait for ever for a lock that another had.
+
+    def before_fork(self) -> None:
+        self._change.acquire()
+
+    def after_fork(self) -> None:
+        self._change.release()
+
+    def begin_anew(self) -> None:
+        """In a fork: as if nothing were at work. Limits of before end without an effect."""
+        if self._limits:
+            _from_any_thread(self._blas.restore_original_limits)
+        self.__init__()  # type: ignore[misc]
 
     # Threads at work.
 
@@ -85,11 +104,18 @@ class _Cores:
             return
         with self._change:
             self._own += 1
-            self._change.wait_for(lambda: not (self._helpers and self._crowded()))
+            try:
+                self._change.wait_for(lambda: not (self._helpers and self._crowded()))
+            except BaseException:  # the user's interrupt: this thread does not come to work
+                self._own, self._depth.value = self._own - 1, depth
+                raise
 
     def leave(self) -> None:
-        self._depth.value -= 1
-        if not self._depth.value:
+        depth = getattr(self._depth, "value", 0)
+        if not depth:  # in a fork of a thread at work
+            return
+        self._depth.value = depth - 1
+        if depth == 1:
             with self._change:
                 self._own -= 1
 
@@ -114,25 +140,66 @@ class _Cores:
         return self._own + self._helpers > cores()
 
 
-_cores = _Cores()
-
-
 class _Limit(AbstractContextManager["_Limit"]):
-    """In force from its making to its end, as threadpoolctl's own."""
+    """In force from its making to its end, as threadpoolctl's own; dropped, it ends."""
 
     def __init__(self, alone: bool) -> None:
-        self._alone = alone
-        _cores.limit(alone)
+        self.alone = alone
+        self.is_on = False
+        self._process = os.getpid()
+        _cores.limit(self)
 
     def restore_original_limits(self) -> None:
         """End it."""
-        _cores.unlimit(self._alone)
+        if self._process == os.getpid():
+            _cores.unlimit(self)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.restore_original_limits()
+
+    def __del__(self) -> None:
+        # An interrupt between its making and the block that it was made for.
+        if self.is_on:
+            self.restore_original_limits()
+
+
+class _uninterrupted(AbstractContextManager[None]):  # noqa: N801
+    """The user's interrupt waits until the block has ended; only the main thread gets any.
+
+    Halfway through a change the number of threads that BLAS had before would be lost.
+    """
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._interrupt: tuple[Any, ...] = ()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if callable(handler):
+                self._handler = handler
+                signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, *interrupt: Any) -> None:
+        self._interrupt = interrupt
+
+    def __exit__(self, *exception: object) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+            if self._interrupt:
+                self._handler(*self._interrupt)
+
+
+_cores = _Cores()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_cores.before_fork,
+        after_in_parent=_cores.after_fork,
+        after_in_child=_cores.begin_anew,
+    )
 
 
 def one_blas_thread() -> _Limit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 
@@ -25,11 +27,13 @@ from tests.engines.contract import (
     some_rows,
     survey,
 )
+from threadpoolctl import threadpool_info
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import (
     EigenmeshError,
+    FederationError,
     InputError,
     MessageRefused,
     PartyFailed,
@@ -634,3 +638,62 @@ def test_closing_leaves_no_thread_that_keeps_the_interpreter_alive(engine):
     with engine.open(some_rows()) as fed:
         fed.run(survey, HONEST)
     assert {t for t in threading.enumerate() if not t.daemon} <= before
+
+
+# One thread at a time, of one process; Ctrl-C.
+
+
+def test_second_thread_is_turned_away_and_the_first_is_not_disturbed(engine):
+    slow = SurveySetup(CULPRIT, "sleep", 1, seconds=1.0)
+    values = []
+    with engine.open(some_rows()) as fed:
+        first = threading.Thread(target=lambda: values.append(fed.run(survey, slow)), name="first")
+        first.start()
+        deadline = time.monotonic() + 20
+        while not fed._occupancy._holder and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for action in (lambda: fed.run(survey, HONEST), lambda: fed.recording().__enter__()):
+            with pytest.raises(FederationError, match="at work for thread 'first'.*one thread"):
+                action()
+        first.join(20)
+        again = fed.run(survey, HONEST)
+    assert values[0].parties == again.parties == NAMES
+    np.testing.assert_array_equal(values[0].value.mean, again.value.mean)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_cannot_use_the_federation_and_does_not_close_it(engine):
+    with engine.open(some_rows()) as fed:
+        before = fed.run(survey, HONEST)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with fed:
+                    fed.run(survey, HONEST)
+            except FederationError as error:
+                code = 0 if "a fork of it" in str(error) else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        after = fed.run(survey, HONEST)
+    np.testing.assert_array_equal(before.value.mean, after.value.mean)
+
+
+def test_interrupt_ends_the_run_and_the_federation_goes_on(engine):
+    """While a step is under way, which ends a little later."""
+    limits = [pool["num_threads"] for pool in threadpool_info()]
+
+    def coordinate(parties):
+        parties.enlist(Surveyor, SurveySetup(CULPRIT, "sleep", 1, seconds=1.0))
+        threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+        parties.ask(Surveyor.tell_width)
+
+    with engine.open(some_rows()) as fed:
+        with pytest.raises((KeyboardInterrupt, FederationError)) as caught:
+            run(fed, coordinate)
+        assert "KeyboardInterrupt" in repr(caught.value)  # or so the other ranks of a job are told
+        assert [pool["num_threads"] for pool in threadpool_info()] == limits
+        time.sleep(1.5)
+        assert fed.run(survey, HONEST).parties == NAMES

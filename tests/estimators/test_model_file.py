@@ -1,6 +1,8 @@
 """Saved models come back the same, and nothing but a saved model is opened."""
 
 import pickle
+import stat
+from contextlib import contextmanager
 
 import joblib
 import numpy as np
@@ -10,7 +12,7 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 
 import eigenmesh as em
-from eigenmesh.errors import MissingPartyShare, ModelFileError
+from eigenmesh.errors import FileNotWritten, MissingPartyShare, ModelFileError
 from eigenmesh.runtime import wire
 
 X = StandardScaler().fit_transform(load_wine().data)
@@ -140,6 +142,47 @@ def test_a_well_formed_file_with_nonsense_inside_is_refused(saved, change):
         saved.write_bytes(wire.dumps({**tree, change: nonsense}))
         with pytest.raises(ModelFileError):
             em.load(saved)
+
+
+@contextmanager
+def files_of_at_most(n_bytes):
+    """As on a disk that is almost full."""
+    resource = pytest.importorskip("resource", reason="this system has no such limits")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+@pytest.mark.parametrize("room", ["nowhere", "for all but the last share"])
+def test_disk_that_is_full_leaves_every_file_as_it_was(saved, room):
+    def contents():
+        return {file.name: file.read_bytes() for file in saved.parent.iterdir()}
+
+    before = contents()
+    longest = [PARTS.part(0)[:, :1], PARTS.part(1)[:, :1], np.tile(PARTS.part(2), 2000)]
+    other = em.OneShotKPCA(1).fit(em.Partitioned(columns=longest, names=PARTS.names))
+    most = 100 if room == "nowhere" else 40_000
+    with files_of_at_most(most), pytest.raises(FileNotWritten, match="cannot be written") as caught:
+        other.save(saved, parties=True)
+    assert ("share-2" in str(caught.value)) == (room != "nowhere")
+    assert contents() == before
+
+
+def test_shares_are_their_owners_alone_and_no_link_is_followed(saved, tmp_path):
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    shares = {name for name, mode in modes.items() if mode == 0o600}
+    assert shares == modes.keys() - {"model.em"}
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"theirs")
+    share = tmp_path / sorted(shares)[1]
+    share.unlink()
+    share.symlink_to(elsewhere)
+    with pytest.raises(FileNotWritten, match="symbolic link"):
+        em.OneShotKPCA(2).fit(PARTS).save(saved, parties=True)
+    assert elsewhere.read_bytes() == b"theirs"
 
 
 def test_saving_replaces_a_file_whole(saved):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -324,9 +325,13 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         only where one person may hold all data.
         """
         check_is_fitted(self)
-        model_file.write(path, model_file.MODEL, self._tree())
-        if parties:
-            self._save_shares(path)
+        model = model_file.ModelFile(path, model_file.MODEL, self._tree())
+        shares = self._shares_to_save() if parties else ()
+        files = (
+            model_file.ModelFile(model_file.share_path(path, i), model_file.SHARE, tree)
+            for i, tree in shares
+        )
+        model_file.write(chain([model], files))
 
     def _tree(self) -> dict[str, Any]:
         """What a file holds of the coordinator's share."""
@@ -339,7 +344,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         also = ("n_features_in_", *_NAMES)
         return [name for name in (*self._fitted, *also) if hasattr(self, name)]
 
-    def _save_shares(self, path: str | Path) -> None:
+    def _shares_to_save(self) -> Iterable[tuple[int, dict[str, Any]]]:
+        """What only a party keeps, by its number."""
         raise InputError(f"{type(self).__name__} has no parties' shares to save")
 
     def _load_shares(self, path: str | Path) -> None:
@@ -503,10 +509,11 @@ class FrontDoor(FederatedEstimator):
             loaded._last_transform = loaded.estimator_._last_transform
         return loaded
 
-    def _save_shares(self, path: str | Path) -> None:
+    def _shares_to_save(self) -> Iterable[tuple[int, dict[str, Any]]]:
         if self.estimator_ is None:
-            super()._save_shares(path)  # which says that there are none
-        self.estimator_._save_shares(path)
+            return super()._shares_to_save()  # which says that there are none
+        shares: Iterable[tuple[int, dict[str, Any]]] = self.estimator_._shares_to_save()
+        return shares
 
     def _load_shares(self, path: str | Path) -> None:
         if self.estimator_ is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -209,16 +209,18 @@ class ColumnEstimator(FederatedEstimator):
             raise MissingPartyShare(f"the share of {party!r} is not in this process", party=party)
         return share_from_tree(self._shares[party])
 
-    def _save_shares(self, path: str | Path) -> None:
+    def _shares_to_save(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for i, name in enumerate(self.model_.parties):
             self._share(name)
-            tree = {
-                "party": name,
-                "model": self.model_.name,
-                "share": dict(self._shares[name]),
-                "policy": self._policies[name].to_tree(),
-            }
-            model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
+            yield (
+                i,
+                {
+                    "party": name,
+                    "model": self.model_.name,
+                    "share": dict(self._shares[name]),
+                    "policy": self._policies[name].to_tree(),
+                },
+            )
 
     def _load_shares(self, path: str | Path) -> None:
         self._shares, self._policies = {}, {}

@@ -115,11 +115,10 @@ class GraphEstimator(RowEstimator):
     def _from_tree(cls, tree: dict[str, Any]) -> Self:
         return super()._from_tree(with_graph(tree))
 
-    def _save_shares(self, path: str | Path) -> None:
+    def _shares_to_save(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for i, name in enumerate(self.nodes_):
             if name in self.node_models_:
-                tree = {"node": name, "model": self.node_models_[name]}
-                model_file.write(model_file.share_path(path, i), model_file.SHARE, tree)
+                yield i, {"node": name, "model": self.node_models_[name]}
 
     def _load_shares(self, path: str | Path) -> None:
         self.node_models_ = {}

@@ -6,15 +6,16 @@ is unpickled; a class is looked up in the table of this library's own records, n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eigenmesh.errors import EigenmeshError, ModelFileError
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.records import from_tree, to_tree
-from eigenmesh.safe_files import write_whole
+from eigenmesh.safe_files import NewFile, write_together
 from eigenmesh.version import __version__
 
 MODEL = "eigenmesh model"
@@ -22,14 +23,27 @@ SHARE = "eigenmesh share of a party"
 FORMAT = 1
 
 
-def write(path: str | Path, form: str, tree: dict[str, Any]) -> None:
-    """Write a file whole or not at all; a party's share is for its owner's eyes alone."""
-    header = {"form": form, "version": FORMAT, "library": __version__}
-    body = {key: to_tree(value) for key, value in tree.items()}
+class ModelFile(NamedTuple):
+    """A file to be written: a model, or a party's share, which is for its owner's eyes alone."""
+
+    path: str | Path
+    form: str
+    tree: dict[str, Any]
+
+
+def write(files: Iterable[ModelFile]) -> None:
+    """Write these files; where one cannot be written, none is. One is in memory at a time."""
+    write_together(
+        NewFile(Path(file.path), _content(file), private=file.form == SHARE) for file in files
+    )
+
+
+def _content(file: ModelFile) -> bytes:
+    header = {"form": file.form, "version": FORMAT, "library": __version__}
+    body = {key: to_tree(value) for key, value in file.tree.items()}
     if wrong := _not_finite(body):
         raise ModelFileError(f"the model has {wrong}, and is not saved; fit it again")
-    data = wire.dumps({**header, **body})
-    write_whole(path, data, private=form == SHARE)
+    return wire.dumps({**header, **body})
 
 
 def read(path: str | Path, form: str) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from eigenmesh.runtime.message import (
     floats_by_kind,
     require_summable,
 )
+from eigenmesh.runtime.occupancy import Occupancy
 from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
@@ -72,6 +73,9 @@ _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` deci
 
 class Federation:
     """Parties on an engine, with a coordinator or on a graph.
+
+    It serves one thread at a time, of the process that opened it; another thread that comes
+    meanwhile, and a fork, get an error.
 
     Parameters
     ----------
@@ -121,6 +125,7 @@ class Federation:
         self._statements = Statements()
         self._setups: dict[type[Party], Message] = {}  # of the run under way
         self._requests: Mapping[int, Message | None] = {}  # of the round under way
+        self._occupancy = Occupancy()
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
@@ -217,8 +222,9 @@ class Federation:
         self.close()
 
     def close(self) -> None:
-        """End the engine's processes and threads."""
-        self._engine.close()
+        """End the engine's processes and threads; in a fork of this process there are none."""
+        if self._occupancy.is_own_process:
+            self._engine.close()
 
     # Running protocols.
 
@@ -349,6 +355,10 @@ class Federation:
 
         Every process that runs the script ends with the same result, or the same error.
         """
+        with self._occupancy.hold():
+            return self._act(action)
+
+    def _act(self, action: Callable[[], Any]) -> Any:
         if not self._engine.coordinates:
             return _result(self._engine.serve())
         if not self._engine.followers:
@@ -373,11 +383,12 @@ class Federation:
 
         Runs recorded together belong together: a party lost in one is out of those that follow.
         """
-        if self._books.idle:
-            self.lost, self.reused, self.dropped = {}, Counter(), Counter()
-            self._statements = Statements()
-        with self._books.recording() as recording:
-            yield recording
+        with self._occupancy.hold():
+            if self._books.idle:
+                self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+                self._statements = Statements()
+            with self._books.recording() as recording:
+                yield recording
 
     def enlist(
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
