@@ -171,7 +171,7 @@ def federation(
     )
     if study is not None:
         run.belong_to(study)
-    if secure:
+    if secure or any(site.trust == "organisations" for site in run.local_sites().values()):
         _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)
@@ -238,7 +238,7 @@ def _introduce(sites: Mapping[str, Site]) -> None:
 
     keys = {name: identity(site.identity) for name, site in sites.items()}
     for site in sites.values():
-        site.peers = dict(keys)
+        site.peers = {**keys, **site.peers}  # what its owner has pinned stays
 
 
 def _are_paths(source: Any) -> bool:

@@ -32,9 +32,7 @@ def make_folder(path, name, X, *, ids=None, policy='approve = "any"', settings="
     return SiteFolder(path)
 
 
-def three_folders(
-    path, *, seed=0, policy='approve = "any"', secure=False, n=(40, 50, 45), **others
-):
+def three_folders(path, *, seed=0, policy='approve = "any"', n=(40, 50, 45), **others):
     """North, south and west, whose owners have told each other their public keys."""
     rng = np.random.default_rng(seed)
     names = ("north", "south", "west")
@@ -42,8 +40,7 @@ def three_folders(
         make_folder(path / name, name, drawn_rows(rng, rows), policy=policy, **others)
         for name, rows in zip(names, n, strict=True)
     ]
-    if secure:
-        introduce(folders)
+    introduce(folders)
     return folders
 
 

@@ -30,7 +30,7 @@ def sums(messages):
 @pytest.mark.parametrize("name", FITS)
 def test_sums_over_the_logs_are_the_ledger(name, tmp_path):
     estimator, options = FITS[name]
-    folders = three_folders(tmp_path, seed=len(name), secure="secure" in options)
+    folders = three_folders(tmp_path, seed=len(name))
     with em.federation(sites=[f.path for f in folders], **options) as fed:
         lines = {f.settings.name: verify_log(f.log_file).number for f in folders}
         with fed.recording() as recording:

@@ -35,6 +35,7 @@ class Courier:
     def begin_run(self) -> None:
         """A new name for what follows, so that nothing of an earlier run is taken for it."""
         self.run = secrets.token_hex(8)
+        self.vouchers: list[list[Any]] = []  # who signed which rows that go to others
 
     def call(self, requests: Requests, timeout: float | None = None) -> Iterator[tuple[int, Reply]]:
         """Requests to the hosts; replies in party order."""
@@ -74,7 +75,11 @@ class Courier:
             raise error_from(tree, name, near)
         if not is_current:
             raise StaleRound("its reply belongs to another turn", party=name)
-        return tree.get("ok")
+        answer = tree.get("ok")
+        if isinstance(answer, dict) and answer.keys() == {"message", "voucher"}:
+            self.vouchers.append([i, answer["voucher"]])
+            return answer["message"]
+        return answer
 
     def _note_head(self, party: str, head: Head | None) -> None:
         """The last line of a party's own log; one that does not follow on the last is refused."""

@@ -481,6 +481,7 @@ class Federation:
         distinct = {id(message): message for message in messages.values()}
         key = ("step", role_name(step.role), step.name)
         request |= self._next_in_study(key, distinct.values(), summed)
+        request |= self._vouchers_for(step)
         encoded = {key: _encoded(message) for key, message in distinct.items()}  # broadcasts: once
         stamped = {key: {**request, "message": data} for key, (data, _) in encoded.items()}
         for i, message in messages.items():
@@ -493,6 +494,13 @@ class Federation:
         self._wave({i: stamped[id(m)] for i, m in messages.items()}, step, take)
         if not self._active():
             raise PartyLost(f"no party is left to run {step.name!r}; {self._losses()}")
+
+    def _vouchers_for(self, step: Step) -> dict[str, Any]:
+        """The signatures that go with rows of other parties, where these have signed them."""
+        takes = step.signature.takes
+        if not self._courier.vouchers or takes is None or not takes.is_handed_on:
+            return {}
+        return {"vouchers": self._courier.vouchers}
 
     # Sums under masks.
 
@@ -510,6 +518,7 @@ class Federation:
         key = ("step", role_name(step.role), step.name)
         fields: dict[str, Any] = {"role": role_name(step.role), "step": step.name}
         fields |= self._next_in_study(key, distinct.values(), summed=True)
+        fields |= self._vouchers_for(step)
         openings: dict[int, Opening] = {}
         ask("sum", messages, Opening, openings.__setitem__, **fields)
         number = self._courier.turn

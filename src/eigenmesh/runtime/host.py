@@ -345,7 +345,8 @@ class Host:
         encoded = encode(result)
         _, step = self._asked(tree, "step")
         self._logbook.note(COORDINATOR, step_label(step), result, encoded)
-        return np.frombuffer(encoded, np.uint8)
+        data, voucher = np.frombuffer(encoded, np.uint8), self._voucher(result)
+        return data if voucher is None else {"message": data, "voucher": voucher}
 
     def _reply_to(self, tree: Tree) -> tuple[Message | None, tuple[Match, ...]]:
         """What a step gives, and the places of the study at which it may have been asked for."""
@@ -359,6 +360,7 @@ class Host:
         arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
         fits = self._fitting(admitted, arguments, "down")
         places = self._possible(fits)
+        self._require_vouched(tree, arguments, places)
         if self._guard is not None and self._guard.study.scope.secure:
             self._note_question(tree)
         self._permit(enlisted, step, MASKED if tree["op"] == "sum" else step.reveals)
@@ -373,6 +375,35 @@ class Host:
         if result is not None:
             self._release(enlisted, step, [result], places)
         return result, places
+
+    # What others gave, and what goes on to others.
+
+    def _require_vouched(
+        self, tree: Tree, arguments: list[Message], places: tuple[Match, ...]
+    ) -> None:
+        """Between organisations rows of others come with their signatures.
+
+        Points that no party gave, because the coordinator makes them of sums, are the same for all:
+        masks see to it.
+        """
+        handed_on = [message for message in arguments if message.is_handed_on]
+        if self.site.trust == "domain" or self._guard is None or not handed_on:
+            return
+        if all(_is_sum(place) and not _is_apart(place) for place in places):
+            return
+        from eigenmesh.runtime.vouchers import require_vouched
+
+        of = (self.site, self._view.names, self._guard.study.digest, self._run)
+        with naming(self.site.name):
+            require_vouched(*of, handed_on[0], tree.get("vouchers", []))
+
+    def _voucher(self, result: Message) -> Tree:
+        """Between organisations rows that may go to others leave with a signature."""
+        if self.site.trust == "domain" or self._guard is None:
+            return None
+        from eigenmesh.runtime.vouchers import voucher_for
+
+        return voucher_for(self.site, self._guard.study.digest, self._run, result)
 
     # Masked sums.
 

@@ -37,6 +37,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost, StepRefused
+from eigenmesh.runtime.known_keys import require_known
 from eigenmesh.runtime.masks import (
     KEY,
     SEALED,
@@ -449,23 +450,12 @@ class Masker:
         for i, name, site_key, run_key in _signed_keys(
             self._names, self._study.digest, self._run, keys
         ):
-            self._require_known(name, site_key)
+            require_known(self._site, name, site_key)
             if self._run_keys.get(i, run_key) != run_key:
                 raise StepRefused(f"the roster has two keys of {name!r}")
             if i == self._index and run_key != self._secret.public:
                 raise StepRefused("the roster has another key of this party")
             self._site_keys[i], self._run_keys[i] = site_key, run_key
-
-    def _require_known(self, name: str, site_key: bytes) -> None:
-        """By the keys that the site's owner keeps, or in one trust domain by the first seen."""
-        own = name == self._site.name
-        known = self._site_key if own else self._site.peers.get(name)
-        if known is None and self._strict:
-            raise StepRefused(f"the key of {name!r} is not known at this site")
-        if known is None:
-            self._site.peers[name] = known = site_key
-        if known != site_key:
-            raise StepRefused(f"the roster has another key of {name!r} than this site knows")
 
     def _agreed_with(self, other: int) -> bytes:
         if other not in self._agreed:

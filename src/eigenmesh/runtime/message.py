@@ -204,6 +204,7 @@ class Message:
     """Base of all messages. `reveals` is a kind, or None if it tells of nobody's data."""
 
     reveals: ClassVar[str | None] = None
+    is_handed_on: ClassVar[bool] = False  # whether its rows are what other parties gave
     covers: ClassVar[Covered] = "all"
 
     def __init_subclass__(cls, *, reveals: str | None, covers: Covered | None = None) -> None:
@@ -220,6 +221,13 @@ class Message:
 
         What the form of a message rules out, checks do; this is for what hangs on other fields,
         on the study, or on what its sender said before.
+        """
+        return None
+
+    def rows_for_others(self) -> Any:
+        """The rows of it that are handed on from party to party; None if it has none.
+
+        Between organisations they are signed by who gives them (`vouchers`).
         """
         return None
 

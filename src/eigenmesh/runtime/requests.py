@@ -41,6 +41,7 @@ _REQUEST_FIELDS = {
     "study": str,
     "fit": list,
     "told": dict,
+    "vouchers": list,
     "message": np.ndarray,
 }
 _FIELDS = {
@@ -56,8 +57,8 @@ _FIELDS = {
 _OPTIONAL = {
     "require": {"study", "fit"},
     "enlist": {"study", "fit", "told"},
-    "step": {"message", "told"},
-    "sum": {"message", "told"},
+    "step": {"message", "told", "vouchers"},
+    "sum": {"message", "told", "vouchers"},
     "exchange": {"told"},
 }
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}

@@ -47,8 +47,8 @@ class Site:
     in another order, or not at all. `remarks` are what its owner should know, by what they are
     about. `trust` says who else is there: everybody in one trust "domain", or "organisations" that
     do not trust each other, where a refusal tells the name of a rule and nothing of the data.
-    `peers` are the public keys by which the other sites sign; in one trust domain the first that is
-    seen of a site is taken for its own.
+    `peers` are the public keys by which the other sites sign; in one trust domain, or with
+    `first_keys`, the first that is seen of a site is taken for its own.
     `split` says whether its data are "rows" or "columns" of the whole, where the site itself does.
     `log`, if given, has a line of every request and of every message that left. `renew` is called
     before each run, and sees to what its owner has changed since.
@@ -65,6 +65,7 @@ class Site:
     remarks: dict[str, str] = field(default_factory=dict)
     trust: Trust = "domain"
     peers: dict[str, bytes] = field(default_factory=dict)  # the others' public keys, by name
+    first_keys: bool = False
     # Which question, study and fit a key of the store is of.
     left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
     split: str | None = None

@@ -75,6 +75,10 @@ class RowBlock(Message, reveals="rows"):
     indices: Annotated[Integers | None, Shape("nnz"), NonNegative]
     indptr: Annotated[Integers | None, Shape("n_plus_1"), NonNegative]
 
+    def rows_for_others(self) -> Any:
+        """All of them."""
+        return unpack(self)
+
     def contradiction(self, context: Context) -> str | None:
         """Rows are no more than were asked for, and such that their squares are finite."""
         asked = getattr(context.request, "n_rows", None)

@@ -167,6 +167,7 @@ class LandmarkShare(Message, reveals=None):
 class NewLandmarks(RowBlock, reveals="rows"):
     """Landmarks of the other parties; `before` of them come before the receiver's own."""
 
+    is_handed_on: ClassVar[bool] = True
     before: Annotated[int, Reveals("counts"), NonNegative]
 
 
