@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ENGINE_EXAMPLES = ("dask_", "mpi_", "three_sites_nvflare")  # these need their engine: its own tests start them
+# These need their engine: its own tests start them.
+ENGINE_EXAMPLES = ("dask_", "mpi_", "three_sites_nvflare")
 EXAMPLES = [
     path
     for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
