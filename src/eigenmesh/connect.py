@@ -64,6 +64,8 @@ def federation(
     id_column: str | None = None,
     align: str = "strict",
     id_secret: str | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
     topology: Topology | None = None,
     timeout: float | None = None,
     on_loss: str = "raise",
@@ -101,6 +103,7 @@ def federation(
     align, id_secret : for a list of paths of columns, as in `Partitioned`: "inner" matches samples
         by the files' id columns. Parties that open their files in processes of their own each need
         the secret in their environment, as EIGENMESH_ID_SECRET, where the coordinator has none.
+    delimiter, decimal : for a list of paths of text files, as in `Partitioned`.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
     timeout : seconds that a party has for one step; None for the engine's own default.
@@ -135,6 +138,8 @@ def federation(
         "id_column": checked_id_column(id_column),
         "align": align,
         "id_secret": id_secret,
+        "delimiter": delimiter,
+        "decimal": decimal,
     }
     if engine == "nvflare":
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
@@ -327,7 +332,9 @@ class _MatcherOf:
 
 
 def _matching(whose: Whose) -> dict[str, Any]:
-    return {name: whose[name] for name in ("id_column", "align", "id_secret")}
+    return {
+        name: whose[name] for name in ("id_column", "align", "id_secret", "delimiter", "decimal")
+    }
 
 
 def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None, ...]]:

@@ -120,6 +120,8 @@ def fit(
     seed: options.Seed = 0,
     names: options.Names = None,
     id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
@@ -144,7 +146,8 @@ def fit(
         check_output(model, data)
         if scores:
             check_output(scores, [*data, model], SCORE_SUFFIXES)
-        parts = options.parties(data, split, names, allow, align, id_column)
+        how = options.reading_words(id_column, align, delimiter, decimal)
+        parts = options.parties(data, split, names, allow, **how)
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -188,6 +191,8 @@ def transform(
     ],
     names: options.Names = None,
     id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     align: options.Align = "strict",
     json: options.AsJson = False,
 ) -> None:
@@ -204,10 +209,11 @@ def transform(
         check_output(out, [*data, model], SCORE_SUFFIXES)
         kpca = load(model)
         holders = _column_holders(kpca)
+        how = options.reading_words(id_column, align, delimiter, decimal)
         if holders is None:
-            parts = options.parties(data, "rows", names, None, align, id_column)
+            parts = options.parties(data, "rows", names, None, **how)
         else:
-            parts = _columns_for(kpca, data, names, align, id_column)
+            parts = _columns_for(kpca, data, names, how)
         with progress("transforming"):
             Z = kpca.transform(parts)
         score_files = _write_scores(out, Z, kpca, parts)
@@ -252,6 +258,8 @@ def cluster(
     seed: options.Seed = 0,
     names: options.Names = None,
     id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
@@ -265,7 +273,8 @@ def cluster(
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
             if file:
                 check_output(file, data, suffixes)
-        parts = options.parties(data, split, names, allow, align, id_column)
+        how = options.reading_words(id_column, align, delimiter, decimal)
+        parts = options.parties(data, split, names, allow, **how)
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
@@ -308,6 +317,8 @@ def plan(
     fusion: options.Fusion = "product",
     names: options.Names = None,
     id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
@@ -321,7 +332,8 @@ def plan(
     """
     with answering(json):
         usual = "rows" if clusters else "columns"
-        parts = options.parties(data, split or usual, names, allow, align, id_column)
+        how = options.reading_words(id_column, align, delimiter, decimal)
+        parts = options.parties(data, split or usual, names, allow, **how)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
@@ -378,10 +390,9 @@ def _column_holders(model: Any) -> tuple[str, ...] | None:
 
 
 def _columns_for(
-    model: Any, data: list[Path], names: str | None, align: str, id_column: str | None
+    model: Any, data: list[Path], names: str | None, settings: dict[str, Any]
 ) -> Partitioned:
     """Files of columns, each under the name of the party of the model that it belongs to."""
-    settings: dict[str, Any] = {"align": align, "id_column": id_column}
     if names is not None:
         return Partitioned(columns=data, names=options.listed(names), **settings)
     parties = _column_holders(model) or ()

@@ -9,12 +9,17 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from eigenmesh.data import Partitioned
+from eigenmesh.data.text_format import DELIMITERS
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.policy import Policy
 
 Data: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(help="One file a party: .npy, .npz, .csv or .parquet.", metavar="DATA"),
+    typer.Argument(
+        help="One file a party, or a folder of files of one format: .npy, .npz, .csv, .tsv (or "
+        "packed, .csv.gz), .parquet, .feather or .xlsx.",
+        metavar="DATA",
+    ),
 ]
 Split: TypeAlias = Annotated[
     Literal["columns", "rows"],
@@ -111,6 +116,20 @@ IdColumn: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Delimiter: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Of text files: comma, semicolon or tab. Told from each file if left out.",
+        show_default=False,
+    ),
+]
+Decimal: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Of text files: the decimal sign, . or , . Told from each file if left out.",
+        show_default=False,
+    ),
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
@@ -123,21 +142,32 @@ def parties(
     split: str,
     names: str | None,
     allow: list[str] | None,
-    align: str = "strict",
-    id_column: str | None = None,
+    **how: Any,
 ) -> Partitioned:
-    """The files as parties, under one policy."""
+    """The files as parties, under one policy; `how` is for `Partitioned`."""
     kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
     policy = Policy(allow=kinds) if allow else None
     party_names = listed(names) or _stems(data)
-    others: dict[str, Any] = {"policies": policy, "align": align, "id_column": id_column}
     rows, columns = (data, None) if split == "rows" else (None, data)
-    return Partitioned(rows=rows, columns=columns, names=party_names, **others)
+    return Partitioned(rows=rows, columns=columns, names=party_names, policies=policy, **how)
+
+
+def reading_words(
+    id_column: str | None, align: str, delimiter: str | None, decimal: str | None
+) -> dict[str, Any]:
+    """What a Partitioned is told of its files.
+
+    >>> reading_words(None, "strict", "semicolon", None)["delimiter"]
+    ';'
+    """
+    signs = {name: sign for sign, name in DELIMITERS.items()}
+    sign = None if delimiter is None else signs.get(delimiter, delimiter)
+    return {"id_column": id_column, "align": align, "delimiter": sign, "decimal": decimal}
 
 
 def _stems(data: list[Path]) -> list[str] | None:
     """Files name their parties, unless two of them have the same name."""
-    stems = [path.stem for path in data]
+    stems = [path.name.split(".")[0] if path.suffix == ".gz" else path.stem for path in data]
     return stems if len(set(stems)) == len(stems) else None
 
 

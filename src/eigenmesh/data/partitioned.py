@@ -15,7 +15,7 @@ from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_table
 from eigenmesh.data.column_names import columns_in_order, in_order
 from eigenmesh.data.matching import SampleMatcher
 from eigenmesh.data.matching import id_secret as make_secret
-from eigenmesh.data.readers import TABLE_SUFFIXES, peek_names, peek_shape, read_table
+from eigenmesh.data.readers import has_named_columns, peek_names, peek_shape, read_table
 from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids, is_id_like
 from eigenmesh.data.table import (
     Ids,
@@ -27,6 +27,7 @@ from eigenmesh.data.table import (
     is_frame,
     refuse,
 )
+from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.numerics.common_samples import common_rows
 
@@ -60,6 +61,8 @@ class Partitioned:
         that the coordinator does not know; if None the environment variable EIGENMESH_ID_SECRET of
         each party, or a new one where all parties live in this process
     allow_missing : take NaN for missing values, for estimators with `fill_missing`
+    delimiter, decimal : of text files: comma, semicolon or tab, and "." or ","; told from the
+        files if None
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Partitioned:
     _secret: str = ""
     _allow_missing: bool = False
     _id_column: str | None = None
+    _text: Mapping[str, Any] = {}  # what is stated of text files
     _agreed_names: tuple[str, ...] | None = None  # of rows, where other parties have been left out
 
     def __init__(
@@ -93,11 +97,15 @@ class Partitioned:
         align: str = "strict",
         id_secret: str | None = None,
         allow_missing: bool = False,
+        delimiter: str | None = None,
+        decimal: str | None = None,
     ) -> None:
         split, sources = _one_split(rows, columns)
         self.align = checked_align(align, split)
         self._secret = make_secret(id_secret) if align == "inner" else ""
         self._allow_missing = bool(allow_missing)
+        TextFormat(delimiter, decimal)  # checks both
+        self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
         names = checked_names(names, len(sources))
         tables = [
@@ -347,7 +355,7 @@ class Partitioned:
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
         another = type(self).__new__(type(self))
-        for name in ("align", "_secret", "_allow_missing", "_id_column"):
+        for name in ("align", "_secret", "_allow_missing", "_id_column", "_text"):
             setattr(another, name, getattr(self, name))
         return another
 
@@ -384,7 +392,9 @@ class Partitioned:
         path, name = self.paths[party], self.names[party]
         assert path is not None, "a party has a table or a path"
         with _blaming(name):
-            table = read_table(path, self._id_column)
+            table = read_table(
+                path, self._id_column, allow_missing=self._allow_missing, **self._text
+            )
         X = as_matrix(table.X, name, self._allow_missing)
         return self._arrange_columns(party, Table(X, table.sample_ids, table.feature_names))
 
@@ -397,7 +407,7 @@ class Partitioned:
             return table.feature_names
         assert path is not None, "a party has a table or a path"
         with _blaming(self.names[party]):
-            return peek_names(path, self._id_column)
+            return peek_names(path, self._id_column, **self._text)
 
     def _reference(self) -> tuple[tuple[str, ...] | None, str]:
         """Of rows, the names of the columns in their order, and who has them so."""
@@ -462,7 +472,7 @@ class Partitioned:
     def _may_have_ids(self, party: int) -> bool:
         table, path = self._tables[party], self.paths[party]
         if table is None:
-            return path is not None and path.suffix.lower() in TABLE_SUFFIXES
+            return path is not None and has_named_columns(path)
         return table.sample_ids is not None
 
     def _own_ids(self) -> tuple[Ids, ...] | None:

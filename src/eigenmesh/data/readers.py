@@ -1,4 +1,4 @@
-"""Files of numbers: .npy, .npz, .csv and .parquet; nothing is ever unpickled."""
+"""Files of numbers, and folders of them, by one reader; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.data.table import Matrix, Table
-from eigenmesh.errors import EigenmeshError, InputError
+from eigenmesh.data.text_format import TextFormat
+from eigenmesh.errors import EigenmeshError
 
-TABLE_SUFFIXES = frozenset({".csv", ".parquet"})  # formats with named columns
-_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
+_TEXT = frozenset({".csv", ".tsv"})  # these may be packed: .csv.gz
+_TABLES = _TEXT | {".parquet", ".feather", ".xlsx"}  # formats with named columns
+_SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".xlsx")
 _CSR_KEYS = {"data", "indices", "indptr", "shape"}
 _Headers: TypeAlias = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -39,42 +42,49 @@ def read_table(
     id_column: str | None = None,
     header: bool | None = None,
     columns: Sequence[str] | None = None,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    allow_missing: bool = False,
 ) -> Table:
-    r"""The matrix in a file with its sample ids and feature names.
+    r"""The matrix in a file with its sample ids and feature names; of a folder, in its files.
 
-    In .csv and .parquet files the column `id_column`, or else one called "id" or "sample_id"
-    (or the unnamed index that pandas writes), gives the ids. `header` says whether the first
-    line of a .csv names the columns; None finds out. Of `columns` by name only these are taken, in
-    their order; what the others hold does not matter.
+    In files with named columns the column `id_column`, or else one called "id" or "sample_id"
+    (or the unnamed index that pandas writes), gives the ids. Of a text file `delimiter` and
+    `decimal` are told by its first lines if None, as is by `header` whether the first names the
+    columns. Of `columns` by name only these are taken, in their order; what the others hold does
+    not matter. Missing values become NaN if `allow_missing`. The files of a folder are one table,
+    in the order of their names; they have the same columns, matched by name.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "north.csv"
-    >>> _ = file.write_text("id,age,height\na7,31,1.8\nb2,25,1.7\n")
+    >>> _ = file.write_text("id;age;height\na7;31;1,8\nb2;25;1,7\n")
     >>> table = read_table(file)
     >>> table.X.tolist(), table.sample_ids.tolist(), table.feature_names
     ([[31.0, 1.8], [25.0, 1.7]], ['a7', 'b2'], ('age', 'height'))
     """
-    path = _existing(path)
-    suffix = path.suffix.lower()
-    if suffix in TABLE_SUFFIXES:
+    files = _files_of(path)
+    if _kind(files[0]) in _TABLES:
         # Arrow takes long to import, and most parties never need it.
         from eigenmesh.data import tabular
 
-        with _reading(path):
-            return tabular.read(path, id_column, header, columns)
-    if columns is not None:
-        complaint = f"has no named columns, so no column {next(iter(columns), '')!r}"
-        raise complaint_about(path, complaint, "leave columns out")
-    if id_column is not None:
-        complaint = f"has no named columns, so no id column {id_column!r}"
-        raise complaint_about(path, complaint, "leave id_column out")
-    with _reading(path):
-        X = _open_npy(path) if suffix == ".npy" else _open_npz(path)
-        _check_two_dimensional(path, X.shape)
-    return Table(X)
+        stated = TextFormat(delimiter, decimal, header)
+        with _reading(files[0] if len(files) == 1 else Path(path)):
+            return tabular.read(files, id_column, stated, columns, allow_missing)
+    for what, name in (("column", next(iter(columns or ()), None)), ("id column", id_column)):
+        if name is not None:
+            complaint = f"has no named columns, so no {what} {name!r}"
+            raise complaint_about(files[0], complaint, "leave columns and id_column out")
+    return Table(_stacked(files, [_matrix_in(file) for file in files]))
 
 
-def peek_names(path: str | Path, id_column: str | None = None) -> tuple[str, ...] | None:
+def peek_names(
+    path: str | Path,
+    id_column: str | None = None,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+) -> tuple[str, ...] | None:
     r"""Names of the columns of the matrix in a file, without reading it; None if it has none.
 
     >>> import tempfile
@@ -83,17 +93,18 @@ def peek_names(path: str | Path, id_column: str | None = None) -> tuple[str, ...
     >>> peek_names(file)
     ('age', 'height')
     """
-    path = _existing(path)
-    if path.suffix.lower() not in TABLE_SUFFIXES:
+    file = _files_of(path)[0]
+    if _kind(file) not in _TABLES:
         return None
     from eigenmesh.data import tabular
 
-    with _reading(path):
-        return tabular.peek_names(path, id_column)
+    with _reading(file):
+        table = tabular.open_table(file, TextFormat(delimiter, decimal))
+        return tabular.peek_names(table, id_column)
 
 
 def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int] | None:
-    """Rows and columns of the matrix in a file, without reading it; None for .csv.
+    """Rows and columns of the matrix in a file, without reading it; None for text.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "north.npz"
@@ -101,47 +112,97 @@ def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int
     >>> peek_shape(file)
     (3, 2)
     """
-    path = _existing(path)
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        return None  # counting its lines means reading it
-    if suffix == ".parquet":
-        from eigenmesh.data import tabular
+    shapes = [_shape_in(file, id_column) for file in _files_of(path)]
+    sizes = [shape for shape in shapes if shape is not None]
+    if len(sizes) < len(shapes) or len({columns for _, columns in sizes}) > 1:
+        return None
+    return sum(rows for rows, _ in sizes), sizes[0][1]
 
-        with _reading(path):
-            return tabular.peek_parquet(path, id_column)
-    with _reading(path):
-        shape = _open_npy(path).shape if suffix == ".npy" else _peek_npz(path)
-        _check_two_dimensional(path, shape)
+
+def has_named_columns(path: str | Path) -> bool:
+    """Whether the format of a file, or of a folder's, has names of columns, and room for ids."""
+    return _kind(_files_of(path)[0]) in _TABLES
+
+
+def _shape_in(file: Path, id_column: str | None) -> tuple[int, int] | None:
+    kind = _kind(file)
+    if kind in _TEXT:
+        return None  # counting its lines means reading it
+    with _reading(file):
+        if kind in _TABLES:
+            from eigenmesh.data import tabular
+
+            return tabular.peek_shape(tabular.open_table(file, TextFormat()), id_column)
+        shape = _open_npy(file).shape if kind == ".npy" else _peek_npz(file)
+        _check_two_dimensional(file, shape)
     return int(shape[0]), int(shape[1])
 
 
-# Errors: whatever a foreign reader raises on a bad file, the caller gets ours.
+def _matrix_in(file: Path) -> Any:
+    with _reading(file):
+        X = _open_npy(file) if _kind(file) == ".npy" else _open_npz(file)
+        _check_two_dimensional(file, X.shape)
+    return X
 
 
-def complaint_about(path: Path, complaint: str, remedy: str) -> InputError:
-    """The error for a file; its folder is nobody's business but the party's."""
-    return InputError(f"file {path.name!r} {complaint}; {remedy}")
+def _stacked(files: Sequence[Path], blocks: Sequence[Any]) -> Any:
+    if len(blocks) == 1:
+        return blocks[0]  # a memory map stays one
+    for file, X in zip(files, blocks, strict=True):
+        if X.shape[1] != blocks[0].shape[1]:
+            complaint = f"has {X.shape[1]} columns, the first of its folder {blocks[0].shape[1]}"
+            raise complaint_about(file, complaint, "give all files of a folder the same columns")
+    if any(map(sp.issparse, blocks)):
+        return sp.csr_array(sp.vstack(blocks))
+    return np.concatenate(blocks)
 
 
-def _existing(path: str | Path) -> Path:
+# Which files there are.
+
+
+def _kind(file: Path) -> str:
+    """The format, by the name: .csv.gz is .csv."""
+    suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
+    packed = len(suffixes) == 2 and suffixes[1] == ".gz" and suffixes[0] in _TEXT
+    return suffixes[0] if packed else file.suffix.lower()
+
+
+def _files_of(path: str | Path) -> list[Path]:
+    """The file, or the files of a folder in the order of their names; hidden ones are none."""
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
+    if not path.is_dir():
+        return [_existing(path)]
+    files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    if not files:
+        raise complaint_about(path, "is an empty folder, expected files of numbers", "fill it")
+    kinds = sorted({_kind(file) for file in files})
+    if len(kinds) > 1:
+        listed = ", ".join(kind or "no suffix" for kind in kinds)
+        complaint = f"is a folder of {listed}, expected files of one format"
+        raise complaint_about(path, complaint, "move the others elsewhere")
+    return [_existing(file) for file in files]
+
+
+def _existing(path: Path) -> Path:
+    if _kind(path) not in {*_TABLES, ".npy", ".npz"}:
         suffixes = ", ".join(_SUFFIXES)
         raise complaint_about(path, f"ends in {path.suffix!r}, expected {suffixes}", "convert it")
     if not path.exists():
         remedy = "check the path; a relative one starts at the working directory"
         raise complaint_about(path, "is missing, expected a file of numbers", remedy)
     if not path.is_file():
-        raise complaint_about(path, "is no regular file, expected one", "pass a file, not a folder")
+        raise complaint_about(path, "is no regular file, expected one", "move it elsewhere")
     if path.stat().st_size == 0:
         raise complaint_about(path, "is empty (0 bytes), expected numbers", "write it again")
     return path
 
 
+# Errors: whatever a foreign reader raises on a bad file, the caller gets ours.
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    kind = path.suffix.lower()
+    kind = _kind(path)
     try:
         yield
     except EigenmeshError:

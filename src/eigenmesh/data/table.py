@@ -45,6 +45,11 @@ def is_frame(data: object) -> bool:
     return hasattr(data, "iloc") and hasattr(data, "columns")
 
 
+def is_arrow_frame(data: object) -> bool:
+    """Whether `data` is a frame without an index that gives Arrow its columns, such as polars'."""
+    return hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc")
+
+
 def as_table(
     data: Any,
     owner: str | None = None,
@@ -53,11 +58,14 @@ def as_table(
 ) -> Table:
     """Check `data` and turn it into a Table; valid float arrays are not copied.
 
-    The column `id_column` of a DataFrame gives the ids of its rows, else an index of its own.
+    The column `id_column` of a DataFrame gives the ids of its rows, else an index of its own; a
+    polars frame or Arrow table has no index, and its columns count as those of a file.
 
     >>> as_table([[1, 2], [3, 4]]).X.dtype
     dtype('float64')
     """
+    if is_arrow_frame(data):
+        return _table_of_arrow(data, owner, allow_missing, id_column)
     if not is_frame(data):
         if id_column is not None:
             complaint = f"has no named columns, so no id column {id_column!r}"
@@ -68,6 +76,22 @@ def as_table(
         ids, data = _ids_apart(data, id_column, owner)
     X = as_matrix(_frame_values(data, owner), owner, allow_missing)
     return Table(X, ids, frame_names(data))
+
+
+def _table_of_arrow(
+    data: Any, owner: str | None, allow_missing: bool, id_column: str | None
+) -> Table:
+    import pyarrow as pa  # it takes long, and most parties never need it
+
+    from eigenmesh.data.tabular import gather, table_of_arrow
+
+    def complain(complaint: str, remedy: str) -> InputError:
+        return refuse(owner, f"{complaint}; {remedy}")
+
+    frame = table_of_arrow(pa.table(data), complain)
+    table = gather([frame], id_column, None, allow_missing)
+    X = as_matrix(table.X, owner, allow_missing)
+    return Table(X, table.sample_ids, table.feature_names)
 
 
 def frame_names(frame: Any) -> tuple[str, ...] | None:

@@ -1,10 +1,10 @@
-"""Files with named columns, .csv and .parquet, read by Arrow."""
+"""Files with named columns, read by Arrow block by block: text, .parquet, .feather and .xlsx."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,101 +12,187 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from eigenmesh.data.readers import complaint_about
+from eigenmesh.data.column_names import columns_in_order
+from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.data.sample_ids import as_sample_ids
 from eigenmesh.data.table import Table
+from eigenmesh.data.text_format import Dialect, TextFormat, dialect_of, line_of, numbered_records
+from eigenmesh.errors import InputError
 
-_ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' index in .parquet
-_LONGEST_LINE = 1 << 26  # characters; a longer first line is no table
-
+ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' index in .parquet
+_BLOCK_ROWS = 1 << 16
+_MOST_IN_MEMORY = 1 << 26  # bytes of numbers; what is more lies in an unnamed file
 
 Columns = Sequence[str] | None
+Complain = Callable[[str, str], InputError]
 
 
-def read(path: Path, id_column: str | None, header: bool | None, columns: Columns = None) -> Table:
-    """Read a .csv or .parquet file, or some of its columns."""
-    if path.suffix.lower() == ".csv":
-        return _read_csv(path, id_column, header, columns)
-    return _read_parquet(path, id_column, columns)
+# What the formats have in common: names, and columns in blocks of rows.
 
 
-def _read_csv(path: Path, id_column: str | None, header: bool | None, wanted: Columns) -> Table:
-    cells, delimiter, length = _first_line(path)
-    names = _names_in(path, cells, id_column, header)
-    ids = None if names is None else _id_position(path, names, id_column)
-    ragged_lines = _RaggedLines()
-    # Columns go by position, since a header may repeat a name; a block must hold a line.
-    reading = pyarrow.csv.ReadOptions(
-        column_names=[str(i) for i in range(len(cells))],
-        skip_rows=int(names is not None),
-        block_size=max(1 << 23, 8 * length),
-    )
-    # In a file of one column an empty line is a missing value.
-    parsing = pyarrow.csv.ParseOptions(
-        delimiter=delimiter, ignore_empty_lines=len(cells) > 1, invalid_row_handler=ragged_lines
-    )
-    columns = _arrow_columns(path, reading, parsing, ids)
-    ragged_lines.refuse(path)
-    return _table_of(path, columns, names, ids, wanted)
+@dataclass(frozen=True)
+class TableFile:
+    """One table: its columns' names, and a way to its values."""
+
+    names: tuple[str, ...] | None
+    n_columns: int
+    n_rows: int | None  # None where they must be read to be counted
+    blocks: Callable[[Sequence[int], int | None], Iterator[list[Any]]]
+    place: Callable[[int], str]  # where in the file a row is
+    complain: Complain
+    types: tuple[Any, ...] | None = None  # of the columns, where the file states them
 
 
-def _names_in(
-    path: Path, cells: Sequence[str], id_column: str | None, header: bool | None = None
-) -> list[str] | None:
-    """The columns' names, if a first line has them."""
-    has_names = _is_header(cells) if header is None else header
-    if id_column is not None and not has_names:
-        raise complaint_about(path, f"has no header line, so no id column {id_column!r}", "add one")
-    return [cell.strip() for cell in cells] if has_names else None
+def open_table(path: Path, stated: TextFormat) -> TableFile:
+    """The table in a file; a text file's first lines are looked at."""
+    complain: Complain = lambda complaint, remedy: complaint_about(path, complaint, remedy)  # noqa: E731
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return _parquet(path, complain)
+    if kind == ".feather":
+        return table_of_arrow(pyarrow.feather.read_table(path, memory_map=True), complain)
+    if kind == ".xlsx":
+        from eigenmesh.data.excel import read_sheet
+
+        sheet, first_row = read_sheet(path)
+        of_sheet = table_of_arrow(sheet, complain)
+        return replace(of_sheet, place=lambda row: f"row {row + first_row} of the sheet")
+    if ".tsv" in path.suffixes and stated.delimiter is None:
+        stated = replace(stated, delimiter="\t")
+    return _TextFile(path, dialect_of(path, stated), complain).table()
 
 
-def _arrow_columns(path: Path, reading: Any, parsing: Any, ids: int | None) -> Sequence[Any]:
-    numbers = dict.fromkeys(reading.column_names, pa.float64())
-    texts = {} if ids is None else {str(ids): pa.string()}  # ids such as 007 keep their zeros
-    try:
-        return _parsed(path, reading, parsing, numbers | texts)
-    except pa.ArrowInvalid:
-        # Guessing types is five times slower, but takes true and false for numbers, and
-        # tells which column has none.
-        return _parsed(path, reading, parsing, texts)
+def table_of_arrow(table: Any, complain: Complain) -> TableFile:
+    """A table of Arrow's, as frames of other libraries give it."""
+
+    def blocks(features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
+        for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
+            yield [batch.column(i) for i in _with_ids(features, ids)]
+
+    names, types = tuple(table.schema.names), tuple(table.schema.types)
+    return TableFile(names, len(names), table.num_rows, blocks, _row, complain, types)
 
 
-def _parsed(path: Path, reading: Any, parsing: Any, types: dict[str, Any]) -> Sequence[Any]:
-    converting = pyarrow.csv.ConvertOptions(column_types=types)
-    return list(pyarrow.csv.read_csv(path, reading, parsing, converting).columns)
+def _parquet(path: Path, complain: Complain) -> TableFile:
+    schema = pq.ParquetFile(path).schema_arrow
+    names = tuple(schema.names)
+    unique = len(set(names)) == len(names)
+
+    def blocks(features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
+        wanted = _with_ids(features, ids)
+        # Arrow chooses columns by name alone, and gives them in the file's order.
+        chosen = sorted(wanted) if unique else list(range(len(names)))
+        places = [chosen.index(i) for i in wanted]
+        file = pq.ParquetFile(path)
+        for batch in file.iter_batches(_BLOCK_ROWS, columns=[names[i] for i in chosen]):
+            yield [batch.column(place) for place in places]
+
+    n_rows = pq.ParquetFile(path).metadata.num_rows
+    return TableFile(names, len(names), n_rows, blocks, _row, complain, tuple(schema.types))
 
 
-def _first_line(path: Path) -> tuple[list[str], str, int]:
-    """Cells of the first line, the delimiter, and the line's length."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        line = file.readline(_LONGEST_LINE)
-    delimiter = max(",;\t", key=line.count)
-    cells = next(csv.reader([line], delimiter=delimiter), [])
-    if not any(cell.strip() for cell in cells) or "\0" in line:
-        raise complaint_about(
-            path, "begins with a blank line, expected column names or numbers", "cut it"
+def _row(row: int) -> str:
+    return f"row {row} (rows counted from 0)"
+
+
+def _with_ids(features: Sequence[int], ids: int | None) -> list[int]:
+    return [*features] if ids is None else [*features, ids]
+
+
+# Text.
+
+
+@dataclass(frozen=True)
+class _TextFile:
+    path: Path
+    dialect: Dialect
+    complain: Complain
+    truths: frozenset[int] = field(default=frozenset())  # columns of true and false
+
+    def table(self) -> TableFile:
+        n = self.dialect.n_columns
+        return TableFile(self.dialect.names, n, None, self.blocks, self.place, self.complain)
+
+    def place(self, row: int) -> str:
+        return f"line {line_of(self.path, self.dialect, row)}"
+
+    def blocks(self, features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
+        """Columns of floats, and ids as text, which keeps the zeros of 007."""
+        ragged = _RaggedLines()
+        n_blocks = 0
+        try:
+            for block in self._parsed(features, ids, ragged):
+                n_blocks += 1
+                yield block
+        except pa.ArrowInvalid:
+            # True and false are numbers, too, unless numbers have come before.
+            truths = self._refuse_words(features, () if n_blocks else ("true", "false"))
+            yield from replace(self, truths=truths)._parsed(features, ids, ragged)
+        if ragged.first is not None:
+            raise self._ragged(*ragged.first)
+
+    def _parsed(self, features: Sequence[int], ids: int | None, ragged: Any) -> Iterator[list[Any]]:
+        types = {str(i): pa.bool_() if i in self.truths else pa.float64() for i in features}
+        types |= {} if ids is None else {str(ids): pa.string()}
+        dialect = self.dialect
+        reading = pyarrow.csv.ReadOptions(
+            # Columns go by position, since a header may repeat a name; a block must hold a line.
+            column_names=[str(i) for i in range(dialect.n_columns)],
+            skip_rows=int(dialect.names is not None),
+            block_size=max(1 << 22, 8 * dialect.line_length),
         )
-    return cells, delimiter, len(line)
+        parsing = pyarrow.csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            # In a file of one column an empty line is a missing value.
+            ignore_empty_lines=dialect.n_columns > 1,
+            invalid_row_handler=ragged,
+            newlines_in_values=dialect.has_quotes,
+        )
+        wanted = [str(i) for i in _with_ids(features, ids)]
+        converting = pyarrow.csv.ConvertOptions(
+            column_types=types, include_columns=wanted, decimal_point=dialect.decimal
+        )
+        with pyarrow.csv.open_csv(self.path, reading, parsing, converting) as batches:
+            for batch in batches:
+                yield [batch.column(name) for name in wanted]
 
+    def _refuse_words(self, features: Sequence[int], truth: Sequence[str]) -> frozenset[int]:
+        """The columns that hold words for truth; the first other word is refused with its line."""
+        truths: set[int] = set()
+        for line, cells in numbered_records(self.path, self.dialect):
+            if len(cells) != self.dialect.n_columns:
+                continue
+            for i in features:
+                if self.dialect.is_number(cells[i]):
+                    continue
+                if cells[i].strip().lower() not in truth:
+                    raise self._word_at(line, i, cells[i])
+                truths.add(i)
+        return frozenset(truths)
 
-def _is_header(cells: Sequence[str]) -> bool:
-    """Whether a first line names columns: it has words, or pandas' numbering 0, 1, 2, …"""
-    body = [cell.strip() for cell in cells]
-    has_index = body[0] == ""
-    body = body[1:] if has_index else body
-    has_numbers = body == [str(i) for i in range(len(body))]
-    return (has_numbers and (has_index or len(body) > 2)) or not all(map(_is_number, body))
+    def _word_at(self, line: int, column: int, cell: str) -> InputError:
+        label = _label(self.dialect.names, column)
+        where = f"at line {line}, column {label}, expected a number"
+        other, sign = (",", "comma") if self.dialect.decimal == "." else (".", "point")
+        if replace(self.dialect, decimal=other).is_number(cell):
+            return self.complain(
+                f"has a number with a {sign} {where} with a {self.dialect.decimal!r}",
+                "write all numbers alike, or pass decimal= (--decimal)",
+            )
+        return self.complain(
+            f"has text {where}", "encode it as numbers, drop the column, or name it as id_column="
+        )
 
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell or "nan")
-    except ValueError:
-        return False
-    return True
+    def _ragged(self, cells: int, expected: int) -> InputError:
+        records = numbered_records(self.path, self.dialect)
+        line = next((line for line, own in records if len(own) != expected), None)
+        where = "" if line is None else f" (line {line})"
+        complaint = f"has a line of {cells} cells, expected {expected}{where}"
+        return self.complain(complaint, "mend the line; quote cells that hold a delimiter")
 
 
 @dataclass
@@ -119,112 +205,231 @@ class _RaggedLines:
         self.first = self.first or (line.actual_columns, line.expected_columns)
         return "skip"
 
-    def refuse(self, path: Path) -> None:
-        if self.first is not None:
-            complaint = f"has a line of {self.first[0]} cells, expected {self.first[1]}"
-            raise complaint_about(
-                path, complaint, "mend the line; quote cells that hold a delimiter"
-            )
+
+# From blocks of columns to one matrix.
 
 
-def _id_position(path: Path, names: Sequence[str], id_column: str | None) -> int | None:
+def read(
+    paths: Sequence[Path],
+    id_column: str | None,
+    stated: TextFormat,
+    columns: Columns = None,
+    allow_missing: bool = False,
+) -> Table:
+    """The rows of one or more files, or some of their columns."""
+    files = [open_table(path, stated) for path in paths]
+    return gather(files, id_column, columns, allow_missing)
+
+
+def gather(
+    files: Sequence[TableFile], id_column: str | None, wanted: Columns, allow_missing: bool
+) -> Table:
+    """The rows of tables, one after the other, in the columns' order of the first."""
+    choices = [_Choice.of(file, id_column, wanted) for file in files]
+    first = choices[0]
+    if len({choice.ids is None for choice in choices}) > 1:
+        raise files[1].complain("has ids or the first file of its folder has, not both", "mend it")
+    single = all(choice.is_single for choice in choices)
+    rows, ids = _Rows(np.dtype(np.float32 if single else np.float64)), []
+    for choice in (first, *(choice.like(first) for choice in choices[1:])):
+        for block in choice.blocks(allow_missing):
+            rows.add(block[: len(choice.features)])
+            ids += block[len(choice.features) :]
+    if not rows.n_rows or not first.features:
+        complaint = f"holds {rows.n_rows} rows and {len(first.features)} columns of numbers"
+        raise files[0].complain(f"{complaint}, expected at least one of each", "write it again")
+    sample_ids = None if first.ids is None else _ids_of(ids)
+    return Table(rows.matrix(), sample_ids, first.names)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which columns of a table are features, and which has the ids."""
+
+    file: TableFile
+    features: tuple[int, ...]
+    ids: int | None
+
+    @classmethod
+    def of(cls, file: TableFile, id_column: str | None, wanted: Columns) -> _Choice:
+        ids = id_position(file, id_column)
+        features = tuple(i for i in range(file.n_columns) if i != ids)
+        if wanted is not None:
+            features = tuple(_position(file, name) for name in wanted)
+        choice = cls(file, features, ids)
+        choice._check_types()
+        return choice
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        names = self.file.names
+        return None if names is None else tuple(names[i] for i in self.features)
+
+    @property
+    def is_single(self) -> bool:
+        types = self.file.types
+        return types is not None and all(
+            pa.types.is_float32(types[i]) or pa.types.is_float16(types[i]) for i in self.features
+        )
+
+    def like(self, first: _Choice) -> _Choice:
+        """With its columns in the order of the first file's."""
+        if len(self.features) != len(first.features) or (self.names is None) != (
+            first.names is None
+        ):
+            complaint = f"has {len(self.features)} columns of numbers"
+            expected = f"the first file of its folder has {len(first.features)}"
+            remedy = "give all files of a folder the same columns, all with names or none"
+            raise self.file.complain(f"{complaint}, {expected}", remedy)
+        if self.names is None or first.names is None:
+            return self
+        try:
+            order = columns_in_order(self.names, first.names, None, "the first file")
+        except InputError as error:
+            words = error.reason.removeprefix("X ")
+            raise self.file.complain(words, "give all files of a folder the same") from None
+        return (
+            self
+            if order is None
+            else replace(self, features=tuple(self.features[i] for i in order))
+        )
+
+    def blocks(self, allow_missing: bool) -> Iterator[list[Any]]:
+        start = 0
+        positions = _with_ids(self.features, self.ids)
+        for block in self.file.blocks(self.features, self.ids):
+            for i, column in zip(positions, block, strict=True):
+                if column.null_count and (i == self.ids or not allow_missing):
+                    raise self._no_value(start, i, column)
+            yield block
+            start += len(block[0]) if block else 0
+
+    def _no_value(self, start: int, position: int, column: Any) -> InputError:
+        row = start + pc.index(pc.is_null(column), True).as_py()
+        expected = "an id" if position == self.ids else "a number"
+        where = f"{self.file.place(row)}, column {_label(self.file.names, position)}"
+        remedy = "drop or impute such rows, or fit with fill_missing"
+        return self.file.complain(f"has no value at {where}, expected {expected}", remedy)
+
+    def _check_types(self) -> None:
+        types, complain = self.file.types, self.file.complain
+        if types is None:
+            return
+        for i in self.features:
+            if not is_numeric(types[i]):
+                label = _label(self.file.names, i)
+                complaint = f"has a column {label} of type {types[i]}, expected numbers"
+                remedy = "encode it as numbers, drop it, or name it as id_column="
+                raise complain(complaint, remedy)
+        if self.ids is not None and not is_id_type(types[self.ids]):
+            complaint = f"has ids of type {types[self.ids]}, expected numbers or strings"
+            raise complain(complaint, "pass id_column= with another column")
+
+
+class _Rows:
+    """Rows that come in blocks, in memory or, where they are many, in a file without a name."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype, self.n_rows, self._width = dtype, 0, 0
+        self._blocks: list[NDArray[Any]] = []
+        self._file: Any = None
+
+    def add(self, columns: Sequence[Any]) -> None:
+        n = len(columns[0]) if columns else 0
+        block = np.empty((n, len(columns)), dtype=self.dtype)
+        for i, column in enumerate(columns):
+            block[:, i] = column.to_numpy(zero_copy_only=False)
+        self.n_rows, self._width = self.n_rows + n, len(columns)
+        self._blocks.append(block)
+        if self.n_rows * self._width * self.dtype.itemsize > _MOST_IN_MEMORY:
+            self._spill()
+
+    def _spill(self) -> None:
+        self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 - the map outlives this
+        for block in self._blocks:
+            self._file.write(block.tobytes())
+        self._blocks.clear()
+
+    def matrix(self) -> NDArray[Any]:
+        if self._file is None:
+            return np.concatenate(self._blocks)
+        self._spill()
+        self._file.flush()
+        shape = (self.n_rows, self._width)
+        return np.memmap(self._file, dtype=self.dtype, mode="r", shape=shape)
+
+
+# Names, types and ids.
+
+
+def id_position(file: TableFile, id_column: str | None) -> int | None:
+    """Which column has the ids: the one that is named, else one called so."""
+    names = file.names
+    if names is None:
+        if id_column is not None:
+            raise file.complain(f"has no header line, so no id column {id_column!r}", "add one")
+        return None
     if id_column is None:
         # A blank first name is how pandas and R write an index.
         blank = bool(names) and names[0] == ""
-        candidates = (i for i, name in enumerate(names) if name.lower() in _ID_NAMES)
+        candidates = (i for i, name in enumerate(names) if name.lower() in ID_NAMES)
         return 0 if blank else next(candidates, None)
     if id_column not in names:
         few = ", ".join(names[:10])
-        raise complaint_about(path, f"has no column {id_column!r}, only {few}", "pass one of them")
-    return list(names).index(id_column)
+        raise file.complain(f"has no column {id_column!r}, only {few}", "pass one of them")
+    return names.index(id_column)
 
 
-def _read_parquet(path: Path, id_column: str | None, wanted: Columns) -> Table:
-    table = pq.ParquetFile(path).read()
-    ids = _id_position(path, table.column_names, id_column)
-    return _table_of(path, table.columns, table.column_names, ids, wanted)
-
-
-def peek_names(path: Path, id_column: str | None) -> tuple[str, ...] | None:
-    """Names of the columns of numbers, from the first line or the footer alone."""
-    if path.suffix.lower() == ".csv":
-        names = _names_in(path, _first_line(path)[0], id_column)
-    else:
-        names = pq.ParquetFile(path).schema_arrow.names
-    if names is None:
+def peek_names(file: TableFile, id_column: str | None) -> tuple[str, ...] | None:
+    """Names of the columns of numbers, without reading them."""
+    ids = id_position(file, id_column)
+    if file.names is None:
         return None
-    ids = _id_position(path, names, id_column)
-    return tuple(name for i, name in enumerate(names) if i != ids)
+    return tuple(name for i, name in enumerate(file.names) if i != ids)
 
 
-def peek_parquet(path: Path, id_column: str | None) -> tuple[int, int]:
-    """Rows and columns of numbers, from the footer alone."""
-    file = pq.ParquetFile(path)
-    names = file.schema_arrow.names
-    has_ids = _id_position(path, names, id_column) is not None
-    return file.metadata.num_rows, len(names) - has_ids
+def peek_shape(file: TableFile, id_column: str | None) -> tuple[int, int] | None:
+    """Rows and columns of numbers, where rows need not be counted."""
+    if file.n_rows is None:
+        return None
+    return file.n_rows, file.n_columns - (id_position(file, id_column) is not None)
 
 
-def _table_of(
-    path: Path,
-    columns: Sequence[Any],
-    names: Sequence[str] | None,
-    ids: int | None,
-    wanted: Columns = None,
-) -> Table:
-    features = [i for i in range(len(columns)) if i != ids]
-    if wanted is not None:
-        features = [_position(path, names, name) for name in wanted]
-    labels = [repr(names[i]) if names else str(i) for i in range(len(columns))]
-    if not features or not len(columns[0]):
-        complaint = f"holds {len(columns[0])} rows and {len(features)} columns of numbers"
-        raise complaint_about(path, complaint + ", expected at least one of each", "write it again")
-    for i in [*features, *([] if ids is None else [ids])]:
-        _check_column(path, columns[i], labels[i], is_id=i == ids)
-    X = _fill_matrix([columns[i] for i in features])
-    sample_ids = None if ids is None else _ids_of(columns[ids])
-    return Table(X, sample_ids, tuple(names[i] for i in features) if names else None)
-
-
-def _position(path: Path, names: Sequence[str] | None, name: str) -> int:
-    if names is None or list(names).count(name) != 1:
+def _position(file: TableFile, name: str) -> int:
+    names = file.names
+    if names is None or names.count(name) != 1:
         few = "no header" if names is None else ", ".join(names[:10])
-        count = list(names or ()).count(name) or "no"
-        raise complaint_about(path, f"has {count} column {name!r}, only {few}", "name one of them")
-    return list(names).index(name)
+        count = (names or ()).count(name) or "no"
+        raise file.complain(f"has {count} column {name!r}, only {few}", "name one of them")
+    return names.index(name)
 
 
-def _check_column(path: Path, column: Any, label: str, *, is_id: bool) -> None:
-    kind = column.type
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        complaint = f"has no value at row {row}, column {label} (rows counted from 0)"
-        raise complaint_about(path, f"{complaint}, expected a number", "drop or impute such rows")
-    if is_id and not (pa.types.is_integer(kind) or text):
-        remedy = "pass id_column= with another column"
-        raise complaint_about(path, f"has ids of type {kind}, expected numbers or strings", remedy)
-    if not (is_id or numeric):
-        remedy = "encode it as numbers, drop it, or name it as id_column="
-        raise complaint_about(
-            path, f"has a column {label} of type {kind}, expected numbers", remedy
-        )
+def _label(names: Sequence[str] | None, column: int) -> str:
+    return repr(names[column]) if names else str(column)
 
 
-def _fill_matrix(columns: Sequence[Any]) -> NDArray[Any]:
-    single = all(pa.types.is_float32(c.type) or pa.types.is_float16(c.type) for c in columns)
-    X = np.empty((len(columns[0]), len(columns)), dtype=np.float32 if single else np.float64)
-    for i, column in enumerate(columns):
-        X[:, i] = column.to_numpy()
-    return X
+def is_numeric(kind: Any) -> bool:
+    """Whether a column of Arrow's holds numbers."""
+    of = pa.types
+    return bool(of.is_integer(kind) or of.is_floating(kind) or of.is_boolean(kind))
 
 
-def _ids_of(column: Any) -> Any:
+def is_text(kind: Any) -> bool:
+    """Whether a column of Arrow's holds text."""
+    of = pa.types
+    return bool(of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind))
+
+
+def is_id_type(kind: Any) -> bool:
+    """Whether a column of Arrow's may hold ids."""
+    return bool(pa.types.is_integer(kind)) or is_text(kind)
+
+
+def _ids_of(columns: Sequence[Any]) -> Any:
     """Ids as whole numbers where that loses nothing, else as strings."""
-    if pa.types.is_integer(column.type):
-        return as_sample_ids(column.to_numpy())
-    texts = column.to_pylist()
+    if all(pa.types.is_integer(column.type) for column in columns):
+        return as_sample_ids(np.concatenate([column.to_numpy() for column in columns]))
+    texts = [str(own) for column in columns for own in column.to_pylist()]
     try:
         numbers = [int(text) for text in texts]
     except ValueError:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from eigenmesh.data.readers import TABLE_SUFFIXES, peek_names, read_table
+from eigenmesh.data.readers import has_named_columns, peek_names, read_table
 from eigenmesh.data.sample_ids import check_unique
 from eigenmesh.data.table import Ids, Matrix, Table, as_matrix
 from eigenmesh.errors import InputError, PartitionError
@@ -60,13 +60,9 @@ def read_rows(settings: SiteSettings, folder: Path) -> SiteRows:
 def feature_names(settings: SiteSettings, folder: Path) -> tuple[str, ...] | None:
     """Names of the features, from a file's header alone; None if it has none."""
     names = peek_names(folder / settings.data[0], settings.id_column)
-    if names is None or not _is_table(folder / settings.data[0]):
+    if names is None or not has_named_columns(folder / settings.data[0]):
         return None
     return tuple(map(str, _features(settings, names)))
-
-
-def _is_table(path: Path) -> bool:
-    return path.suffix.lower() in TABLE_SUFFIXES
 
 
 def _apart(settings: SiteSettings) -> list[Column]:
@@ -81,7 +77,7 @@ def _features(settings: SiteSettings, everything: Sequence[Column]) -> list[Colu
 
 def _read(path: Path, settings: SiteSettings) -> Table:
     """One file: features first, then targets and weights."""
-    if _is_table(path):
+    if has_named_columns(path):
         names = peek_names(path, settings.id_column)
         if names is None:
             return _by_place(read_table(path, settings.id_column), settings)
