@@ -17,6 +17,7 @@ import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError, MessageRefused, PartyLost, PolicyRefusal
+from eigenmesh.estimators.checks import MOST_RANK_ERROR
 from eigenmesh.numerics.sketched_median import sketch_width
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message
@@ -33,6 +34,7 @@ from eigenmesh.stages.gamma import (
     bandwidth,
     rows_drawn,
 )
+from eigenmesh.stages.graph_gamma import graph_bandwidth
 
 SPLITS = ("rows", "columns")
 
@@ -177,16 +179,16 @@ def data_set(name):
     return X, (X[:, 0] > 0).astype(int)
 
 
-MEASURED = {  # the largest error over ten seeds and both splits, and a margin
-    "digits": 0.010 + 0.005,
-    "breast cancer": 0.073 + 0.02,
-    "iris": 0.075 + 0.01,
-    "wine": 0.062 + 0.01,
-    "gaussian 2": 0.026 + 0.02,
-    "gaussian 3": 0.039 + 0.02,
-    "gaussian 10": 0.018 + 0.01,
-    "gaussian 150": 0.002 + 0.002,
-    "clusters": 0.331 + 0.1,
+MEASURED = {  # the largest error over four seeds and both splits, and a margin
+    "digits": 0.031 + 0.01,
+    "breast cancer": 0.118 + 0.02,
+    "iris": 0.09 + 0.02,
+    "wine": 0.012 + 0.01,
+    "gaussian 2": 0.06 + 0.02,
+    "gaussian 3": 0.07 + 0.02,
+    "gaussian 10": 0.014 + 0.01,
+    "gaussian 150": 0.003 + 0.002,
+    "clusters": 0.041 + 0.02,
 }
 
 
@@ -215,6 +217,48 @@ def test_median_of_parties_that_differ_is_near_its_rank(seed):
     assert abs((distances < squared).mean() - 0.5) <= 0.06
 
 
+def heavy(rng, d):
+    return rng.standard_cauchy(size=(int(rng.integers(60, 400)), d)) ** 3
+
+
+def clustered(rng, d):
+    n = int(rng.integers(60, 400))
+    return 5 * rng.normal(size=(4, d))[rng.integers(4, size=n)] + rng.normal(size=(n, d))
+
+
+def few_columns(rng, d):
+    return rng.normal(size=(int(rng.integers(60, 400)), 2)) * [1.0, 10 ** rng.uniform(0, 3)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rows", [heavy, clustered, few_columns])
+@pytest.mark.parametrize("place", ["random", "sorted", "shifted"])
+def test_a_median_is_near_its_rank_or_says_how_far_it_may_be(rows, place, seed):
+    rng = np.random.default_rng([seed, len(place), len(rows.__name__)])
+    X = rows(rng, int(rng.integers(2, 24)))
+    if place == "sorted":
+        X = X[np.argsort(X[:, 0])]
+    cuts = np.sort(rng.choice(np.arange(1, len(X)), int(rng.integers(1, 9)), replace=False))
+    parts = np.split(X, cuts)
+    if place == "shifted":
+        parts[::2] = [part + 10 * np.median(X.std(axis=0)) for part in parts[::2]]
+    parts = em.Partitioned(rows=parts)
+    with em.federation(parts) as fed:
+        results = [fed.run(bandwidth, "median").value]
+    with em.federation(parts, topology="full") as fed:
+        results.append(fed.run(graph_bandwidth, "median", 0).value)
+    distances = pdist(np.vstack(parts.parts), "sqeuclidean")
+    for result in results:
+        off = abs((distances < 0.5 / result.gamma).mean() - 0.5)
+        assert off <= 0.1 or result.rank_error > MOST_RANK_ERROR
+
+
+def test_a_median_that_may_be_far_off_is_warned_of():
+    rows = [np.random.default_rng(i).normal(size=(4, 6)) for i in range(6)]
+    with pytest.warns(em.EigenmeshWarning, match="gamma='median' .*'mean-distance'"):
+        em.DisKPCA(1, kernel="rbf", gamma="median", random_state=0).fit(em.Partitioned(rows=rows))
+
+
 def test_median_over_rows_says_that_it_is_approximate():
     result = run(em.split(load_digits().data, 3, random_state=0), "median").value
     assert not result.exact
@@ -227,7 +271,8 @@ def test_median_over_rows_says_that_it_is_approximate():
 def test_median_over_rows_depends_on_distances_alone(change):
     X = blobs(n=300)
     parts = [em.Partitioned(rows=[Y[:200], Y[200:]]) for Y in (X, change(X))]
-    assert gamma(parts[0], "median") == pytest.approx(gamma(parts[1], "median"), rel=1e-8)
+    # Other numbers are another data set, which draws other pairs.
+    assert gamma(parts[0], "median") == pytest.approx(gamma(parts[1], "median"), rel=0.03)
 
 
 def party_with(X, seed=0):
@@ -294,10 +339,10 @@ def test_forecast_is_the_formula():
         assert forecast_floats(rule, "columns", columns) == [0, 0]
     assert forecast_floats("mean-distance", "rows", rows) == [9, 9]
     assert forecast_floats("mean-distance", "columns", columns) == [0, 0]
-    assert forecast_floats("median", "rows", rows) == [9 + 350 * 4, 9 + 150 * 4]
+    assert forecast_floats("median", "rows", rows) == [9 + 350 * 4 + 720, 9 + 150 * 4 + 720]
     assert forecast_floats("median", "rows", rows[:1]) == [0]
     assert forecast_floats("median", "columns", columns) == [1000, 1000]
-    assert [forecast_rounds("median", "rows", n) for n in (1, 2)] == [1, 2]
+    assert [forecast_rounds("median", "rows", n) for n in (1, 2)] == [1, 3]
     assert [sketch_width(d) for d in (2, 3, 4, 127, 128, 10**6)] == [1, 1, 2, 63, 64, 64]
 
 
@@ -429,7 +474,7 @@ def test_a_party_that_sends_too_little_is_named(monkeypatch, split, step, field)
 def test_a_party_too_small_to_be_drawn_sends_no_rows():
     X = blobs(n=1201)
     result = run(em.Partitioned(rows=[X[:600], X[600:1200], X[1200:]]), "median")
-    assert floats_by_party(result) == [12 + 250 * 6, 12 + 250 * 6, 12]
+    assert floats_by_party(result) == [732 + 250 * 6, 732 + 250 * 6, 732]
     assert result.value.gamma == pytest.approx(pooled(X, "median"), rel=0.1)
 
 

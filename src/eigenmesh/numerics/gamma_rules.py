@@ -86,9 +86,13 @@ def gamma_median(squared_distances: Floats) -> float:
     """
     if not len(squared_distances):
         raise InputError("no distances to take a median of; pass data with at least two rows")
-    median = float(np.median(squared_distances))
-    _require_spread(median, "the median squared distance")
-    return 1.0 / (2.0 * median)
+    return 1.0 / (2.0 * require_median(float(np.median(squared_distances))))
+
+
+def require_median(squared: float) -> float:
+    """A median squared distance that is not 0."""
+    _require_spread(squared, "the median squared distance")
+    return squared
 
 
 def gamma_for_manhattan(gamma: float, n_features: int) -> float:

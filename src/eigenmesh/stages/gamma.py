@@ -11,15 +11,16 @@ party reveals        how many rows and columns it holds (counts), and by rule
                        masked: its sum of rows and the rows' deviation from the mean of all, of
                        which only totals over parties are seen; "scale" likewise
                      - "median": squared distances of up to 1000 pairs in its own columns
-                       (distances); in a row split with other parties the moments above and
-                       half the dimensions, 64 at most, of about 500 rows of all (sketch);
+                       (distances); in a row split with other parties the moments above,
+                       half the dimensions, 64 at most, of about 500 rows of all, and how often
+                       its own rows' distances of some size go with sketches' of some (sketch);
                        alone, only gamma (distances)
 coordinator learns   these, and gamma
 ===================  ====================================================================
 
 Every rule takes one round and gives what the pooled data would give, except "median" over several
-row-split parties. There the cross-party distances are needed and no rows may leave: two rounds,
-and an approximation, which `Bandwidth.exact` and `Bandwidth.how` say. In a column split, enough
+row-split parties. There the cross-party distances are needed and no rows may leave: three rounds,
+and an approximation, which `Bandwidth.exact`, `how` and `rank_error` say. In a column split, enough
 distances of a party determine its columns up to a shift and a rotation: of one column, all but
 its sign and origin.
 
@@ -27,14 +28,10 @@ its sign and origin.
 subspace, and the subspace is the same in all runs: were it drawn from the run's seed, two runs
 would give all d coordinates away. So linear algebra cannot recover a row; yet one *known* to be
 sparse, or of few whole numbers, may be determined by q coordinates. Sites with such data should
-not let `sketch` leave; "mean-distance" needs none.
-
-Relative error of the median against the pooled one, on average (at most), over 20 random bases,
-2 seeds and 2 splits each, one of them sorted by label: digits 1 % (2 %), breast cancer 3 % (9 %),
-wine 5 % (12 %), both standardised, iris 15 % (48 %); Gaussians of 2 to 200 dimensions 2 % (7 %),
-heavy tails 11 % (22 %). Worst are clusters far apart in few dimensions, of which a sketch sees
-one or two: 21 % (59 %); from eight columns on, clusters that are the parties' own are told by
-their means. The basis in use is one such draw for each d.
+not let `sketch` leave; "mean-distance" needs none. How distances of rows go
+with their sketches' the parties tell of pairs of their own: a party of at least ten rows, in counts
+over up to 4,950 pairs, of rows that nobody knows. What the median is then worth is in
+`numerics/sketched_median.py`.
 
 Above the usual length: four rules for rows and for columns, each with its message and its step,
 share one role, one schedule and one coordinator.
@@ -44,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -62,9 +59,19 @@ from eigenmesh.numerics.gamma_rules import (
     merge_entries,
     moments_of,
     pair_squared_distances,
+    require_median,
     sample_pairs,
 )
-from eigenmesh.numerics.sketched_median import Groups, median_over_mean, sketch_basis, sketch_width
+from eigenmesh.numerics.sketched_median import (
+    Groups,
+    Spread,
+    compared_pairs,
+    comparison_shape,
+    sketch_basis,
+    sketch_width,
+    sketched_median,
+    sketched_unit,
+)
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
@@ -97,11 +104,15 @@ _SCALE = "1 / (n_features · variance over all entries)"
 @record
 @dataclass(frozen=True)
 class Bandwidth:
-    """gamma, where it comes from, and whether the pooled data and this seed would give the same."""
+    """gamma, where it comes from, and whether the pooled data and this seed would give the same.
+
+    If not, `rank_error` is how far from the middle of all distances that of gamma may lie.
+    """
 
     gamma: float
     how: str
     exact: bool
+    rank_error: float = 0.0
 
     def __float__(self) -> float:
         return self.gamma
@@ -188,6 +199,18 @@ class RowSketch(Message, reveals="sketch"):
     coordinates: Annotated[Floats, Shape("m", "q")]
 
 
+class SketchUnit(Message, reveals="sketch"):
+    """What sizes of distances are counted in."""
+
+    unit: Annotated[float, Positive]
+
+
+class PairTable(Message, reveals="sketch"):
+    """How often a sketched distance of some size goes with how much outside the sketch."""
+
+    counts: Annotated[Floats, Shape("sizes", "ratios"), NonNegative]
+
+
 # The party's side.
 
 
@@ -260,6 +283,12 @@ class BandwidthHolder(SurveyedSite):
         rows = np.sort(rng.choice(n, question.n_rows, replace=False))
         return RowSketch(raw_rows(self.data)[rows].astype(float) @ sketch_basis(d))
 
+    @step(reusable=False)
+    def compare_pairs(self, question: SketchUnit) -> PairTable:
+        """Sketches of own pairs beside what they are; of other rows than are sketched."""
+        rng = self.site.private_generator(bandwidth.number, 1)
+        return PairTable(compared_pairs(self.data, question.unit, rng))
+
     def _distances(self) -> Doubles:
         i, j = sample_pairs(self.shape["n_rows"], MAX_PAIRS, shared_rng(self.setup.seed))
         return pair_squared_distances(self.data, i, j)
@@ -271,7 +300,7 @@ class BandwidthHolder(SurveyedSite):
 def schedule(
     scope: Scope, rule: str | None, seed: int, standardize: bool, fill_missing: float | None
 ) -> Node:
-    """One round; two of "median" over several parties with rows."""
+    """One round; three of "median" over several parties with rows."""
     return sequence(
         enlist(BandwidthHolder, _setup(seed, standardize, fill_missing)),
         *_rounds(rule, scope),
@@ -299,7 +328,7 @@ def _rounds(rule: str | None, scope: Scope) -> list[Ask]:
     if rule == "median" and n_parties == 1:
         return [ask(party.median_gamma)]
     moments = ask(party.row_moments, n_columns=columns)
-    return [moments] if rule == "mean-distance" else [moments, _sketching()]
+    return [moments] if rule == "mean-distance" else [moments, _sketching(), comparing(party)]
 
 
 def _require_sums(rule: str) -> None:
@@ -317,6 +346,12 @@ def _sketching() -> Ask:
         down={"n_rows": most},
         up={"m": most, "q": lambda own: sketch_width(own.columns)},
     )
+
+
+def comparing(party: Any) -> Ask:
+    """The owners' own pairs, added up."""
+    sizes, ratios = comparison_shape()
+    return total(party.compare_pairs, sizes=sizes, ratios=ratios)
 
 
 def _planned_draw(own: Own) -> int:
@@ -412,25 +447,29 @@ _CONCLUDE: dict[str | None, Callable[[str, Replies], Bandwidth]] = {
 
 
 def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
-    """Second round of "median" over several parties with rows: ρ from sketches, M from moments."""
+    """Further rounds of "median" over several parties with rows."""
     moments = _merged(parts)
     n, d = moments.count, len(moments.mean)
     q = sketch_width(d)
     draws = rows_drawn([part.n_rows for part in parts])
     each = {name: DrawRows(k) for name, k in zip(parts.parties, draws, strict=True)}
     sketches = sites.ask(BandwidthHolder.sketch_rows, each=each)
-
     _require_shapes(sketches, "coordinates", [(each[p].n_rows, q) for p in sketches.parties])
     Z = np.concatenate([sketch.coordinates for sketch in sketches])  # (m, q)
-    mean_distance = 2.0 * moments.deviation / max(n - 1, 1)
-    owners = np.repeat(
-        [parts.parties.index(p) for p in sketches.parties], [len(s.coordinates) for s in sketches]
+    unit = require_median(sketched_unit(Z))
+    table = sites.total(BandwidthHolder.compare_pairs, SketchUnit(unit)).sum.counts
+    indices = [parts.parties.index(name) for name in sketches.parties]
+    owners = np.repeat(indices, [len(sketch.coordinates) for sketch in sketches])
+    spread = Spread.of(
+        n,
+        moments.deviation,
+        sum(part.n_rows**2 for part in parts),
+        sum(part.n_rows * part.deviation for part in parts),
     )
-    within = sum(part.deviation for part in parts) / n
-    groups = Groups(owners, np.stack([part.mean for part in parts]), within)
-    gamma = gamma_median(np.array([median_over_mean(Z, d, groups) * mean_distance]))
+    groups = Groups.of([part.n_rows for part in parts], np.stack([part.mean for part in parts]))
+    median = sketched_median(Z, owners, table, spread, d, groups)
     how = f"approximate median squared distance: {len(Z)} of {n} rows seen in {q} of {d} dimensions"
-    return Bandwidth(gamma, how, exact=False)
+    return Bandwidth(gamma_median(np.array([median.value])), how, False, median.rank_error)
 
 
 def _require_shapes(parts: Replies, field: str, shapes: Sequence[tuple[int, ...]]) -> None:

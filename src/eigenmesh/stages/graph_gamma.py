@@ -8,8 +8,9 @@ node reveals   to its neighbours, on their way to averages, and by rule
                - "mean-distance": in a row split the sum of its rows, which of one row is that
                  row; how far rows are from the mean of all (moments)
                - "median": of columns, squared distances of up to 1000 pairs (distances); of
-                 rows the moments above, and to all nodes half the dimensions, 64 at most, of
-                 about 500 rows of all (sketch)
+                 rows the moments above with counts of how often its own rows' distances of some
+                 size go with sketches' of some, and to all nodes half the dimensions, 64 at
+                 most, of about 500 rows of all (sketch)
 =============  =============================================================================
 
 The first node tells gamma to whoever runs the schedule. All that is averaged comes from rows with
@@ -20,6 +21,7 @@ Above the usual length: it has every rule of `bandwidth`, and for each what is a
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import networkx as nx
@@ -40,15 +42,26 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.shared_centroids import CentroidNode, SharedCentroids, spread, spreading
 from eigenmesh.numerics.arrays import Doubles, raw_rows
 from eigenmesh.numerics.gamma_rules import (
+    Moments,
     entry_moments,
     gamma_mean_distance,
     gamma_median,
     gamma_scale,
     moments_of,
     pair_squared_distances,
+    require_median,
     sample_pairs,
 )
-from eigenmesh.numerics.sketched_median import median_over_mean, sketch_basis, sketch_width
+from eigenmesh.numerics.sketched_median import (
+    SketchedMedian,
+    Spread,
+    compared_pairs,
+    comparison_shape,
+    sketch_basis,
+    sketch_width,
+    sketched_median,
+    sketched_unit,
+)
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message, NonNegative, Positive
 from eigenmesh.runtime.party import step
@@ -59,12 +72,16 @@ from eigenmesh.stages.count import ColumnSiteShape, RowSiteShape
 from eigenmesh.stages.gamma import (
     MAX_PAIRS,
     MAX_SKETCHED_ROWS,
+    Bandwidth,
     DrawRows,
+    bandwidth,
     rows_drawn,
     shared_rng,
 )
 from eigenmesh.stages.prepare import prepared_columns
 from eigenmesh.stages.row_noise import noisy_rows
+
+_ROUNDING = 1e-9  # of all rows, below which a count is none
 
 
 class GraphMeasureSetup(MixingSetup, reveals=None):
@@ -87,9 +104,10 @@ class SharedSketches(SharedCentroids, reveals="sketch"):
 
 
 class GraphGamma(Message, reveals="moments"):
-    """What the rule gives."""
+    """What the rule gives, and by how much its rank among all distances may be off."""
 
     gamma: Annotated[float, Positive]
+    rank_error: Annotated[float, NonNegative]
 
 
 class BandwidthNode(CentroidNode):
@@ -148,7 +166,20 @@ class BandwidthNode(CentroidNode):
             self.middle = self.mixture
             mean = self.middle[:-1] / self.middle[-1]
             deviation += own.count * float(np.sum((own.mean - mean) ** 2))
-        self.start_mixing([deviation])
+        sketched = (self.setup.rule, self.setup.split) == ("median", "rows")
+        self.start_mixing([deviation, *(self._own_pairs(own) if sketched else ())])
+
+    def _own_pairs(self, own: Moments) -> list[float]:
+        """What the other nodes are to know of pairs of the own rows."""
+        unit = require_median(sketched_unit(self._sketches()[0]))
+        table = compared_pairs(self.data, unit, self.site.private_generator(bandwidth.number, 1))
+        return [own.count**2, own.count * own.deviation, *table.ravel()]
+
+    def _sketches(self) -> tuple[Doubles, Any]:
+        """Everybody's, and whose they are."""
+        sketches = [self.known[owner] for owner in sorted(self.known, key=int)]
+        owners = np.repeat(np.arange(len(sketches)), [len(own) for own in sketches])
+        return np.vstack([self.shared, *sketches]), owners
 
     @step(reusable=False)
     def begin_pairs(self) -> None:
@@ -162,7 +193,7 @@ class BandwidthNode(CentroidNode):
     def begin_sketches(self, draw: DrawRows) -> None:
         """Half the dimensions of rows that the node draws itself, and nobody else knows."""
         n, d = self.data.shape
-        rng = self.site.private_generator(graph_bandwidth.number)
+        rng = self.site.private_generator(bandwidth.number)
         rows = np.sort(rng.choice(n, min(draw.n_rows, n), replace=False))
         if len(rows):
             sketches = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)
@@ -183,7 +214,12 @@ class BandwidthNode(CentroidNode):
     @step(reusable=False)
     def tell_gamma(self, whole: NodeTotal) -> GraphGamma:
         """What the rule gives."""
-        return GraphGamma(gamma=self._gamma(self.mixture * whole.n_nodes, whole.n_nodes))
+        sums, n_nodes = self.mixture * whole.n_nodes, whole.n_nodes
+        if (self.setup.rule, self.setup.split) != ("median", "rows"):
+            return GraphGamma(gamma=self._gamma(sums, n_nodes), rank_error=0.0)
+        median = self._median(sums, n_nodes)
+        gamma = gamma_median(np.array([median.value]))
+        return GraphGamma(gamma=gamma, rank_error=median.rank_error)
 
     def _gamma(self, sums: Doubles, n_nodes: int) -> float:
         n, d = self.data.shape
@@ -191,14 +227,19 @@ class BandwidthNode(CentroidNode):
         if self.setup.rule == "scale":
             count, _, width = self.middle * n_nodes
             return gamma_scale(d if by_rows else round(width), float(sums[0] / count))
-        if self.setup.rule == "median" and not by_rows:
+        if self.setup.rule == "median":
             return gamma_median(sums)
         n = round(self.middle[-1] * n_nodes) if by_rows else n
-        if self.setup.rule == "mean-distance":
-            return gamma_mean_distance(n, float(sums[0]))
-        Z = np.vstack([self.known[owner] for owner in sorted(self.known, key=int)])
-        mean_distance = 2.0 * float(sums[0]) / max(n - 1, 1)
-        return gamma_median(np.array([median_over_mean(Z, d) * mean_distance]))
+        return gamma_mean_distance(n, float(sums[0]))
+
+    def _median(self, sums: Doubles, n_nodes: int) -> SketchedMedian:
+        """Of rows, of which all nodes have sketches."""
+        deviation, own_pairs, own_deviation = sums[:3]
+        n = round(self.middle[-1] * n_nodes)
+        spread = Spread.of(n, float(deviation), float(own_pairs), float(own_deviation))
+        # Averages of counts that are 0 at all nodes may be rounding.
+        table = np.where(sums[3:] > _ROUNDING * n, sums[3:], 0.0).reshape(comparison_shape())
+        return sketched_median(*self._sketches(), table, spread, int(self.data.shape[1]))
 
 
 class PairNode(BandwidthNode):
@@ -262,6 +303,8 @@ def _averages(scope: Scope, node: Any, rule: str) -> list[Node]:
     if rule == "scale":
         return averaged(node.begin_middle, 3) + deviation
     if scope.split == "rows":
+        if rule == "median":
+            deviation = averaged(node.begin_deviation, 3 + math.prod(comparison_shape()))
         return averaged(node.begin_middle, lambda own: own.columns + 1) + deviation
     pairs = averaged(node.begin_pairs, lambda own: min(own.rows * (own.rows - 1) // 2, MAX_PAIRS))
     return pairs if rule == "median" else deviation
@@ -296,7 +339,7 @@ def graph_bandwidth(
     row_noise: float = 0.0,
     standardize: bool = False,
     fill_missing: float | None = None,
-) -> float:
+) -> Bandwidth:
     """The gamma of a rule: "scale", "mean-distance" or "median"."""
     node: Any = role_for(rule, nodes.split)
     how = (nodes.split, rule, seed, row_noise, standardize, fill_missing)
@@ -310,7 +353,9 @@ def graph_bandwidth(
         spread(nodes, node, node.offer_sketches, node.take_sketches)
     _average(nodes, node, rule)
     whole = NodeTotal(n_nodes=len(nodes.parties))
-    return float(nodes.ask(node.tell_gamma, each={nodes.parties[0]: whole})[0].gamma)
+    reply = nodes.ask(node.tell_gamma, each={nodes.parties[0]: whole})[0]
+    exact = (rule, nodes.split) != ("median", "rows")
+    return Bandwidth(reply.gamma, f"{rule!r}, by averages of neighbours", exact, reply.rank_error)
 
 
 def _average(nodes: Federation, node: Any, rule: str) -> None:
