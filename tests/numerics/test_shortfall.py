@@ -118,6 +118,25 @@ def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
     assert missing.largest == pytest.approx(true.max(), abs=0.02), "of all rows it is known"
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_row_half_outside_that_no_sample_has_leaves_doubt(seed):
+    """It is no direction of its own that matters, but has a part in the last component."""
+    rng = np.random.default_rng(seed)
+    n, d, k = int(rng.integers(400, 1500)), int(rng.integers(1, 4)), int(rng.integers(2, 6))
+    X = np.vstack([rng.normal(size=(n, d)), np.full((1, d), rng.uniform(3.5, 5) / np.sqrt(d))])
+    kernel, Y = Kernel("rbf", 0.2), rng.normal(size=(40, d))
+    span = Span.of(kernel, Y)
+    sums = landmark_sums(kernel, X, Y, span)
+    model = LandmarkModel.fit(kernel, Y, sums, k, False, span)
+    outside = sums.trace - float(np.trace(span.basis.T @ full_scatter(kernel, X, Y) @ span.basis))
+    true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
+    roots = np.sqrt(model.eigenvalues)
+    how = Probes(model.coefficients / roots, model.offset / roots, outside / n, 0.1, 128)
+    seen = probe(kernel, Y, X, how, seed, rng)
+    missing = shortfall("rbf", model.eigenvalues, [seen], outside, False)
+    assert true.max() < 0.004 or not missing.is_within(true.max() / 2)
+
+
 def full_scatter(kernel, X, Y):
     K = kernel.matrix(X, Y)
     return K.T @ K

@@ -409,7 +409,8 @@ def summed_shortfall(
     floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
     largest = float(np.linalg.eigvalsh(scatter - sums.features.T @ sums.features)[-1])
     level = min(max(largest - floor, 0.0), outside)
-    return missing_shares(kernel, eigenvalues, (sums.features, sums.noise), level, outside)
+    unseen = unseen_distance(sums.outside, outside)
+    return missing_shares(kernel, eigenvalues, (sums.features, sums.noise), level, outside, unseen)
 
 
 def missing_shares(
@@ -423,12 +424,14 @@ def missing_shares(
     """`shortfall` from what all parties' `features` and `noise` add up to.
 
     `level` is a lower bound on the largest variance outside the span; `unseen` is what may be in a
-    single direction that nobody has looked at.
+    single direction that nobody has looked at. Scores over √z are orthonormal over the rows, so
+    that rows which are not seen add no more than it to ‖r‖²/z either.
     """
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
     ratios, errors = _squared_lengths(kernel, *sums)
     values = _missing(z, _for_all(z, ratios), level, outside)
-    more = _missing(z, _for_all(z, ratios + errors), max(level, unseen), outside)
+    most = ratios + np.maximum(errors, unseen)
+    more = _missing(z, _for_all(z, most), max(level, unseen), outside)
     errors_of_all = np.abs(more - values)
     others = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
     errors_of_all[others] = np.maximum(errors_of_all[others], _UNSEEN * values[others])
