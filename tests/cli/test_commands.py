@@ -429,7 +429,7 @@ def test_version():
 # As installed.
 
 
-def test_the_installed_command_works_and_draws_nothing_it_need_not(tmp_path, files):
+def test_the_installed_command_works(tmp_path, files):
     command = Path(sys.executable).with_name("eigenmesh")
     if not command.exists():
         pytest.skip("the package is not installed beside this Python")
@@ -438,8 +438,6 @@ def test_the_installed_command_works_and_draws_nothing_it_need_not(tmp_path, fil
     ascii_only = {"PYTHONIOENCODING": "ascii", "PATH": "", "HOME": str(tmp_path)}
     process = subprocess.run(plan, capture_output=True, text=True, timeout=60, env=ascii_only)
     assert json.loads(process.stdout)["floats_up"] == 3 * 2 * 121
-    lazy = "import sys, eigenmesh.cli.commands; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", lazy], timeout=60).returncode == 0
 
 
 # The demo.

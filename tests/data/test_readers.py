@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import subprocess
-import sys
 from contextlib import suppress
 
 import numpy as np
@@ -333,8 +331,3 @@ def test_damage_never_ends_in_an_error_of_another_library(tmp_path, X):
             for read in (read_table, peek_shape):
                 with suppress(EigenmeshError):
                     read(path)
-
-
-def test_arrow_is_imported_only_for_tables():
-    code = "import sys, eigenmesh.data; sys.exit('eigenmesh.data.tabular' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,6 +1,7 @@
 """VFedPCA and VFedAKPCA on odd data and without some parties: the right answer or a clear error."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -142,19 +143,28 @@ def test_missing_values_are_refused_with_the_partys_name(estimator):
 BLOCKS = np.array_split(RNG.normal(size=(30, 4)) @ RNG.normal(size=(4, 20)) + 0.2, 5, axis=1)
 
 
+def papers(topology=None):
+    how = {"variant": "paper", "n_rounds": 3, "local_iterations": 300}
+    return em.VFedPCA(2, topology=topology, **how)
+
+
+@cache
+def papers_without(lost, topology):
+    kept = [i for i in range(5) if i != lost]
+    rest = em.Partitioned(columns=[BLOCKS[i] for i in kept], names=[f"party-{i}" for i in kept])
+    return papers(topology).fit(rest)
+
+
 @pytest.mark.parametrize("topology", [None, "full"])
 @pytest.mark.parametrize("round_", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("lost", [0, 3])
 def test_without_a_party_that_left_the_others_begin_anew(topology, round_, lost):
-    kept = [i for i in range(5) if i != lost]
-    rest = em.Partitioned(columns=[BLOCKS[i] for i in kept], names=[f"party-{i}" for i in kept])
-    options = {"variant": "paper", "n_rounds": 3, "local_iterations": 300, "topology": topology}
-    expected = em.VFedPCA(2, **options).fit(rest)
+    expected = papers_without(lost, topology)
     faults = [Fault("kill", f"party-{lost}", round_)]
     parts = em.Partitioned(columns=BLOCKS)
     with em.federation(parts, topology=topology, on_loss="survivors", faults=faults) as fed:
-        model = em.VFedPCA(2, **options).fit(fed)
-    assert model.model_.parties == rest.names
+        model = papers(topology).fit(fed)
+    assert model.model_.parties == tuple(f"party-{i}" for i in range(5) if i != lost)
     assert f"'party-{lost}' has left" in str(model.report_)
     assert sin_theta(model.eigenvectors_, expected.eigenvectors_) < 1e-8
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-8)
@@ -163,12 +173,11 @@ def test_without_a_party_that_left_the_others_begin_anew(topology, round_, lost)
 def test_a_stale_pair_of_an_earlier_component_is_asked_for_again():
     """Round 5 is the second component's first: a reply from before is not its vector."""
     parts = em.Partitioned(columns=BLOCKS)
-    options = {"variant": "paper", "n_rounds": 3, "local_iterations": 300}
-    expected = em.VFedPCA(2, **options).fit(parts)
+    expected = papers().fit(parts)
     for round_ in (4, 5, 6, 7):
         faults = [Fault("lose", "party-2", round_)]
         with em.federation(parts, on_loss="reuse", faults=faults) as fed:
-            model = em.VFedPCA(2, **options).fit(fed)
+            model = papers().fit(fed)
         assert model.report_.reused == {"party-2": 1}
         assert sin_theta(model.eigenvectors_, expected.eigenvectors_) < 1e-8
 
