@@ -49,6 +49,16 @@ class Fit:
     def open(self, **options: Any) -> Any:
         return em.federation(self.parts(), **{**self.options, **options})
 
+    def fitted(self) -> Any:
+        """The model when nothing goes wrong; made once, for those who only look at it."""
+        if self.name not in _FITTED:
+            with self.open() as fed:
+                _FITTED[self.name] = self.run(fed)
+        return _FITTED[self.name]
+
+
+_FITTED: dict[str, Any] = {}
+
 
 RING: dict[str, Any] = {"topology": "ring"}
 TARGETS = np.split(Y, CUTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,18 +178,21 @@ def outcome_of(fit: Fit, lie: Lie | None, replies: list[int] | None = None, **op
     return Outcome(error, model)
 
 
+@cache
+def n_replies(number: int) -> int:
+    """How often the liar replies in a fit, if it stays honest."""
+    replies: list[int] = []
+    honest = outcome_of(FITS[number], None, replies)
+    assert honest.error is None, honest.error
+    return len(replies)
+
+
 def drawn_lies(count: int, seed: int, fits: list[int] | None = None) -> Iterator[Lie]:
     """Lies over all estimators, replies, kinds and fields, evenly over the estimators."""
     rng = np.random.default_rng(seed)
     numbers = list(range(len(FITS))) if fits is None else fits
-    sent: dict[int, int] = {}
     for i in range(count):
         fit = numbers[i % len(numbers)]
-        if fit not in sent:
-            replies: list[int] = []
-            honest = outcome_of(FITS[fit], None, replies)
-            assert honest.error is None, honest.error
-            sent[fit] = len(replies)
         kind = list(LIES)[rng.integers(len(LIES))]
         field = None if rng.random() < 0.3 else int(rng.integers(12))
-        yield Lie(fit, int(rng.integers(sent[fit])), kind, field, int(rng.integers(1000)))
+        yield Lie(fit, int(rng.integers(n_replies(fit))), kind, field, int(rng.integers(1000)))

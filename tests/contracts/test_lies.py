@@ -3,7 +3,7 @@ cannot be. A seeded sample; benchmarks/bench_lies.py draws 1,500."""
 
 import pytest
 from tests.contracts.fits import FITS
-from tests.contracts.lies import LIES, Lie, drawn_lies, outcome_of
+from tests.contracts.lies import LIES, Lie, drawn_lies, n_replies, outcome_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -26,8 +26,6 @@ def test_lies_blame_nobody_honest_and_give_no_impossible_numbers(number):
 @pytest.mark.parametrize("kind", sorted(LIES.keys() - {"noise", "one-off", "permute"}))
 def test_a_gross_lie_about_sums_is_told_of_the_liar(name, kind):
     number = next(i for i, fit in enumerate(FITS) if fit.name == name)
-    replies = []
-    outcome_of(FITS[number], None, replies)
-    outcome = require_fair(Lie(number, len(replies) - 1, kind, None))
+    outcome = require_fair(Lie(number, n_replies(number) - 1, kind, None))
     assert outcome.error is not None
     assert outcome.error.party == "south"

@@ -9,13 +9,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 every_fit = pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
 
 
-def rounds_of(fit):
-    with em.federation(fit.parts(), **fit.options) as fed:
-        return fit.run(fed).report_.rounds
-
-
 def some_rounds(fit):
-    last = rounds_of(fit)
+    last = fit.fitted().report_.rounds
     return sorted({1, min(2, last), (last + 1) // 2})
 
 

@@ -30,7 +30,7 @@ def error_of(fit, fed):
 def test_the_plan_is_what_a_fit_sends_or_a_bound_that_says_so(fit):
     parts = fit.parts()
     plan = em.plan(fit.build(), parts)
-    report = fitted(fit, parts).report_
+    report = fit.fitted().report_
     sent = (report.floats_up, report.floats_down, report.rounds)
     forecast = (plan.floats_up, plan.floats_down, plan.rounds)
     about = any(note.startswith("about") for note in plan.notes)
@@ -75,13 +75,13 @@ def test_a_policy_that_allows_what_the_plan_says_lets_the_fit_through(fit):
     policies = [em.Policy(allow=own) for own in kinds]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        free, held = fitted(fit, fit.parts()), fitted(fit, fit.parts(policies=policies))
+        free, held = fit.fitted(), fitted(fit, fit.parts(policies=policies))
     assert held.report_.floats_up == free.report_.floats_up
 
 
 @every_fit
 def test_a_saved_model_answers_as_the_fitted_one(fit, tmp_path):
-    model = fitted(fit, fit.parts())
+    model = fit.fitted()
     path = tmp_path / "model.em"
     try:
         model.save(path, parties=True)
@@ -95,7 +95,7 @@ def test_a_saved_model_answers_as_the_fitted_one(fit, tmp_path):
 
 @every_fit
 def test_the_same_seed_gives_the_same_answer_and_the_same_account(fit):
-    one, other = fitted(fit, fit.parts()), fitted(fit, fit.parts())
+    one, other = fit.fitted(), fitted(fit, fit.parts())
     assert one.report_.bytes == other.report_.bytes
     assert dict(one.report_.by_step) == dict(other.report_.by_step)
     if hasattr(one, "eigenvalues_"):

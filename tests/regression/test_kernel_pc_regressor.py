@@ -1,5 +1,7 @@
 """KernelPCRegressor: scikit-learn's pipeline in the exact limit, and no target leaves."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
@@ -12,6 +14,7 @@ from tests.engines.contract import ENGINES
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import InputError, PartyLost, PolicyRefusal
+from eigenmesh.estimators import party_values
 
 # Few rows have few centroids; what these miss has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:the .* landmarks miss")
@@ -346,3 +349,12 @@ def test_the_plan_counts_no_more_centroids_than_there_are():
     plan, report = em.plan(model, parts), model.fit(parts, targets).report_
     assert plan.floats_down == report.floats_down
     assert plan.floats_up == report.floats_up
+
+
+def test_the_bytes_of_a_fit_do_not_hang_on_how_many_came_before(monkeypatch):
+    """Targets lie in the sites' stores under a number that counts fits, and travels."""
+    monkeypatch.setattr(party_values, "_FITS", itertools.count(9))
+    parts = em.Partitioned(rows=np.array_split(X[:60], 3))
+    model = em.KernelPCRegressor(2, gamma=0.05, n_landmarks=6, random_state=0)
+    ninth, tenth = (model.fit(parts, np.array_split(Y[:60], 3)).report_.bytes for _ in range(2))
+    assert ninth == tenth

@@ -59,7 +59,8 @@ def at_sites(
         )
     # A new key each time: what a site at a worker keeps is not overwritten. By number, not by
     # chance: all processes of a job fit the same things in the same order, and must agree on it.
-    key = f"{name} of fit {next(_FITS)}"
+    # Of one length, so that the tenth fit's account is that of the ninth, to the byte.
+    key = f"{name} of fit {next(_FITS):09d}"
     for party, numbers in own.items():
         sites[party].store.setdefault(key, {field: numbers})
     try:
