@@ -56,7 +56,8 @@ def federation(
     source: Partitioned | Sequence[str | Path] | None = None,
     *,
     sites: Sequence[str | Path] | None = None,
-    study: FitStudy | str | None = None,
+    study: str | None = None,
+    under: FitStudy | None = None,
     engine: str = "in-process",
     split: str = "rows",
     names: Sequence[str] | None = None,
@@ -89,8 +90,8 @@ def federation(
     sites : in place of `source`, folders of sites that `eigenmesh site init` made, opened in this
         process: a rehearsal of what happens between organisations. Data, names and policies are
         the folders', and nothing in them can be reached from here but by asking their hosts.
-    study : what the runs belong to, for sites that approve studies: `em.study`. For "nvflare", the
-        name under which the sites' owners have agreed to work together.
+    study : for "nvflare", the name under which the sites' owners have agreed to work together.
+    under : the study that all runs belong to, for sites that approve studies: `em.study`.
     engine : what carries the messages; "in-process" is this very process, "mpi" a job in which
         every rank runs the same script and hosts one party, "dask" a cluster whose workers host
         the parties, "nvflare" a federation of organisations, each of which hosts its own.
@@ -145,18 +146,16 @@ def federation(
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
         losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
-        return _opened(sites_elsewhere, topology, losses, secure)
+        return _opened(sites_elsewhere, topology, losses, secure, under)
     if (source is None) == (sites is None):
         number = "neither" if sites is None else "both"
         raise InputError(f"{number} of source and sites= are given; one of them is expected")
-    if isinstance(study, str):
-        raise InputError(f"study is {study!r}; a name is for engine='nvflare', here em.study is")
     _check_options(source, whose)
     secure, trust = bool(secure), trust or "domain"
     if trust not in TRUSTS:
         raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
     require_seconds(timeout)  # engines open within it
-    _refuse_options("nvflare", engine, startup_kit=startup_kit)
+    _refuse_options("nvflare", engine, startup_kit=startup_kit, study=study)
     if sites is not None:
         carrier, split, align = _on_folders(sites, whose, engine, faults)
     elif engine == "dask":
@@ -174,8 +173,8 @@ def federation(
         max_age=max_age,
         secure=secure,
     )
-    if study is not None:
-        run.belong_to(study)
+    if under is not None:
+        run.belong_to(under)
     if secure or any(site.trust == "organisations" for site in run.local_sites().values()):
         _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
@@ -233,7 +232,7 @@ def _require_same_columns(run: Federation) -> None:
         run.remark(
             "columns",
             f"whether the sites have the same columns in the same order is not known: {refusal}; "
-            f"let them approve em.study(..., at_sites=True) and pass it as study=",
+            f"let them approve em.study(..., at_sites=True) and pass it as under=",
         )
 
 
@@ -364,7 +363,7 @@ def _refuse_options(other: str, engine: str, **options: Any) -> None:
 
 def _on_nvflare(
     startup_kit: str | Path | None,
-    study: FitStudy | str | None,
+    study: str | None,
     names: Sequence[str] | None,
     theirs: Mapping[str, Any],
 ) -> Any:
@@ -375,7 +374,7 @@ def _on_nvflare(
             f"{'=, '.join(passed)}= with engine='nvflare': sites take data, policies and ids from "
             f"their own folders only; leave it out"
         )
-    if startup_kit is None or not isinstance(study, str):
+    if startup_kit is None or study is None:
         raise InputError(
             "engine='nvflare' needs startup_kit=, the analyst's folder, and study=, the name that "
             "the sites have agreed on"
@@ -392,13 +391,19 @@ def _on_nvflare(
 
 
 def _opened(
-    carrier: Any, topology: Topology | None, losses: Mapping[str, Any], secure: bool | None
+    carrier: Any,
+    topology: Topology | None,
+    losses: Mapping[str, Any],
+    secure: bool | None,
+    under: FitStudy | None,
 ) -> Federation:
     """A federation of sites elsewhere; sums are masked where there is a coordinator."""
     try:
         masked = topology is None if secure is None else secure
         run = Federation(carrier, split=carrier.split, topology=topology, secure=masked, **losses)
         run.align = carrier.align
+        if under is not None:
+            run.belong_to(under)
         if run.split == "rows":
             _require_same_columns(run)
     except BaseException:

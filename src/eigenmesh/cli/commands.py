@@ -1,14 +1,10 @@
-"""The command line: `eigenmesh demo | check | fit | transform | cluster | plan`.
-
-A DATA file is a party.
-"""
+"""The command line: `eigenmesh demo | fit | transform | cluster | plan | study | site`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,14 +16,15 @@ from rich.table import Table
 
 import eigenmesh
 from eigenmesh.cli import options
+from eigenmesh.cli.site import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import parties_by_columns
-from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import load
 from eigenmesh.estimators.model_file import share_path
 from eigenmesh.estimators.plan import plan as forecast
+from eigenmesh.estimators.plan import study as study_of
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.reports.documents import (
@@ -43,7 +40,6 @@ from eigenmesh.reports.documents import (
 from eigenmesh.reports.tables import (
     clusters_table,
     components_table,
-    findings_table,
     plan_table,
     report_table,
     reveals_table,
@@ -58,6 +54,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,  # they print local variables, and those may be data
 )
+
+
+app.add_typer(site_app, name="site")
 
 
 def _print_version(show: bool) -> None:
@@ -104,40 +103,6 @@ def demo(
         _print(*view.outcome_view(digits), view.reading(), *view.disclosure_view(digits))
         _print(*view.outcome_view(wide))
         _print_files(*tree["files"].values())
-
-
-@app.command()
-def check(
-    data: options.Data,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    json: options.AsJson = False,
-) -> None:
-    """List all problems of all files at once, with the files' own lines and a remedy each.
-
-    Each file is looked at by itself; nothing is sent. The exit code is 1 if there is a problem.
-
-    Example: [bold]eigenmesh check north.csv south.csv --id-column patient[/bold]
-    """
-    with answering(json):
-        # Arrow takes long to import.
-        from eigenmesh.data.check_files import LEARNT, check_files
-
-        how = options.reading_words(id_column, "strict", delimiter, decimal)
-        stated = TextFormat(how["delimiter"], how["decimal"])
-        with progress("checking"):
-            findings = check_files(data, id_column, stated)
-        problems = [finding for finding in findings if not finding.is_note]
-        if json:
-            tree = {"problems": len(problems), "findings": [asdict(own) for own in findings]}
-            typer.echo(as_json({**tree, "learnt": LEARNT}))
-        else:
-            _print(*([findings_table(findings)] if findings else []))
-            files = f"{len(data)} file{'s' if len(data) > 1 else ''}"
-            _say(f"{len(problems)} problems in {files}; {LEARNT}.")
-    if problems:
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -379,12 +344,7 @@ def plan(
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
             "topology": options.graph(topology),
         }
-        estimator: Any
-        if clusters:
-            estimator = KernelKMeans(clusters, **_for_clusters(words))
-        else:
-            k = options.components(components)
-            estimator = KernelPCA(k, **words, local_rank=local_rank, fusion=fusion)
+        estimator = _estimator(clusters, components, words, local_rank, fusion)
         with _opened(parts, secure) as source:
             account = forecast(estimator, source)
         if json:
@@ -395,7 +355,73 @@ def plan(
         _print(plan_table(account), reveals_table(account, keeps=keeps, title=title))
 
 
+@app.command()
+def study(
+    out: Annotated[Path, typer.Option(help="Where to save the study.", show_default=False)],
+    data: Annotated[
+        list[Path] | None, typer.Argument(help="One file a party, or none.", metavar="DATA")
+    ] = None,
+    party: Annotated[
+        list[str] | None,
+        typer.Option(help="A party whose data are elsewhere: NAME=ROWSxCOLUMNS; repeated."),
+    ] = None,
+    split: options.SplitIfTold = None,
+    method: options.Method = "auto",
+    components: options.Components = "2",
+    clusters: Annotated[
+        int | None, typer.Option(help="The study of a clustering instead of a fit.")
+    ] = None,
+    kernel: options.Kernel = "linear",
+    gamma: options.Gamma = None,
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    accuracy: options.Accuracy = 0.01,
+    topology: options.Topology = None,
+    local_rank: options.LocalRank = None,
+    fusion: options.Fusion = "product",
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    allow: options.Allow = None,
+    secure: options.Secure = False,
+    json: options.AsJson = False,
+) -> None:
+    """Write what a fit asks of its parties to a file, for the sites' owners to look at and approve.
+
+    Example: [bold]eigenmesh study --party north=120x5 --party south=90x5 --out study.json[/bold]
+    """
+    with answering(json):
+        check_output(out, data or [])
+        usual = "rows" if clusters or party else "columns"
+        parts = options.sized_parties(data or [], party or [], split or usual, names, allow)
+        words = {
+            **options.kernel_words(kernel, gamma, degree, coef0),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            "topology": options.graph(topology),
+        }
+        estimator = _estimator(clusters, components, words, local_rank, fusion)
+        asked = study_of(estimator, parts, secure=secure, at_sites=True)
+        asked.save(out)
+        if json:
+            runs = [run.protocol.name for run in asked.runs]
+            typer.echo(as_json({"study": out, "digest": asked.digest, "runs": runs}))
+            return
+        typer.echo(str(asked))
+        _print_files(out)
+
+
 # From the command line to the library.
+
+
+def _estimator(
+    clusters: int | None, components: str, words: dict[str, Any], local_rank: Any, fusion: str
+) -> Any:
+    """The front door of a clustering, or of a fit."""
+    if clusters:
+        return KernelKMeans(clusters, **_for_clusters(words))
+    k = options.components(components)
+    return KernelPCA(k, **words, local_rank=local_rank, fusion=fusion)
 
 
 @contextmanager

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 import typer
 
 from eigenmesh.data import Partitioned
+from eigenmesh.data.table import Table
 from eigenmesh.data.text_format import DELIMITERS
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.policy import Policy
+
+_SIZED = re.compile("(?P<name>.+)=(?P<rows>[1-9][0-9]*)x(?P<columns>[1-9][0-9]*)")
 
 Data: TypeAlias = Annotated[
     list[Path],
@@ -145,8 +150,7 @@ def parties(
     **how: Any,
 ) -> Partitioned:
     """The files as parties, under one policy; `how` is for `Partitioned`."""
-    kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
-    policy = Policy(allow=kinds) if allow else None
+    policy = _policy(allow)
     party_names = listed(names) or _stems(data)
     rows, columns = (data, None) if split == "rows" else (None, data)
     return Partitioned(rows=rows, columns=columns, names=party_names, policies=policy, **how)
@@ -163,6 +167,39 @@ def reading_words(
     signs = {name: sign for sign, name in DELIMITERS.items()}
     sign = None if delimiter is None else signs.get(delimiter, delimiter)
     return {"id_column": id_column, "align": align, "delimiter": sign, "decimal": decimal}
+
+
+def sized_parties(
+    data: list[Path],
+    sizes: list[str],
+    split: str,
+    names: str | None,
+    allow: list[str] | None = None,
+) -> Partitioned:
+    """The files as parties; or parties of whom only the sizes are known.
+
+    >>> sized_parties([], ["north=120x5", "south=90x5"], "rows", None).shapes
+    ((120, 5), (90, 5))
+    """
+    if bool(data) == bool(sizes):
+        raise InputError("DATA or --party NAME=ROWSxCOLUMNS is expected, one of them for all")
+    if data:
+        return parties(data, split, names, allow)
+    matched = [_SIZED.fullmatch(text) for text in sizes]
+    if names is not None or None in matched:
+        wrong = next((t for t, match in zip(sizes, matched, strict=True) if match is None), "")
+        raise InputError(f"--party {wrong}: NAME=ROWSxCOLUMNS is expected, and no --names")
+    matches = [match for match in matched if match is not None]
+    shapes = [(int(match["rows"]), int(match["columns"])) for match in matches]
+    tables = [Table(np.broadcast_to(np.float64(0), shape)) for shape in shapes]
+    which: Literal["rows", "columns"] = "rows" if split == "rows" else "columns"
+    own_names = [match["name"] for match in matches]
+    return Partitioned.from_tables(which, tables, names=own_names, policies=_policy(allow))
+
+
+def _policy(allow: list[str] | None) -> Policy | None:
+    kinds = [kind.strip() for entry in allow or () for kind in entry.split(",")]
+    return Policy(allow=kinds) if allow else None
 
 
 def _stems(data: list[Path]) -> list[str] | None:

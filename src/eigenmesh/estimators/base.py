@@ -38,7 +38,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
 
@@ -291,7 +291,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             self._warn_of_ids()
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
-        with federation(source, engine=engine, split=self._split, topology=topology) as fed:
+        how: dict[str, Any] = {"split": self._split, "topology": topology}
+        how["secure"] = topology is None and masks_are_planned()
+        with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself
             yield fed
             self._warn_of_ids()

@@ -20,7 +20,7 @@ from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.runtime.schedule import Parties, planned_masks
+from eigenmesh.runtime.schedule import Parties, forecast, planned_masks
 from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
@@ -202,8 +202,27 @@ def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
     if at_sites:  # last: they may come at any time, and the first run begins a fit anew
         opening = [stage(survey)]
         opening += [stage(column_agreement)] if runs[0].scope.split == "rows" else []
-        runs += [run.study(runs[0].scope) for run in opening]
+        known = {run.digest for run in runs}
+        later = [run.study(runs[0].scope) for run in opening]
+        runs += [run for run in later if run.digest not in known]
     return FitStudy(tuple(run.as_agreed for run in runs), described(door))
+
+
+def plan_of_study(study: FitStudy, party: str, shape: tuple[int, int], policy: Policy) -> Plan:
+    """What a study would make leave one party; the others are as large, as far as it can know."""
+    scope = study.runs[0].scope
+    shapes = dict.fromkeys(scope.parties, shape)
+    parties = Parties(scope.parties, tuple(shapes.values()), scope.graph)
+    ledger = Ledger()
+    with planned_masks(scope.on_loss if scope.secure else None):
+        for run in study.runs:
+            own = forecast(run.tree, parties) if run.tree is not None else Ledger()
+            ledger.entries += own.entries
+            ledger.rounds += own.rounds
+    content = {party: _by_content(study.runs, shape, policy)} if policy.minds_content else None
+    notes = (f"{ABOUT}: as if every party had {shape[0]:,} rows and {shape[1]:,} columns",)
+    method = ", ".join(dict.fromkeys(run.protocol.name for run in study.runs))
+    return Plan.of(ledger, shapes, scope.split, {party: policy}, notes, method, content)
 
 
 def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Partitioned:

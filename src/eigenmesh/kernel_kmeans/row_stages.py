@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from eigenmesh.estimators.accuracy import growth_notes
 from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.kernel_gamma import gamma_stages
@@ -35,7 +37,7 @@ from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.explicit_features import explicit_width
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
@@ -92,7 +94,7 @@ def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> li
     search = gamma_stages(params.kernel, gamma, parties, params.seed)
     if params.method == "exact":
         return search
-    choice = candidates_for(params, parties.shapes)[0]
+    choice = candidates_for(params, parties.shapes, masks_are_planned())[0]
     setup, how = setup_of(params, Kernel(params.kernel, 1.0), NONE), how_to_cluster(params, choice)
     if choice.landmarks == "moments":
         return [stage(row_sizes), *search, *_moment_stages(params, parties, how)]
@@ -101,6 +103,8 @@ def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> li
         dim = embedded_width(params.kernel, parties.shapes[0][1], params.n_features)
     else:
         scoring, dim = scoring_run(params, choice, setup), params.n_eigenvectors
+    if choice.seeding == "landmarks":
+        how["candidates"] = np.zeros((min(choice.n_landmarks, _given(choice, parties)), dim))
     points = stage(distributed_kmeans, points_of(setup), params.n_clusters, dim=dim, **how)
     runs = [stage(row_sizes), *search, scoring, points]
     if choice.landmarks == "none":
@@ -153,7 +157,7 @@ def row_notes(
     if params.method == "random-features":
         return (_HANGS_ON_DATA,)
     parties = Parties(tuple(names), tuple(shapes))
-    choice = candidates_for(params, shapes)[0]
+    choice = candidates_for(params, shapes, masks_are_planned())[0]
     if choice.landmarks == "moments":
         return (_HANGS_ON_DATA,)
     setup = setup_of(params, Kernel(params.kernel, 1.0), NONE)
@@ -171,7 +175,7 @@ def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
     """What a fit to rows at a coordinator runs, in words."""
     if params.method in ("exact", "fed"):
         return params.method
-    choice = candidates_for(params, shapes)[0]
+    choice = candidates_for(params, shapes, masks_are_planned())[0]
     if choice.landmarks == "moments":
         return str(choice)
     return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"

@@ -24,7 +24,6 @@ _PARTIES_SHOWN = 8
 _ROUNDING = 1e-6  # a share that is none
 _COMPONENTS_SHOWN = 10
 _CLUSTERS_SHOWN = 20
-_LINES_SHOWN = 5
 _WIDE = 64  # so that a title is not folded
 
 LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD}
@@ -144,22 +143,6 @@ def clusters_table(kmeans: Any) -> Table:
     return table
 
 
-def findings_table(findings: Sequence[Any]) -> Table:
-    """What is wrong with files, a line a finding."""
-    table = Table(title="What the files have in them", **LOOK)
-    for name in ("file", "line", "column", "what", "remedy"):
-        table.add_column(name, overflow="fold")
-    for own in findings:
-        cells = (own.file, _lines_in_words(own.lines), own.column or "", own.words, own.remedy)
-        table.add_row(*map(Text, cells), style="dim" if own.is_note else "")
-    return table
-
-
-def _lines_in_words(lines: Sequence[int]) -> str:
-    few = ", ".join(map(str, lines[:_LINES_SHOWN]))
-    return few if len(lines) <= _LINES_SHOWN else f"{few}, … ({len(lines)})"
-
-
 def _inertia_in_words(kmeans: Any) -> str:
     slack = kmeans.inertia_slack_
     if slack is None:
@@ -182,6 +165,20 @@ def figure(value: float) -> str:
 def share_in_words(share: float) -> str:
     """A share of shipping everything, in per cent."""
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+def facts_table(title: str, facts: Mapping[str, str | Sequence[str]]) -> Table:
+    """A line a fact; of several under one name, the name stands once.
+
+    >>> facts_table("Site", {"name": "north", "rules": ["one", "two"]}).row_count
+    3
+    """
+    table = _facts(title)
+    for name, value in facts.items():
+        lines = [value] if isinstance(value, str) else list(value) or ["none"]
+        for i, line in enumerate(lines):
+            _add(table, name if i == 0 else "", line)
+    return table
 
 
 def _facts(title: str) -> Table:

@@ -75,9 +75,7 @@ class Approvals:
     def may_submit(self, digest: str, submitter: str) -> bool:
         """Whether this study is approved, for this submitter."""
         approval = self.standing.get(digest)
-        return approval is not None and (
-            not approval.submitters or submitter in approval.submitters
-        )
+        return approval is not None and submitter in (approval.submitters or (submitter,))
 
     def _add(self, act: Approval) -> None:
         if self._path is not None:

@@ -139,10 +139,9 @@ class Account:
         Raises `PolicyRefusal` if too few rows changed: the difference of two answers would be
         theirs.
         """
-        mine = [own for own in self.sets if any(_common(v, digests) for v in own.versions)]
+        mine = self.related(digests)
         changes = [rows_changed(version, digests) for own in mine for version in own.versions]
-        if mine and not all(change == 0 or change >= min_rows for change in changes):
-            raise _over("the data differ from what they were in fewer rows than may be told apart")
+        self.require_apart(digests, min_rows)
         if len(mine) == 1 and 0 in changes:
             return mine[0]
         if len(changes) >= _MOST_VERSIONS:
@@ -151,6 +150,16 @@ class Account:
         self.sets = [own for own in self.sets if own not in mine] + [whole]
         self._write(versions=True)
         return whole
+
+    def related(self, digests: Digests) -> list[Spent]:
+        """What was spent of data that have a row in common with these."""
+        return [own for own in self.sets if any(_common(v, digests) for v in own.versions)]
+
+    def require_apart(self, digests: Digests, min_rows: int) -> None:
+        """Raise `PolicyRefusal` if these rows differ in too few from an earlier version."""
+        changes = [rows_changed(v, digests) for own in self.related(digests) for v in own.versions]
+        if not all(change == 0 or change >= min_rows for change in changes):
+            raise _over("the data differ from what they were in fewer rows than may be told apart")
 
     def charge(self, spent: Spent, cost: Spent, budget: Budget, chain: str) -> None:
         """Spend, or raise `PolicyRefusal`; what was asked before costs nothing."""

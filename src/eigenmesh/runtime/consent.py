@@ -42,22 +42,46 @@ class Consent:
         self._is_charged = False  # whether the run under way has been counted as a study
         self.numbers, self.directions = 0, 0
         self._fit: tuple[str, int] = ("", -1)  # the fit under way, and the last of its runs
+        self._approval = ""  # the digest by which a person approved the run under way
 
     # Before a study begins.
 
-    def require(self, study: Study, fit: list[str], owns: Callable[[], Own]) -> None:
+    def require(
+        self, study: Study, fit: list[str], owns: Callable[[], Own], *, is_asked_only: bool = False
+    ) -> None:
         """Raise `PolicyRefusal` unless the site's policy allows a study, as far as sizes tell.
 
-        What it `owns` is not looked at, and no file opened, unless all else is allowed.
+        Whoever only asks, before a fit, may ask about stand-ins, which nobody has approved: these
+        are held to the policy's words, and nothing is told of what the site owns.
         """
-        policy, name = self.site.policy, self.site.name
+        for refusal in self.refusals(study, fit, owns):
+            if is_asked_only and refusal.rule == "approve":
+                return
+            raise refusal
+
+    def refusals(
+        self, study: Study, fit: list[str], owns: Callable[[], Own]
+    ) -> Iterator[PolicyRefusal]:
+        """Why the site's policy does not allow a study, a rule at a time.
+
+        What it `owns` is looked at last: whoever stops at the first refusal opens no file for it.
+        """
+        checks: tuple[Callable[[], None], ...] = (
+            lambda: self._require_kinds(study),
+            lambda: self._require_bounds(study),
+            lambda: self._require_parties(study),
+            lambda: self._require_approval(study, fit),
+            lambda: self._require_content(study, owns),
+        )
+        for check in checks:
+            try:
+                check()
+            except PolicyRefusal as refusal:
+                yield refusal
+
+    def _require_kinds(self, study: Study) -> None:
         for step, kinds in study.leaving.items():
-            policy.check_kinds(kinds, step.name, name)
-        self._require_bounds(study)
-        self._require_parties(study)
-        self._require_approval(study, fit)
-        if policy.minds_content and study.tree is not None:
-            self._require_content(study, owns())
+            self.site.policy.check_kinds(kinds, step.name, self.site.name)
 
     def _refuse(self, rule: str, words: str, digest: str = "") -> PolicyRefusal:
         name = self.site.name
@@ -99,13 +123,21 @@ class Consent:
         waits = whole if digest in fit else digest
         raise self._refuse("approve", f"nobody has approved it; its digest is {waits}", waits)
 
+    def require_standing(self) -> None:
+        """Raise `PolicyRefusal` if the approval of the run under way was revoked."""
+        if self._approval and self._approval not in self.site.approvals.standing:
+            raise self._refuse("approve", "its approval was revoked", self._approval)
+
     def _is_next(self, whole: str, fit: list[str], digest: str) -> bool:
         """Whether a run is one of the fit's that is still to come; the first begins it anew."""
         places = [i for i, run in enumerate(fit) if run == digest]
         last = self._fit[1] if self._fit[0] == whole else -1
         return any(i == 0 or i >= last for i in places)
 
-    def _require_content(self, study: Study, own: Own) -> None:
+    def _require_content(self, study: Study, owns: Callable[[], Own]) -> None:
+        if not self.site.policy.minds_content or study.tree is None:
+            return
+        own = owns()
         nothing = self._release(own, own.rows, 0, study.scope.split)
         for expected in expected_releases(study, nothing):
             self._check(*expected)
@@ -120,6 +152,9 @@ class Consent:
         self.view.study = "" if study is None else study.as_agreed.digest
         self.view.fit = fit_digest(fit) if fit else ""
         self.view.lineage = "" if study is None else study.circle
+        minded = () if self.site.policy.approve == "any" else (self.view.study, self.view.fit)
+        standing = self.site.approvals.standing if minded else {}
+        self._approval = next((digest for digest in minded if digest in standing), "")
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (self.view.fit, fit.index(digest) if digest in fit else -1)
@@ -130,13 +165,15 @@ class Consent:
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
         of = [self.view.question, self.view.study, self.view.fit, self.view.lineage]
+        of.append(self._approval)
         return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
         """Go on where `export` was called."""
         self.numbers, self.directions, whole, place, self._is_charged, *of = exported
         self._fit = (whole, place)
-        self.view.question, self.view.study, self.view.fit, self.view.lineage = of
+        self.view.question, self.view.study, self.view.fit, self.view.lineage = of[:4]
+        self._approval = of[4]
 
     # What it costs.
 

@@ -247,6 +247,8 @@ class Host:
             )
         self._turn_before, self._turn = self._turn, tree["turn"]
         self._half_done = None
+        if not begins and tree["op"] != "dismiss":
+            self._consents.require_standing()
 
     # The coordinator's operations.
 
@@ -269,7 +271,8 @@ class Host:
             if study.scope.parties != names or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
             study.require_built()
-        self._consents.require(study, tree.get("fit", []), lambda: self._own)
+        asked = tree["op"] == "require"
+        self._consents.require(study, tree.get("fit", []), lambda: self._own, is_asked_only=asked)
         return study
 
     def _enlist(self, tree: Tree) -> Tree:

@@ -429,7 +429,7 @@ class Parties:
         if self.graph is not None:
             edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
             lossy = is_lossy(self.graph)
-        on_loss, secure = "survivors" if lossy else "raise", _sum_rounds.get() > 1
+        on_loss, secure = "survivors" if lossy else "raise", masks_are_planned()
         return Scope(self.names, split, on_loss, edges=edges, secure=secure and edges is None)
 
     @cached_property
@@ -525,6 +525,11 @@ def planned_masks(on_loss: str | None) -> Iterator[None]:
         yield
     finally:
         _sum_rounds.reset(token)
+
+
+def masks_are_planned() -> bool:
+    """Whether what is planned now is for sums under masks."""
+    return _sum_rounds.get() > 1
 
 
 def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:

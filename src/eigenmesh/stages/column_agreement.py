@@ -86,7 +86,7 @@ def agree_on_columns(rows: Federation) -> PolicyRefusal | None:
     """Run it, if every party may answer; else gives the refusal."""
     try:
         rows.require_stages(stage(column_agreement))
+        rows.run(column_agreement)
     except PolicyRefusal as refusal:
         return refusal
-    rows.run(column_agreement)
     return None
