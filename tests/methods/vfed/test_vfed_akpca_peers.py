@@ -123,7 +123,7 @@ def test_the_front_door_takes_it_on_a_graph():
 @pytest.mark.parametrize("lost", ["party-0", "party-3"])
 @pytest.mark.parametrize("round_", [1, 2, 3, 4, 5, 6])
 def test_a_node_that_leaves_gives_the_kernel_of_the_remaining_columns(lost, round_):
-    blocks = dict(zip([f"party-{i}" for i in range(5)], np.array_split(TRAIN, 5, 1), strict=True))
+    blocks = dict(zip([f"party-{i}" for i in range(4)], np.array_split(TRAIN, 4, 1), strict=True))
     parts = em.Partitioned(columns=list(blocks.values()))
     faults = [Fault("kill", lost, round_)]
     options = {"topology": "full", "on_loss": "survivors"}
