@@ -138,10 +138,10 @@ DOOMS = {
     ("freeze", 2, "caught"): "CAUGHT party 'east' is lost",
     ("freeze", 5, "run", "survivors"): "FINISHED 2 without east",
     ("freeze", 0, "start"): "party 'east' (rank 1) is stopped and has not started MPI",
-    ("freeze", 0, "opening"): "party 'east' (rank 1) has not opened the federation within 3 s",
+    ("freeze", 0, "opening"): "party 'east' (rank 1) has not opened the federation within 4 s",
     ("stun", 2): STUNNED,
     ("stun", 5, "caught"): "CAUGHT " + STUNNED,
-    ("stun", 0, "opening"): "party 'north' (rank 0) has not opened the federation within 3 s",
+    ("stun", 0, "opening"): "party 'north' (rank 0) has not opened the federation within 4 s",
     ("raise", 0, "script"): "no such column",
     ("leave", 0, "script"): "party 'east' is lost: its rank has left",
     ("part", 0, "script"): "rank 0 has closed the federation",
@@ -189,6 +189,28 @@ def test_killed_rank_is_a_lost_party_where_mpirun_tolerates_it():
         assert (job.code == 0) == ("freeze" not in doom), (doom, job)
         assert job.left_behind == [], (doom, job)
         assert job.seconds_since_doom < 20.0, (doom, job)
+
+
+def test_process_that_computes_is_told_from_one_that_sleeps_or_is_stopped():
+    """A rank that holds Python's lock for long cannot give signs of life."""
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        "from eigenmesh.engines._mpi_pulse import is_computing\n"
+        "def is_seen(process, state):\n"
+        "    return any(is_computing(process) == state or time.sleep(0.05) for _ in range(200))\n"
+        "run = [sys.executable, '-c', 'input(); sum(range(10**11))']\n"
+        "child = subprocess.Popen(run, stdin=subprocess.PIPE)\n"
+        "assert is_seen(child.pid, False), 'it waits for input'\n"
+        "child.stdin.write(b'\\n'), child.stdin.flush()\n"
+        "assert is_seen(child.pid, True)\n"
+        "child.send_signal(signal.SIGSTOP)\n"
+        "assert is_seen(child.pid, False)\n"
+        "child.kill(), child.wait()\n"
+        "assert not is_computing(child.pid)\n"
+        "assert not is_computing(0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
 
 
 # Size, and the rest.

@@ -16,6 +16,7 @@ from typing import Any
 from mpi4py import MPI
 
 from eigenmesh.engines._mpi_post import HERE, OPENING, VERDICT, Frame, Pause, Post
+from eigenmesh.engines._mpi_start import LEAST_SECONDS
 from eigenmesh.errors import FederationError, InputError, PartyLost
 from eigenmesh.runtime import wire
 
@@ -28,13 +29,15 @@ class Opening:
     def __init__(self, post: Post) -> None:
         self._post = post
         self._duplication: tuple[MPI.Intracomm, MPI.Request] | None = None
+        self._seconds = 0.0  # for the federation that is being opened
         self.is_under_way = False
 
     def open(self, number: int, parties: tuple[str, ...], timeout: float) -> None:
         """Raise an error, at every rank, unless all open the same federation within `timeout`."""
         self.is_under_way = True
         self._post.parties, self._post.timeout = parties, timeout
-        deadline = time.monotonic() + timeout
+        self._seconds = max(timeout, LEAST_SECONDS)
+        deadline = time.monotonic() + self._seconds
         if not self._post.is_open:
             self._duplicate(deadline)
         own = {
@@ -93,7 +96,7 @@ class Opening:
             )
         raise PartyLost(
             f"party {self._post.named(absent)} has not opened the federation within "
-            f"{self._post.timeout:g} s; every rank must run the same script, and where one is late "
+            f"{self._seconds:g} s; every rank must run the same script, and where one is late "
             f"em.federation needs a longer timeout=",
             party=self._post.parties[absent[0]],
         )
@@ -129,7 +132,7 @@ class Opening:
         while (note := post.note(0, VERDICT, number)) is None:
             post.hear_others()
             if not is_prolonged and post.note(0, OPENING, number) is not None:
-                deadline = time.monotonic() + post.timeout + _ROLL_CALL
+                deadline = time.monotonic() + self._seconds + _ROLL_CALL
                 is_prolonged = True
             if time.monotonic() > deadline or 0 in post.gone:
                 self._give_up([0])

@@ -50,8 +50,12 @@ class Pulse:
 
         `process` is that of the rank, 0 if it is on another machine.
         """
-        silence = self._silence.get(rank, 0.0)
-        return silence > max(seconds, _LEAST_SILENCE) and not is_computing(process)
+        if self._silence.get(rank, 0.0) <= max(seconds, _LEAST_SILENCE):
+            return False
+        if is_computing(process):
+            self._silence[rank] = 0.0  # that is a sign of life, too
+            return False
+        return True
 
     def stop(self) -> None:
         """MPI must not be called once it is finalised."""

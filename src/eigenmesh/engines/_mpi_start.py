@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+LEAST_SECONDS = 4.0  # ranks never come at the same instant, however short a step's timeout is
 _SIZE, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"  # set by mpirun
 
 
@@ -25,7 +26,8 @@ def starting(parties: Sequence[str], timeout: float) -> Iterator[None]:
     if "mpi4py.MPI" in sys.modules or int(os.environ.get(_SIZE, "1")) < 2:
         yield
         return
-    watch = [sys.executable, "-I", "-S", __file__, str(timeout), str(os.getpid()), *parties]
+    seconds = str(max(timeout, LEAST_SECONDS))
+    watch = [sys.executable, "-I", "-S", __file__, seconds, str(os.getpid()), *parties]
     with subprocess.Popen(watch, stdin=subprocess.PIPE):  # its end closes the pipe, and waits
         yield
 
