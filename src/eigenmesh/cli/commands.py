@@ -1,10 +1,14 @@
-"""The command line: `eigenmesh demo | fit | transform | cluster | plan | study | site`."""
+"""The command line: `eigenmesh demo | check | fit | transform | cluster | plan | study | site`.
+
+A DATA file is a party.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +24,7 @@ from eigenmesh.cli.site import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import parties_by_columns
+from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import load
 from eigenmesh.estimators.model_file import share_path
@@ -40,6 +45,7 @@ from eigenmesh.reports.documents import (
 from eigenmesh.reports.tables import (
     clusters_table,
     components_table,
+    findings_table,
     plan_table,
     report_table,
     reveals_table,
@@ -103,6 +109,40 @@ def demo(
         _print(*view.outcome_view(digits), view.reading(), *view.disclosure_view(digits))
         _print(*view.outcome_view(wide))
         _print_files(*tree["files"].values())
+
+
+@app.command()
+def check(
+    data: options.Data,
+    id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
+    json: options.AsJson = False,
+) -> None:
+    """List all problems of all files at once, with the files' own lines and a remedy each.
+
+    Each file is looked at by itself; nothing is sent. The exit code is 1 if there is a problem.
+
+    Example: [bold]eigenmesh check north.csv south.csv --id-column patient[/bold]
+    """
+    with answering(json):
+        # Arrow takes long to import.
+        from eigenmesh.data.check_files import LEARNT, check_files
+
+        how = options.reading_words(id_column, "strict", delimiter, decimal)
+        stated = TextFormat(how["delimiter"], how["decimal"])
+        with progress("checking"):
+            findings = check_files(data, id_column, stated)
+        problems = [finding for finding in findings if not finding.is_note]
+        if json:
+            tree = {"problems": len(problems), "findings": [asdict(own) for own in findings]}
+            typer.echo(as_json({**tree, "learnt": LEARNT}))
+        else:
+            _print(*([findings_table(findings)] if findings else []))
+            files = f"{len(data)} file{'s' if len(data) > 1 else ''}"
+            _say(f"{len(problems)} problems in {files}; {LEARNT}.")
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -124,6 +124,17 @@ def has_named_columns(path: str | Path) -> bool:
     return _kind(_files_of(path)[0]) in _TABLES
 
 
+@contextmanager
+def checked_table_file(path: str | Path) -> Iterator[Path]:
+    """A file with named columns, for whoever looks at it more closely than `read_table`."""
+    files = _files_of(path)
+    if len(files) > 1 or _kind(files[0]) not in _TABLES:
+        complaint = "has no named columns, or is a folder; a single table is expected"
+        raise complaint_about(Path(path), complaint, "pass .csv, .tsv, .parquet, .feather or .xlsx")
+    with _reading(files[0]):
+        yield files[0]
+
+
 def _shape_in(file: Path, id_column: str | None) -> tuple[int, int] | None:
     kind = _kind(file)
     if kind in _TEXT:

@@ -45,6 +45,28 @@ class TableFile:
     place: Callable[[int], str]  # where in the file a row is
     complain: Complain
     types: tuple[Any, ...] | None = None  # of the columns, where the file states them
+    line: Callable[[int], int] = lambda row: row + 1  # of binary files: a row's number, from 1
+    text: _TextFile | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """How a text file is written."""
+        assert self.text is not None, "a text file has a dialect"
+        return self.text.dialect
+
+    def as_text(self) -> list[Any]:
+        """All columns as text with decimal points, one array of Arrow's each; for looking at."""
+        everything = range(self.n_columns)
+        blocks = self.text.cells() if self.text else self.blocks(everything, None)
+        columns = list(zip(*blocks, strict=True)) or [()] * self.n_columns
+        arrays = [
+            pa.concat_arrays([_text(block) for block in own]) if own else pa.array([], pa.string())
+            for own in columns
+        ]
+        if self.text is not None and self.dialect.decimal == ",":
+            comma, point = r"^([+-]?\d*),(\d+([eE][+-]?\d+)?)$", r"\1.\2"
+            arrays = [pc.replace_substring_regex(own, comma, point) for own in arrays]
+        return arrays
 
 
 def open_table(path: Path, stated: TextFormat) -> TableFile:
@@ -60,7 +82,11 @@ def open_table(path: Path, stated: TextFormat) -> TableFile:
 
         sheet, first_row = read_sheet(path)
         of_sheet = table_of_arrow(sheet, complain)
-        return replace(of_sheet, place=lambda row: f"row {row + first_row} of the sheet")
+        return replace(
+            of_sheet,
+            place=lambda row: f"row {row + first_row} of the sheet",
+            line=lambda row: row + first_row,
+        )
     if ".tsv" in path.suffixes and stated.delimiter is None:
         stated = replace(stated, delimiter="\t")
     return _TextFile(path, dialect_of(path, stated), complain).table()
@@ -103,6 +129,15 @@ def _with_ids(features: Sequence[int], ids: int | None) -> list[int]:
     return [*features] if ids is None else [*features, ids]
 
 
+def _text(column: Any) -> Any:
+    """A column as text; whole numbers and fractions as Python writes them."""
+    if pa.types.is_floating(column.type):  # Arrow writes 1e+20 and 1 as 100000000000000000000, 1
+        return pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    if is_text(column.type) or pa.types.is_dictionary(column.type):
+        return column.cast(pa.string())
+    return pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
+
+
 # Text.
 
 
@@ -115,7 +150,9 @@ class _TextFile:
 
     def table(self) -> TableFile:
         n = self.dialect.n_columns
-        return TableFile(self.dialect.names, n, None, self.blocks, self.place, self.complain)
+        return TableFile(
+            self.dialect.names, n, None, self.blocks, self.place, self.complain, text=self
+        )
 
     def place(self, row: int) -> str:
         return f"line {line_of(self.path, self.dialect, row)}"
@@ -135,9 +172,18 @@ class _TextFile:
         if ragged.first is not None:
             raise self._ragged(*ragged.first)
 
+    def cells(self) -> Iterator[list[Any]]:
+        """All columns as they are written; lines of too few or too many cells are left out."""
+        everything = [str(i) for i in range(self.dialect.n_columns)]
+        yield from self._arrow_blocks(dict.fromkeys(everything, pa.string()), _RaggedLines())
+
     def _parsed(self, features: Sequence[int], ids: int | None, ragged: Any) -> Iterator[list[Any]]:
         types = {str(i): pa.bool_() if i in self.truths else pa.float64() for i in features}
-        types |= {} if ids is None else {str(ids): pa.string()}
+        yield from self._arrow_blocks(
+            types if ids is None else {**types, str(ids): pa.string()}, ragged
+        )
+
+    def _arrow_blocks(self, types: dict[str, Any], ragged: Any) -> Iterator[list[Any]]:
         dialect = self.dialect
         reading = pyarrow.csv.ReadOptions(
             # Columns go by position, since a header may repeat a name; a block must hold a line.
@@ -152,7 +198,7 @@ class _TextFile:
             invalid_row_handler=ragged,
             newlines_in_values=dialect.has_quotes,
         )
-        wanted = [str(i) for i in _with_ids(features, ids)]
+        wanted = list(types)
         converting = pyarrow.csv.ConvertOptions(
             column_types=types, include_columns=wanted, decimal_point=dialect.decimal
         )

@@ -24,6 +24,7 @@ _PARTIES_SHOWN = 8
 _ROUNDING = 1e-6  # a share that is none
 _COMPONENTS_SHOWN = 10
 _CLUSTERS_SHOWN = 20
+_LINES_SHOWN = 5
 _WIDE = 64  # so that a title is not folded
 
 LOOK: dict[str, Any] = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD}
@@ -141,6 +142,22 @@ def clusters_table(kmeans: Any) -> Table:
         table.add_row("…", "…", "…")
     table.caption = _inertia_in_words(kmeans)
     return table
+
+
+def findings_table(findings: Sequence[Any]) -> Table:
+    """What is wrong with files, a line a finding."""
+    table = Table(title="What the files have in them", **LOOK)
+    for name in ("file", "line", "column", "what", "remedy"):
+        table.add_column(name, overflow="fold")
+    for own in findings:
+        cells = (own.file, _lines_in_words(own.lines), own.column or "", own.words, own.remedy)
+        table.add_row(*map(Text, cells), style="dim" if own.is_note else "")
+    return table
+
+
+def _lines_in_words(lines: Sequence[int]) -> str:
+    few = ", ".join(map(str, lines[:_LINES_SHOWN]))
+    return few if len(lines) <= _LINES_SHOWN else f"{few}, … ({len(lines)})"
 
 
 def _inertia_in_words(kmeans: Any) -> str:

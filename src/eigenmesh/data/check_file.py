@@ -1,0 +1,252 @@
+"""What one file of a party has in it that a fit would stumble over, with the file's own lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from eigenmesh.data import tabular
+from eigenmesh.data.id_columns import id_columns, sounds_like_id
+from eigenmesh.data.text_format import MISSING, Dialect, TextFormat, numbered_records
+
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
+_DATE = r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?$|^\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?$"
+_MOST_LEVELS = 50  # of a category
+_MOST_ALIKE = 0.05  # of rows that are there twice, beyond which that is how the data are
+_FEWEST_FOR_ALIKE = 10  # rows
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing in one file, where it is, and what to do about it."""
+
+    file: str
+    kind: str
+    column: str | None
+    lines: tuple[int, ...]
+    words: str
+    remedy: str
+    is_note: bool = False  # nothing need be done
+
+
+@dataclass
+class FileFacts:
+    """One file: its columns of numbers, its ids, and what is wrong with it."""
+
+    name: str
+    columns: tuple[str, ...] = ()
+    has_names: bool = False
+    numbers: dict[str, Numbers] = field(default_factory=dict)  # of features; NaN where missing
+    kinds: dict[str, str] = field(default_factory=dict)  # "number", "date", "text" or "category"
+    ids: NDArray[Any] | None = None
+    line: Callable[[Any], tuple[int, ...]] = lambda rows: ()
+    findings: list[Finding] = field(default_factory=list)
+    n_rows: int = 0
+
+    def add(
+        self, kind: str, column: str | None, rows: Any, words: str, remedy: str, **how: Any
+    ) -> None:
+        """Take note of a finding at some rows, or at the header if there are none."""
+        lines = self.line(rows) if rows is not None else ()
+        self.findings.append(Finding(self.name, kind, column, lines, words, remedy, **how))
+
+
+@dataclass(frozen=True)
+class _TextRows:
+    """Which line of a text file each of its whole rows stands on, and which lines are ragged."""
+
+    path: Path
+    dialect: Dialect
+
+    @cached_property
+    def lines(self) -> tuple[list[int], list[int]]:
+        whole: list[int] = []
+        ragged: list[int] = []
+        for line, cells in numbered_records(self.path, self.dialect):
+            cells_wanted = self.dialect.n_columns
+            (whole if len(cells or [""]) == cells_wanted else ragged).append(line)
+        return whole, ragged
+
+
+def check_file(path: Path, name: str, id_column: str | None, stated: TextFormat) -> FileFacts:
+    """All that is wrong with a file of named columns, taken by itself."""
+    facts = FileFacts(name)
+    table = tabular.open_table(path, stated)
+    rows: _TextRows | None = None
+    if table.types is None:
+        rows = _TextRows(path, table.dialect)
+        facts.line = lambda at: tuple(rows.lines[0][int(row)] for row in at)
+    else:
+        facts.line = lambda at: tuple(table.line(int(row)) for row in at)
+    facts.has_names = table.names is not None
+    facts.columns = table.names or tuple(str(i) for i in range(table.n_columns))
+    cells = table.as_text()
+    facts.n_rows = len(cells[0]) if cells else 0
+    if rows is not None:
+        _look_at_lines(facts, rows)
+    if facts.n_rows == 0:
+        facts.add("empty", None, None, "has no rows", "write it again")
+        return facts
+    ids = tabular.id_position(table, id_column)
+    for i, column in enumerate(facts.columns):
+        if i == ids:
+            _look_at_ids(facts, column, cells[i])
+        else:
+            _look_at_column(facts, column, cells[i])
+    _look_for_numbered_ids(facts)
+    _look_for_rows_alike(facts, [own for i, own in enumerate(cells) if i != ids])
+    facts.columns = tuple(own for i, own in enumerate(facts.columns) if i != ids)
+    return facts
+
+
+def _look_at_lines(facts: FileFacts, rows: _TextRows) -> None:
+    _, ragged = rows.lines
+    if ragged:
+        facts.findings.append(
+            Finding(
+                facts.name,
+                "cells",
+                None,
+                tuple(ragged),
+                f"has {len(ragged)} lines with more or fewer than {rows.dialect.n_columns} cells",
+                "mend the lines; quote cells that hold a delimiter",
+            )
+        )
+
+
+def _look_at_ids(facts: FileFacts, column: str, cells: Any) -> None:
+    texts = np.asarray(cells.to_pylist(), dtype=object)
+    missing = np.flatnonzero([text is None or text.strip() == "" for text in texts])
+    if len(missing):
+        words = f"{len(missing)} rows have no id"
+        facts.add("missing id", column, missing, words, "give each row its id, or drop it")
+    texts = np.array(["" if text is None else text.strip() for text in texts])
+    repeated = _repeated(texts, ignore=("",))
+    if len(repeated):
+        words = f"{len(repeated)} rows have an id that another row has, too"
+        facts.add("duplicate id", column, repeated, words, "drop the rows that are there twice")
+    facts.ids = texts
+
+
+def _repeated(values: NDArray[Any], ignore: Sequence[Any] = ()) -> NDArray[np.intp]:
+    """Rows whose value another row has, too."""
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    twice = (counts > 1)[codes] & ~np.isin(values, list(ignore))
+    return np.flatnonzero(twice)
+
+
+def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
+    cells = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
+    missing = pc.is_in(cells, pa.array(sorted(MISSING))).to_numpy(zero_copy_only=False)
+    n_present = int((~missing).sum())
+    if n_present == 0:
+        facts.kinds[column] = "empty"
+        facts.add("constant", column, None, "is empty", "leave it out")
+        return
+    number = _matches(cells, _NUMBER) & ~missing
+    truth = _matches(cells, r"^(?i:true|false)$")
+    date = _matches(cells, _DATE) & ~number
+    if missing.any():
+        words = f"{int(missing.sum())} of {len(missing)} values are missing"
+        remedy = "fill them (--fill-missing), or drop the rows"
+        facts.add("missing", column, np.flatnonzero(missing), words, remedy)
+    if date.sum() * 2 > n_present:
+        facts.kinds[column] = "date"
+        first = np.flatnonzero(date)[:1]
+        remedy = "leave it out (--columns), or write a number: days since a day, an age"
+        facts.add("date", column, first, "holds dates", remedy)
+    elif (number | truth).sum() * 2 > n_present:
+        _look_at_numbers(facts, column, cells, number, missing, truth)
+    else:
+        _look_at_words(facts, column, cells, missing)
+
+
+def _matches(cells: Any, pattern: str) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.match_substring_regex(cells, pattern).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+def _look_at_numbers(
+    facts: FileFacts, column: str, cells: Any, number: Any, missing: Any, truth: Any
+) -> None:
+    facts.kinds[column] = "number"
+    words_at = np.flatnonzero(~(number | missing | truth))
+    if len(words_at):
+        words = f"{len(words_at)} values are no numbers, among numbers"
+        facts.add("not a number", column, words_at, words, "write numbers, or leave them empty")
+    values = np.full(len(number), np.nan)
+    values[number] = np.asarray(cells.filter(pa.array(number)).to_pylist(), dtype=np.float64)
+    lowered = np.array(pc.utf8_lower(cells).to_pylist(), dtype=object)
+    values[truth] = lowered[truth] == "true"
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        words = f"{len(infinite)} values are infinite"
+        facts.add("not a number", column, infinite, words, "write numbers, or leave them empty")
+        values[infinite] = np.nan
+    present = values[~np.isnan(values)]
+    if len(present) > 1 and (present == present[0]).all():
+        facts.add("constant", column, None, "has one value only", "leave it out: it tells nothing")
+    facts.numbers[column] = values
+
+
+def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any) -> None:
+    texts = np.array(cells.to_pylist())[~missing]
+    levels = np.unique(texts)
+    first = np.flatnonzero(~missing)[:1]
+    if len(levels) == len(texts) > 1 and sounds_like_id(column):
+        facts.kinds[column] = "id"
+        remedy = f"name it: --id-column {column!r}"
+        facts.add("id", column, first, "holds ids, which are no feature", remedy)
+    elif len(levels) == 1 and len(texts) > 1:
+        facts.kinds[column] = "category"
+        facts.add("constant", column, None, "has one value only", "leave it out: it tells nothing")
+    elif len(levels) <= min(_MOST_LEVELS, len(texts) / 2):
+        facts.kinds[column] = "category"
+        remedy = "encode it as numbers, one column a level, or leave it out (--columns)"
+        facts.add("category", column, first, f"holds words, {len(levels)} different ones", remedy)
+    else:
+        facts.kinds[column] = "text"
+        remedy = "leave it out (--columns)"
+        facts.add("text", column, first, "holds free text, which is no feature", remedy)
+
+
+def _look_for_numbered_ids(facts: FileFacts) -> None:
+    whole = {name: own for name, own in facts.numbers.items() if not np.isnan(own).any()}
+    if not whole:
+        return
+    X = np.column_stack(list(whole.values()))
+    for suspect in id_columns({facts.name: X}, "rows", {facts.name: list(whole)}):
+        column = list(whole)[suspect.column]
+        facts.kinds[column] = "id"
+        del facts.numbers[column]
+        words = f"looks like ids ({suspect.reason}), which are no feature"
+        facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")
+
+
+def _look_for_rows_alike(facts: FileFacts, cells: Sequence[Any]) -> None:
+    """Rows alike in all features, where that is no wonder of few values."""
+    if not cells or facts.n_rows < _FEWEST_FOR_ALIKE:
+        return
+    texts = [pc.utf8_trim_whitespace(pc.fill_null(own, "")) for own in cells]
+    unlike = max(pc.count_distinct(own).as_py() for own in texts)
+    joined = pc.binary_join_element_wise(*texts, "\x1f")
+    codes = joined.dictionary_encode().indices.to_numpy()
+    repeated = _repeated(codes)
+    if len(repeated) and unlike > facts.n_rows / 2:
+        extra = len(repeated) - len(np.unique(codes[repeated]))
+        if extra <= max(1.0, _MOST_ALIKE * facts.n_rows):
+            words = f"{len(repeated)} rows are alike in all columns"
+            remedy = "drop those that are there twice"
+            facts.add("duplicate row", None, repeated, words, remedy)

@@ -1,0 +1,222 @@
+"""Faults planted at random are named with their lines, and nothing that is not there."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from eigenmesh.cli.commands import app
+from eigenmesh.data.check_files import check_files
+
+FILES = ("north.csv", "south.csv", "west.csv")
+NAMES = ["age", "weight", "glucose", "pressure", "score"]
+
+
+class Wards:
+    """Three clean files of patients, and faults to put into them."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.expected = set()
+        self.frames = [self._frame(i) for i in range(3)]
+        self.ragged = {}
+
+    def _frame(self, party):
+        n = int(self.rng.integers(60, 200))
+        middles = np.array([50.0, 75.0, 5.5, 130.0, 0.0])
+        spreads = np.array([14.0, 12.0, 1.2, 15.0, 1.0])
+        X = middles + spreads * self.rng.normal(size=(n, 5))
+        # Numbers for ids are drawn without order: it is their name that tells.
+        ids = [f"{party}-{number}" for number in self.rng.permutation(10 * n)[:n]]
+        return pd.DataFrame(X.round(3), columns=NAMES).assign(id=ids)
+
+    def expect(self, party, kind, column, rows):
+        lines = () if rows is None else tuple(sorted(int(row) + 2 for row in rows))
+        self.expected.add((FILES[party], kind, column, lines))
+
+    def party(self):
+        return int(self.rng.integers(3))
+
+    def rows(self, party, most=4):
+        n = int(self.rng.integers(1, most + 1))
+        return self.rng.choice(len(self.frames[party]), n, replace=False)
+
+    def everywhere(self, kind, column, values, rows=(0,)):
+        for party, frame in enumerate(self.frames):
+            frame[column] = values(len(frame))
+            self.expect(party, kind, column, rows)
+
+    # The faults.
+
+    def numbered(self):
+        start = int(self.rng.integers(1, 10_000))
+        self.everywhere("id", "counter", lambda n: np.arange(start, start + n))
+
+    def dated(self):
+        form = self.rng.choice(["%Y-%m-%d", "%d.%m.%Y", "%Y-%m-%d %H:%M", "%m/%d/%y"])
+        days = pd.date_range("2021-03-01", periods=300)
+        self.everywhere("date", "visit", lambda n: self.rng.choice(days.strftime(str(form)), n))
+
+    def categories(self):
+        levels = ["never", "former", "current"]
+        self.everywhere("category", "smoker", lambda n: self.rng.choice(levels, n))
+
+    def texts(self):
+        self.everywhere(
+            "text", "remark", lambda n: [f"seen by {self.rng.random()}" for _ in range(n)]
+        )
+
+    def constant(self):
+        self.everywhere("constant", "version", lambda n: 3, rows=None)
+
+    def missing(self):
+        party, column = self.party(), "weight"
+        rows = self.rows(party, 9)
+        word = self.rng.choice(["", "NA", "n/a"])
+        self._write(party, column, rows, word)
+        self.expect(party, "missing", column, rows)
+
+    def words(self):
+        party, column = self.party(), "glucose"
+        rows = self.rows(party)
+        self._write(party, column, rows, self.rng.choice(["<0.5", "high", "5 mg"]))
+        self.expect(party, "not a number", column, rows)
+
+    def _write(self, party, column, rows, word):
+        cells = self.frames[party][column].astype(object)
+        cells.iloc[rows] = word
+        self.frames[party][column] = cells
+
+    def renamed(self):
+        party = self.party()
+        new = self.rng.choice(["Pressure", "PRESSURE", "pres-sure"])
+        self.frames[party] = self.frames[party].rename(columns={"pressure": new})
+        self.expected.add((FILES[party], "name", new, (1,)))
+
+    def dropped(self):
+        party = self.party()
+        self.frames[party] = self.frames[party].drop(columns="score")
+        self.expected.add((FILES[party], "name", "score", (1,)))
+
+    def units(self):
+        party = self.party()
+        factor = self.rng.choice([12.0, 365.0, 0.01])
+        self.frames[party]["age"] *= factor
+        self.expected.add((FILES[party], "units", "age", (1,)))
+
+    def repeated_row(self):
+        party = self.party()
+        frame = self.frames[party]
+        at = int(self.rng.integers(len(frame)))
+        copy = frame.iloc[[at]].assign(id="another")
+        self.frames[party] = pd.concat([frame, copy], ignore_index=True)
+        self.expect(party, "duplicate row", None, [at, len(frame)])
+
+    def repeated_id(self):
+        party = self.party()
+        one, other = self.rng.choice(len(self.frames[party]) // 2, 2, replace=False)
+        self.frames[party].loc[other, "id"] = self.frames[party].loc[one, "id"]
+        self.expect(party, "duplicate id", "id", [one, other])
+
+    def shared_id(self):
+        one, other = self.rng.choice(3, 2, replace=False)
+        for party in (one, other):
+            n = len(self.frames[party])
+            row = self.rng.integers(n // 2, n)  # `repeated_id` has the others
+            self.frames[party].loc[row, "id"] = "in both"
+            self.expect(party, "id in two files", None, [row])
+
+    def disordered(self):
+        party = self.party()
+        columns = list(self.frames[party].columns)
+        self.frames[party] = self.frames[party][[*columns[2:], *columns[:2]]]
+        self.expected.add((FILES[party], "order", None, (1,)))
+
+    def cut_line(self):
+        self.ragged[self.party()] = True
+
+    def write(self, folder):
+        paths = [folder / name for name in FILES]
+        for party, (frame, path) in enumerate(zip(self.frames, paths, strict=True)):
+            lines = frame.to_csv(index=False).splitlines()
+            if party in self.ragged:
+                lines.append("a,line,cut")
+                self.expected.add((FILES[party], "cells", None, (len(lines),)))
+            path.write_text("\n".join(lines) + "\n")
+        return paths
+
+
+# Those that write over rows come before those that copy them; `expected` holds final places.
+FAULTS = [
+    "missing words units numbered dated categories texts constant repeated_id shared_id".split(),
+    "renamed dropped disordered repeated_row cut_line".split(),
+]
+
+
+def findings_of(paths):
+    return {(own.file, own.kind, own.column, tuple(own.lines)) for own in check_files(paths)}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_clean_files_have_nothing_in_them(tmp_path, seed):
+    assert findings_of(Wards(seed).write(tmp_path)) == set()
+
+
+@pytest.mark.parametrize("fault", [name for group in FAULTS for name in group])
+def test_each_fault_alone_is_all_that_is_named(tmp_path, fault):
+    wards = Wards(7)
+    getattr(wards, fault)()
+    paths = wards.write(tmp_path)
+    assert findings_of(paths) == wards.expected != set()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_faults_planted_together_are_all_named_and_nothing_else(tmp_path, seed):
+    wards = Wards(seed)
+    chosen = [[name for name in group if wards.rng.random() < 0.85] for group in FAULTS]
+    for name in chosen[0]:
+        getattr(wards, name)()
+    for name in chosen[1]:
+        if name != "repeated_row" or "missing" not in chosen[0]:  # a copied gap is another gap
+            getattr(wards, name)()
+    paths = wards.write(tmp_path)
+    assert findings_of(paths) == wards.expected
+
+
+def test_the_command_lists_findings_and_says_what_parties_learn(tmp_path):
+    wards = Wards(1)
+    wards.missing()
+    paths = [str(path) for path in wards.write(tmp_path)]
+    plain = CliRunner().invoke(app, ["check", *paths])
+    assert plain.exit_code == 1
+    assert "missing" in plain.output
+    assert "names and kinds of columns" in " ".join(plain.output.split())
+    tree = json.loads(CliRunner().invoke(app, ["check", *paths, "--json"]).stdout)
+    assert tree["problems"] == 1
+    assert tree["findings"][0]["remedy"]
+    clean = [str(path) for path in Wards(2).write(tmp_path)]
+    assert CliRunner().invoke(app, ["check", *clean]).exit_code == 0
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path):
+    wards = Wards(3)
+    wards.missing()
+    paths = wards.write(tmp_path)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a;b\n1,234;5\n2,345;6\n")
+    findings = check_files([*paths, bad])
+    assert {"missing", "unreadable"} == {own.kind for own in findings}
+    assert "decimal" in findings[-1].remedy
+
+
+def test_values_stay_out_of_findings(tmp_path):
+    wards = Wards(4)
+    wards.words()
+    wards.texts()
+    wards.repeated_id()
+    for own in check_files(wards.write(tmp_path)):
+        assert not any(word in own.words for word in ("<0.5", "high", "mg", "seen by"))
