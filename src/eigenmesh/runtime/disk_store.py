@@ -42,13 +42,14 @@ class StoredShare:
     """A share on the disk, without its values.
 
     `origin` is None for what the site's owner put there; `version` names the data of the site that
-    it was made of.
+    it was made of; `fields` are the names of its values.
     """
 
     key: str
     origin: Origin | None
     at: float
     version: str
+    fields: tuple[str, ...]
     file: Path
 
     def values(self) -> Mapping[str, Any]:
@@ -119,9 +120,10 @@ class DiskStore(MutableMapping[str, Mapping[str, Any]]):
         whose = "" if origin is None else origin.fit or origin.study
         name = sha256(f"{whose}\n{key}".encode()).hexdigest()[:40]
         file = private_folder(self._folder) / f"{name}.share"
-        stored = StoredShare(key, origin, time.time(), self._version(), file)
+        stored = StoredShare(key, origin, time.time(), self._version(), tuple(share), file)
         write_whole(file, records.dumps(dict(share)), private=True)
-        words = {"key": key, "origin": origin, "at": stored.at, "version": stored.version}
+        words: dict[str, Any] = {"key": key, "origin": origin, "at": stored.at}
+        words |= {"version": stored.version, "fields": stored.fields}
         write_whole(_words_of(file), json.dumps(words).encode(), private=True)
         self._shares = [own for own in self._shares if own.file != file] + [stored]
         while len(self._shares) > _MOST_FILES:
@@ -165,7 +167,8 @@ def _read(file: Path) -> StoredShare:
         words = json.loads(file.read_bytes())
         origin = None if words["origin"] is None else Origin(*map(str, words["origin"]))
         key, version = str(words["key"]), str(words["version"])
-        return StoredShare(key, origin, float(words["at"]), version, file.with_suffix(".share"))
+        fields, values = tuple(map(str, words["fields"])), file.with_suffix(".share")
+        return StoredShare(key, origin, float(words["at"]), version, fields, values)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{file} of the site's store is damaged ({type(error).__name__}); restore it, or "

@@ -36,7 +36,7 @@ def results_about_rows(folder: SiteFolder, study: str = "") -> list[StoredShare]
     shares = [
         share
         for share in stored_shares(folder.store)
-        if share.origin is not None and FIELDS.keys() & share.values().keys()
+        if share.origin is not None and FIELDS.keys() & set(share.fields)
     ]
     if not study:
         return shares
@@ -56,7 +56,7 @@ def _beginnings(digests: tuple[str, ...], length: int) -> list[str]:
 
 def rows_of_results(folder: SiteFolder, shares: list[StoredShare]) -> RowResults:
     """The last of each field among `shares`, side by side, of the rows that are still in."""
-    latest = {field: share for share in shares for field in FIELDS.keys() & share.values().keys()}
+    latest = {field: share for share in shares for field in FIELDS.keys() & set(share.fields)}
     newest = max(latest.values(), key=lambda share: share.at)
     same = {field: share for field, share in latest.items() if share.version == newest.version}
     ids, is_in = _rows_then(folder, newest)
