@@ -33,7 +33,7 @@ class EigenmeshError(ValueError):
 
     def __init__(self, message: str, *, party: str | None = None) -> None:
         self.party = party
-        self.is_reported = False  # by a party, whose words they are
+        self.may_be_caused = False  # by what others had sent to the party
         self.reason = message
         named = party is None or repr(party) in message
         super().__init__(message if named else f"party {party!r}: {message}")

@@ -29,3 +29,12 @@ def test_a_gross_lie_about_sums_is_told_of_the_liar(name, kind):
     outcome = require_fair(Lie(number, n_replies(number) - 1, kind, None))
     assert outcome.error is not None
     assert outcome.error.party == "south"
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "field"),
+    [("vfed-pca-ring", 8, None), ("kmeans-ring", 55, None), ("diskpca-paper", 7, 0)],
+)
+def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(name, reply, field):
+    number = next(i for i, fit in enumerate(FITS) if fit.name == name)
+    require_fair(Lie(number, reply, "huge", field, seed=332))

@@ -48,7 +48,7 @@ def adopt_missing(estimator: Any, missing: MissingShares | None) -> None:
 def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
     """The caveat that the last component is not determined by the data, if it is not."""
     k, last = len(eigenvalues), float(eigenvalues[-1])
-    gap = (last - next_eigenvalue) / last
+    gap = (last - next_eigenvalue) / last if last else 0.0
     if gap >= _NO_GAP:
         return ()
     return (

@@ -106,6 +106,7 @@ def naming(party: str) -> Iterator[None]:
         if error.party is not None:
             raise
         named = type(error)(error.reason, party=party)
+        named.may_be_caused = error.may_be_caused
         if isinstance(error, PolicyRefusal):
             assert isinstance(named, PolicyRefusal)
             named.rule, named.digest = error.rule, error.digest

@@ -702,11 +702,12 @@ class Federation:
     ) -> EigenmeshError | None:
         """The error that ends the run, if there is one; else the reply, if any, was taken."""
         try:
-            answer = self._opened(i, reply)
+            answer = self._courier.open(i, reply)
             with naming(self._names[i]):
                 message = self._received(i, answer, step)
             take(i, message)
-        except EigenmeshError as error:
+        except EigenmeshError as raised:
+            error = self._statements.fair(raised, self._names[i], self.parties)
             if not isinstance(error, _LOSSES):
                 return error
             if self.on_loss == "survivors":
@@ -721,13 +722,6 @@ class Federation:
                 label = step_label(step)
                 self._last_reply[label, i] = (self._books.rounds, message)
         return None
-
-    def _opened(self, i: int, reply: Reply) -> Any:
-        """A host's answer; of a failure that others may have caused nobody is blamed."""
-        try:
-            return self._courier.open(i, reply)
-        except EigenmeshError as error:
-            raise self._statements.fair(error, self._names[i], self.parties) from None
 
     def _skip(self, name: str, step: Step | None, error: EigenmeshError) -> None:
         """Go on without a party; one that was not built, or is silent too often, is out."""

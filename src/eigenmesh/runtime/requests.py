@@ -139,5 +139,5 @@ def error_from(tree: Tree, party: str | None, neighbours: Container[str] = ()) -
     if isinstance(blamed, str) and blamed in neighbours and blamed != party:
         reason, party = f"party {party!r} says of {blamed!r}: {reason}", blamed
     error = error_class(reason, party=party)
-    error.is_reported = True
+    error.may_be_caused = True
     return error

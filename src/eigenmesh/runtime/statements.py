@@ -50,10 +50,10 @@ class Statements:
         require_possible(message, Context(setup, request, facts))
 
     def fair(self, error: EigenmeshError, party: str, parties: Sequence[str]) -> EigenmeshError:
-        """An error that a party reports; if others may have caused it, they are named, too."""
+        """An error about a party; if others may have caused it, they are named, too."""
         others = [name for name in parties if name != party]
         caused = party in self.reached and error.party == party and others
-        if not (caused and error.is_reported and isinstance(error, _MAY_BE_CAUSED)):
+        if not (caused and error.may_be_caused and isinstance(error, _MAY_BE_CAUSED)):
             return error
         words = f"it had been sent what came from {in_short(others)}, who may have caused it"
         return type(error)(f"{error.reason}; {words}", party=party)
@@ -74,7 +74,9 @@ def _largest(values: Any) -> float:
 def _require_squares(name: str, value: Any) -> None:
     """What is finite but has no squares breaks whatever is computed of it, elsewhere."""
     if value is not None and np.size(value) and _largest(value) > _LARGEST:
-        raise MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
+        refusal = MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
+        refusal.may_be_caused = True  # large numbers pass from neighbour to neighbour
+        raise refusal
 
 
 def in_short(names: Sequence[str]) -> str:
