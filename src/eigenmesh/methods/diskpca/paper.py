@@ -130,6 +130,27 @@ class SampledCoefficients(ComponentCoefficients, reveals="eigenvectors"):
     share: Annotated[float, Positive]
 
 
+class CapturedSums(GramSums, reveals="gram"):
+    """Of the rows' scores in components that are orthonormal."""
+
+    def contradiction(self, context: Context) -> str | None:
+        """Components hold no more of the rows than there is."""
+        return _too_much(self) or super().contradiction(context)
+
+
+class CapturedCentred(CentredSums, reveals="gram"):
+    """The same, and what the rows add up to outside the landmarks' span."""
+
+    def contradiction(self, context: Context) -> str | None:
+        """As of `CapturedSums`."""
+        return _too_much(self) or super().contradiction(context)
+
+
+def _too_much(sums: GramSums) -> str | None:
+    held = float(np.trace(full(sums.upper)))
+    return "components hold more than there is" if exceeds(held, sums.trace) else None
+
+
 class SketchingRowHolder(RowHolder):
     """Holds some rows of all columns, and sketches what it says of them."""
 
@@ -166,16 +187,16 @@ class SketchingRowHolder(RowHolder):
         return float(self.kernel.diagonal(self.site.data).sum(dtype=np.float64))
 
     @step
-    def captured(self, components: ComponentCoefficients) -> GramSums:
+    def captured(self, components: ComponentCoefficients) -> CapturedSums:
         """Gram matrix and sum of the rows' scores."""
-        return GramSums(*self._score_sums(self.all_landmarks(), components))
+        return CapturedSums(*self._score_sums(self.all_landmarks(), components))
 
     @step
-    def captured_centred(self, components: SampledCoefficients) -> CentredSums:
+    def captured_centred(self, components: SampledCoefficients) -> CapturedCentred:
         """The same, and what the rows add up to outside the landmarks' span."""
         Y = self.all_landmarks()
         outside = self.outside(Span.of(self.kernel, Y), components.share)
-        return CentredSums(*self._score_sums(Y, components), **outside)
+        return CapturedCentred(*self._score_sums(Y, components), **outside)
 
     def _score_sums(
         self, Y: Rows, components: ComponentCoefficients
