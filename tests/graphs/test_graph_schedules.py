@@ -52,6 +52,10 @@ def test_whatever_is_left_of_a_graph_mixes_as_often_as_the_schedule_lets_it(seed
         counts = [lossy_mixes(part, accuracy) for part in parts_of(graph)]
         assert fewest <= min(counts)
         assert max(counts) <= most
+        for n_left in range(len(graph)):
+            smaller = [part for part in parts_of(graph) if len(part) <= len(graph) - n_left]
+            counts = [lossy_mixes(part, accuracy) for part in smaller]
+            assert max(counts, default=0) <= lossy_mixes_of_parts(graph, accuracy, n_left)[1]
     assert max(rounds_over(part) for part in parts_of(graph)) <= longest
 
 

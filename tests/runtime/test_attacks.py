@@ -23,8 +23,8 @@ def study(n_rounds=2, **scope):
 
 
 class Attacker:
-    def __init__(self, document=None, run="r"):
-        self.host = Host(Site("a", opens=lambda: ROWS), 0, NAMES)
+    def __init__(self, document=None, run="r", number=0):
+        self.host = Host(Site(NAMES[number], opens=lambda: ROWS), number, NAMES)
         self.document = (study() if document is None else document).document.decode()
         self.run, self.turn = run, 0
 
@@ -70,13 +70,47 @@ def test_an_exchange_is_not_undone_to_ask_for_it_again_without_end():
     assert answers <= 1 + len(NAMES)
 
 
+def exchanged(attackers, **changes):
+    """A whole exchange between the hosts of all attackers."""
+    fields = {"role": "AveragingNode", "send": "offer_mean", "receive": "mix"}
+    fields |= {"on_loss": "raise", "max_age": 3, **changes}
+    near = [[j for j in range(len(NAMES)) if j != i] for i in range(len(NAMES))]
+    requests = [
+        a.request("exchange", **fields, neighbours=n) for a, n in zip(attackers, near, strict=True)
+    ]
+    boxes = [a.host.offer(request)[1] for a, request in zip(attackers, requests, strict=True)]
+    inboxes = [{j: boxes[j][i] for j in n} for i, n in enumerate(near)]
+    return [
+        wire.loads(a.host.accept(request, inbox))
+        for a, request, inbox in zip(attackers, requests, inboxes, strict=True)
+    ]
+
+
+def three_attackers(**options):
+    attackers = [Attacker(study(**options), number=i) for i in range(len(NAMES))]
+    for attacker in attackers:
+        assert "ok" in attacker.enlist()
+    return attackers
+
+
 def test_what_was_answered_since_keeps_an_exchange_from_being_undone():
-    attacker = Attacker(study(n_rounds=1, on_loss="reuse"))
+    attackers = three_attackers(n_rounds=1, on_loss="reuse")
+    assert all("ok" in receipt for receipt in exchanged(attackers, on_loss="reuse"))
+    done = attackers[0].turn
+    assert "ok" in attackers[0].ask()
+    assert "error" in attackers[0].undo(done)
+
+
+def test_an_exchange_that_was_begun_is_ended_or_undone_before_anything_else():
+    """Else a party that hears of nobody goes on as if its own numbers were the average."""
+    attacker = Attacker(study(n_rounds=2))
     attacker.enlist()
-    attacker.exchange(on_loss="reuse")
-    done = attacker.turn
-    assert "ok" in attacker.ask()
-    assert "error" in attacker.undo(done)
+    assert attacker.exchange()[0]
+    begun = attacker.turn
+    assert not attacker.exchange()[0]
+    assert "error" in attacker.ask()
+    assert "ok" in attacker.undo(begun)
+    assert attacker.exchange()[0]
 
 
 def test_nothing_of_one_run_is_undone_in_another():

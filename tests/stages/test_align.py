@@ -7,12 +7,13 @@ from typer.testing import CliRunner
 
 import eigenmesh as em
 from eigenmesh.cli.commands import app
-from eigenmesh.data.matching import SECRET_VARIABLE, keyed_hashes
+from eigenmesh.data.matching import SECRET_VARIABLE, SampleMatcher, keyed_hashes
 from eigenmesh.data.readers import read_table
-from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.errors import InputError, MessageRefused, PolicyRefusal
 from eigenmesh.numerics.common_samples import common_rows
 from eigenmesh.runtime import wire
-from eigenmesh.stages.align import entity_alignment
+from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.stages.align import CommonRows, MatchedSite, MatchSetup, entity_alignment
 
 ESTIMATORS = [
     em.VFedPCA(2),
@@ -266,3 +267,39 @@ def test_the_command_line_matches_files_by_their_ids(tmp_path):
     assert planned.exit_code == 0, planned.output
     refused = CliRunner().invoke(app, ["fit", *files, "--model", model, "--json"])
     assert refused.exit_code != 0
+
+
+def matched_site(trust, min_rows=5):
+    rng = np.random.default_rng(0)
+    ids = np.array([f"patient {i}" for i in range(40)])
+    matcher = SampleMatcher(lambda: rng.normal(size=(40, 3)), lambda: ids, "secret")
+    policy = em.Policy(min_rows=min_rows)
+    site = Site("a", opens=matcher.data, policy=policy, matcher=matcher, trust=trust)
+    return MatchedSite(SiteView(site, 0, ("a", "b", "c")), MatchSetup()), site
+
+
+def test_between_organisations_samples_are_not_chosen_such_that_two_answers_tell_one():
+    """The coordinator says which samples are common: all of them, and then all but one."""
+    party, site = matched_site("organisations")
+    party.take_rows(CommonRows(rows=np.arange(30)))
+    party.take_rows(CommonRows(rows=np.arange(30)[::-1]))  # the same, in another order
+    for fewer in (np.arange(29), np.arange(31), np.arange(1, 31), np.arange(4)):
+        with pytest.raises(PolicyRefusal, match="min_rows|fewer"):
+            party.take_rows(CommonRows(rows=fewer))
+    assert site.data.shape[0] == 30
+    party.take_rows(CommonRows(rows=np.arange(35)))
+    assert site.data.shape[0] == 35
+
+
+def test_in_one_trust_domain_any_samples_may_be_common():
+    party, site = matched_site("domain")
+    for n in (30, 29, 2):
+        party.take_rows(CommonRows(rows=np.arange(n)))
+        assert site.data.shape[0] == n
+
+
+@pytest.mark.parametrize("rows", [[40], [0, 99]])
+def test_samples_that_a_site_does_not_have_are_not_common(rows):
+    party, _ = matched_site("domain")
+    with pytest.raises(MessageRefused, match="none of the site's"):
+        party.take_rows(CommonRows(rows=np.array(rows)))

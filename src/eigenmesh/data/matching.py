@@ -74,6 +74,12 @@ class SampleMatcher:
             )
         return keyed_hashes(ids, self._secret)
 
+    @property
+    def n_samples(self) -> int:
+        """Of the site, matched or not."""
+        ids = self._ids()
+        return 0 if ids is None else len(ids)
+
     def choose(self, rows: NDArray[Any]) -> None:
         """Only these samples, in this order."""
         self._rows = np.asarray(rows, dtype=np.int64)

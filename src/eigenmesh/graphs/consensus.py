@@ -272,8 +272,8 @@ def mixing_rounds(
     if finer is not None:
         more, _, most = _mixes_in(scope, finer)
         usual = more if is_fullest else usual
-    if accuracy is None:
-        most *= 1 + scope.restarts
+    if accuracy is None and scope.lossy:
+        most = _mixes_of_attempts(scope, ACCURACY if finer is None else finer)
     return exchange(*steps, most, fewest, usual, n=size)
 
 
@@ -285,6 +285,13 @@ def _mixes_in(scope: Scope, accuracy: float) -> tuple[int, int, int]:
     if not scope.lossy:
         return usual, usual, usual
     return usual, *lossy_mixes_of_parts(graph, accuracy)
+
+
+@lru_cache(maxsize=64)
+def _mixes_of_attempts(scope: Scope, accuracy: float) -> int:
+    """At most so many if the mixes are counted anew whenever a node has left."""
+    graph, left = graph_in(scope), range(1 + scope.restarts)
+    return sum(lossy_mixes_of_parts(graph, accuracy, n_left)[1] for n_left in left)
 
 
 def largest(nodes: Federation, role: type[MixingParty]) -> None:

@@ -44,8 +44,12 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     return _doubled(float(np.abs(values).max(initial=0.0)), accuracy)
 
 
-def lossy_mixes_of_parts(graph: nx.Graph, accuracy: float = ACCURACY) -> tuple[int, int]:
+def lossy_mixes_of_parts(
+    graph: nx.Graph, accuracy: float = ACCURACY, n_left: int = 0
+) -> tuple[int, int]:
     """The fewest and the most `lossy_mixes` that a connected part of a graph can have.
+
+    It is a part from which `n_left` nodes, or more, have left.
 
     1 − the next largest eigenvalue of the shares is at least λ₂ / (1 + widest degree), with
     λ₂ ≥ 4 / (n · diameter) of the Laplacian of every connected graph (Mohar, "Eigenvalues,
@@ -57,8 +61,10 @@ def lossy_mixes_of_parts(graph: nx.Graph, accuracy: float = ACCURACY) -> tuple[i
     (40, 110)
     """
     degrees = [degree for _, degree in graph.degree]
-    n, widest, longest = len(graph), max(degrees, default=0), max(len(graph) - 1, 1)
-    gap = max(4 / (n * longest * (1 + widest)), 1 / (longest * (n + sum(degrees))))
+    n = max(len(graph) - n_left, 1)
+    widest, longest = min(max(degrees, default=0), n - 1), max(n - 1, 1)
+    weight = n + min(sum(degrees), n * widest)
+    gap = max(4 / (n * longest * (1 + widest)), 1 / (longest * weight))
     slow = max(1 - gap, (widest - 1) / (widest + 1))
     return _doubled(0.0, accuracy), _doubled(slow, accuracy)
 

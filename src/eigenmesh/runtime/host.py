@@ -107,6 +107,7 @@ class Host:
         self._seen_runs: dict[str, None] = {}  # in the order in which they began
         self._turn, self._turn_before = 0, 0
         self._undone = 0  # exchanges of the run that were taken back
+        self._unfinished = 0  # the turn of an exchange that was begun and not ended
         self._enlisted: dict[str, Enlisted] = {}
         self._guard: Guard | None = None
         self._consents = Consent(site, self._view)
@@ -245,6 +246,11 @@ class Host:
                 f"turn {tree['turn']} is over, this party is past turn {self._turn}",
                 party=self.site.name,
             )
+        goes_on = not begins and tree["op"] not in ("rollback", "dismiss")
+        if goes_on and self._unfinished and self._guard is not None:
+            raise StepRefused(
+                "an exchange that was begun is ended or undone first", party=self.site.name
+            )
         self._turn_before, self._turn = self._turn, tree["turn"]
         self._half_done = None
         if not begins and tree["op"] != "dismiss":
@@ -283,7 +289,7 @@ class Host:
         if tree["run"] != self._run:
             self._note_run(tree["run"])
             self._run = tree["run"]
-            self._enlisted, self._snapshot, self._undone = {}, (0, {}), 0
+            self._enlisted, self._snapshot, self._undone, self._unfinished = {}, (0, {}), 0, 0
             self._mailbox = Mailbox(self._view)
             self._guard = None if study is None else Guard(study)
             self._consents.begin(study, tree.get("fit", []))
@@ -516,7 +522,7 @@ class Host:
             return None
         if turn != self._turn_before or self._undone >= len(self._view.names):
             raise StepRefused("only the last exchange is undone, when a party has left")
-        self._snapshot, self._undone = (0, {}), self._undone + 1
+        self._snapshot, self._undone, self._unfinished = (0, {}), self._undone + 1, 0
         for role, state in states.items():
             self._enlisted[role].party.restore(state)
         if self._guard is not None:
@@ -525,7 +531,7 @@ class Host:
 
     def _dismiss(self, tree: Tree) -> Tree:
         self._run, self._enlisted, self._snapshot, self._guard = "", {}, (0, {}), None
-        self._masker = None
+        self._masker, self._unfinished = None, 0
         return None
 
     # Exchange between neighbours.
@@ -559,7 +565,7 @@ class Host:
         for to, _, size in self._mailbox.sent:
             name, encoded = self._view.names[to], memoryview(outbox[to])[-size:]
             self._logbook.note(name, step_label(step), offered[to], encoded)
-        self._half_done = (request, tree)
+        self._half_done, self._unfinished = (request, tree), tree["turn"]
         self._write_state()  # what was offered has left, whether or not the second half comes
         return outbox
 
@@ -608,6 +614,7 @@ class Host:
         messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
         with self._consents.question(tree, lambda: map(encode, messages.values())):
             receive.function(enlisted.party, messages)
+        self._unfinished = 0
         self._write_state()
         if self.site.trust != "domain":
             missed = [[sender, "", replaced] for sender, _, replaced in missed]
@@ -684,6 +691,7 @@ class Host:
                 "masks": None if self._masker is None else self._masker.export(),
                 "asked_so_far": self._asked_so_far.hex(),
                 "undone": self._undone,
+                "unfinished": self._unfinished,
                 "turn_before": self._turn_before,
                 "before": [[pc, list(turns)] for pc, turns in self._positions_before],
                 "parties": parties,
@@ -700,6 +708,7 @@ class Host:
         self._view.neighbours = tuple(tree["neighbours"])
         self._snapshot = (tree["snapshot_turn"], tree["snapshot"])
         self._undone, self._turn_before = tree["undone"], tree["turn_before"]
+        self._unfinished = tree["unfinished"]
         self._consents.restore(tree["consent"])
         self._guard = None if tree["guard"] is None else Guard.restored(tree["guard"])
         self._positions_before = frozenset((pc, tuple(turns)) for pc, turns in tree["before"])

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from eigenmesh.errors import InputError, StepRefused
+from eigenmesh.errors import InputError, PolicyRefusal, StepRefused
 from eigenmesh.runtime.approvals import Approvals
 from eigenmesh.runtime.budget import Account
 from eigenmesh.runtime.content import Trust
@@ -25,6 +25,7 @@ from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.safe_files import create_once, private_folder
 
 OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
+_MOST_CHOICES = 100  # of samples, over the life of a site's process
 _MOST_KEPT = 1000  # results of studies in a site's store
 _KEY_FILE = "site.key"
 _KEY_BYTES = 32
@@ -78,6 +79,7 @@ class Site:
     _account: Account | None = field(default=None, repr=False)
     _rolls: Rolls | None = field(default=None, repr=False)
     _openings: int = field(default=0, repr=False)  # how often the data were opened anew
+    _choices: list[frozenset[int]] = field(default_factory=list, repr=False)  # of samples
     _secret: bytes | None = field(default=None, repr=False)
     _identity: bytes = field(default_factory=partial(os.urandom, _KEY_BYTES), repr=False)
 
@@ -260,6 +262,24 @@ class SiteView:
     def reopen(self) -> None:
         """Open the data anew at their next use: other samples have been chosen."""
         self._site.reopen()
+
+    def require_other_samples(self, rows: Any) -> None:
+        """Between organisations: refuse samples that differ from an earlier choice by too few.
+
+        Two answers over samples that differ by one would differ by what that one is.
+        """
+        choice, earlier = frozenset(np.asarray(rows).tolist()), self._site._choices
+        if self._site.trust == "domain" or choice in earlier:
+            return
+        few = [len(choice ^ other) < self.min_rows for other in earlier]
+        if len(choice) < self.min_rows or any(few) or len(earlier) >= _MOST_CHOICES:
+            raise PolicyRefusal(
+                f"party {self.name!r} refuses these samples: they are fewer than {self.min_rows}, "
+                f"or differ from those of an earlier study by fewer",
+                party=self.name,
+                rule="min_rows",
+            )
+        earlier.append(choice)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is made of the data once, for all runs while the site has them; it never leaves."""

@@ -25,8 +25,10 @@ from eigenmesh.runtime.message import Distinct, Integers, Message, NonEmpty, Non
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, sequence
+from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
 from eigenmesh.stages.column_scores import ask_everyone
+
+_MOST_SAMPLES = 10**8  # of a site: how many it has is for its own ids to say
 
 
 class MatchSetup(Message, reveals=None):
@@ -59,7 +61,11 @@ class MatchedSite(Party):
     @step(reusable=False)
     def take_rows(self, common: CommonRows) -> None:
         """From here on the site has these samples, in this order."""
-        self._matcher().choose(common.rows)
+        matcher = self._matcher()
+        if matcher.n_samples <= int(common.rows.max(initial=-1)):
+            raise MessageRefused("a common sample is none of the site's")
+        self.site.require_other_samples(common.rows)
+        matcher.choose(common.rows)
         self.site.reopen()
 
     def _matcher(self) -> Any:
@@ -90,8 +96,8 @@ def schedule(scope: Scope) -> Node:
     """Hashes up, rows down; how many there are is for the sites' own ids to say."""
     return sequence(
         enlist(MatchedSite, MatchSetup()),
-        ask(MatchedSite.offer_hashes),
-        ask(MatchedSite.take_rows),
+        ask(MatchedSite.offer_hashes, n=at_most(_MOST_SAMPLES)),
+        ask(MatchedSite.take_rows, n=at_most(_MOST_SAMPLES)),
     )
 
 
