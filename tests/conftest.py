@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,7 +44,7 @@ def real_data():
 @pytest.fixture(scope="session")
 def bundled():
     """Data sets that need no folder, by name: centred and scaled unless 'raw'."""
-    return _bundled
+    return lambda name: _bundled(name).copy()
 
 
 @pytest.fixture(scope="session")
@@ -63,6 +64,7 @@ def oracle():
     )
 
 
+@cache  # scikit-learn reads its files anew each time
 def _bundled(name):
     if name == "digits":
         return datasets.load_digits().data / 16.0

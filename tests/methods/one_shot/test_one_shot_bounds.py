@@ -14,7 +14,7 @@ from eigenmesh.metrics import sin_theta
 ROUNDING = 1e-9  # relative to the norm of the kernel matrix
 
 checked = settings(
-    max_examples=120,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
