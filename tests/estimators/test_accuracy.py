@@ -83,7 +83,8 @@ def test_within_accuracy_or_said_so():
     alarms, within = 0, 0
     for seed in range(100, 130):
         X, options, parts, k = drawn_case(seed)
-        kpca, caveats = quietly(em.KernelPCA(k, **options, random_state=0), parts)
+        door = em.KernelPCA(k, **options, small_parties="reveal", random_state=0)
+        kpca, caveats = quietly(door, parts)
         missing = true_shortfalls(X, options, kpca.eigenvalues_).max()
         assert missing <= kpca.accuracy or caveats, (seed, missing, kpca.shortfall_)
         alarms += missing <= kpca.accuracy and bool(caveats)
@@ -117,7 +118,7 @@ def test_the_look_outside_costs_a_tenth_at_most_and_is_foreseen():
         parts = em.split(X, 4, law="power", exponent=1.0, random_state=0)
         for landmarks in ("centroids", "diskpca"):
             options = {"kernel": "rbf", "gamma": 0.3, "landmarks": landmarks, "random_state": 0}
-            kpca = em.KernelPCA(k, **options, accuracy=1.0)
+            kpca = em.KernelPCA(k, **options, accuracy=1.0, small_parties="reveal")
             plan, report = em.plan(kpca, parts), kpca.fit(parts).report_
             bare = em.DisKPCA(k, **options, n_landmarks=100).fit(parts).report_
             floats = report.floats_up + report.floats_down
@@ -135,7 +136,7 @@ def test_parties_too_small_for_a_centroid_are_named_with_what_they_hold():
         small = [rng.normal(size=(size, 5)) + 10 for _ in range(many)]
         parts = em.Partitioned(rows=[large, *small])
         with pytest.warns(EigenmeshWarning, match=r"'party-1'.*fewer than 5 rows") as caveats:
-            kpca = em.KernelPCA(3, kernel="rbf", random_state=0).fit(parts)
+            kpca = em.KernelPCA(3, kernel="rbf", small_parties="reveal", random_state=0).fit(parts)
         (text,) = (str(w.message) for w in caveats if "fewer than 5 rows" in str(w.message))
         assert f"and {many - 3} more" in text
         (share,) = re.findall(r"(\d+)% of the variance outside", text)
@@ -151,7 +152,8 @@ def test_small_parties_that_the_others_stand_for_are_no_reason_to_warn():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 4)) * [3.0, 1.0, 0.3, 0.1]
     parts = em.Partitioned(rows=[X[:380], *np.split(X[380:], 10)])
-    kpca = em.KernelPCA(2, kernel="rbf", gamma=0.02, random_state=0).fit(parts)
+    options = {"kernel": "rbf", "gamma": 0.02, "small_parties": "reveal"}
+    kpca = em.KernelPCA(2, **options, random_state=0).fit(parts)
     pooled = KernelPCA(2, kernel="rbf", gamma=0.02).fit(X)
     np.testing.assert_allclose(kpca.eigenvalues_, pooled.eigenvalues_, rtol=0.011)
 

@@ -84,8 +84,8 @@ def test_parties_of_few_rows_are_named_with_their_share(kind, seed):
     X[60:] += far
     pieces = np.split(np.arange(len(X)), np.arange(60, len(X), size))
     gamma = 1 / (2 * X.var(axis=0).sum())
-    left_out, said = fitted(kind, 3, X, pieces, 5 * gamma)
-    assert left_out.shortfall_ > 0.1
+    unheard, said = fitted(kind, 3, X, pieces, 5 * gamma, small_parties="reveal")
+    assert unheard.shortfall_ > 0.1
     (words,) = [words for words in said if "landmarks miss" in words]
     assert "'party-1'" in words
     assert "fewer than 5 rows" in words

@@ -313,7 +313,7 @@ def test_parties_that_keep_their_scores_start_from_the_landmarks():
 
 def test_rows_of_tiny_parties_leave_only_if_asked_for():
     parts = em.split(few_digits(300), 150, random_state=0)
-    with pytest.raises(em.EigenmeshError, match="fewer than 5 rows.*landmarks='uniform'"):
+    with pytest.raises(em.EigenmeshError, match="no party has.*secure=True.*'reveal'"):
         em.KernelKMeans(3, random_state=0).fit(parts)
     model = em.KernelKMeans(3, landmarks="uniform", random_state=0).fit(parts)
     assert model.shortfall_ <= model.accuracy
@@ -447,7 +447,8 @@ def test_new_rows_in_any_form_get_the_same_clusters(estimator):
 @pytest.mark.parametrize("estimator", [em.KernelKMeans, em.FedKernelKMeans])
 def test_a_party_may_have_fewer_rows_than_clusters(estimator):
     X = few_digits(150)
-    options = {} if estimator is em.KernelKMeans else {"n_features": 30, "n_iterations": 3}
+    options = {"n_features": 30, "n_iterations": 3}
+    options = {"small_parties": "reveal"} if estimator is em.KernelKMeans else options
     parts = em.Partitioned(rows=[X[:2], X[2:3], X[3:]])
     model = estimator(6, random_state=0, **options).fit(parts)
     assert [len(own) for own in model.labels_] == [2, 1, 147]

@@ -48,6 +48,7 @@ def test_the_score_of_parties_is_that_of_pooled_rows(seed, weighted):
 def test_on_a_graph_and_over_columns_too(seed):
     X, y, w, pieces = drawn(10 + seed)
     options = {"landmarks": "auto", "n_landmarks": None, "kernel": "linear", "topology": "full"}
+    options["small_parties"] = "reveal"
     parts, model = fitted(X, y, pieces, **(options | {"n_components": 3}))
     ys = [y[rows] for rows in pieces]
     assert model.score(parts, ys) == pytest.approx(model.score(X, y), abs=1e-9)

@@ -71,6 +71,23 @@ def test_equal_samples_have_no_distances_to_tell():
     assert not tells_distances(np.ones((4, 4)), np.ones((4, 4)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_distances_that_are_nearly_one_number_are_told_by_what_beats_that_number(seed):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(40, 120)), int(rng.integers(300, 3000))
+    X = rng.normal(size=(n, d))
+    K = rbf(X, gamma=1 / d)
+    values, vectors = np.linalg.eigh(K)
+
+    def rebuilt(k):
+        return (vectors[:, -k:] * values[-k:]) @ vectors[:, -k:].T
+
+    distances = -np.log(K[~np.eye(n, dtype=bool)])
+    assert np.abs(distances / np.median(distances) - 1).max() < 0.5  # nearly one number
+    assert tells_distances(rebuilt(n), K)
+    assert not any(tells_distances(rebuilt(k), K) for k in (1, 3, n // 4))
+
+
 def test_triangular_factors_are_known_by_their_form():
     R = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 4)))[1]
     assert is_triangular_factor(R)

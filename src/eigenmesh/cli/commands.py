@@ -170,6 +170,7 @@ def fit(
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
+    small_parties: options.SmallParties = "leave-out",
     shares: Annotated[
         bool,
         typer.Option(
@@ -196,7 +197,7 @@ def fit(
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
@@ -308,6 +309,7 @@ def cluster(
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
+    small_parties: options.SmallParties = "leave-out",
     json: options.AsJson = False,
 ) -> None:
     """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
@@ -323,7 +325,7 @@ def cluster(
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
             topology=options.graph(topology),
         )
         with progress("clustering"), _opened(parts, secure) as source:
@@ -367,6 +369,7 @@ def plan(
     align: options.Align = "strict",
     allow: options.Allow = None,
     secure: options.Secure = False,
+    small_parties: options.SmallParties = "leave-out",
     json: options.AsJson = False,
 ) -> None:
     """Forecast what a fit would cost, what would leave each party and who would refuse.
@@ -381,7 +384,9 @@ def plan(
         parts = options.parties(data, split or usual, names, allow, **how)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed=0),
+            **options.landmark_words(
+                method, landmarks, n_landmarks, accuracy, small_parties, seed=0
+            ),
             "topology": options.graph(topology),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)

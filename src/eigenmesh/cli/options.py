@@ -74,6 +74,13 @@ Secure: TypeAlias = Annotated[
         r"size then count. Needs pip install 'eigenmesh\[secure]'."
     ),
 ]
+SmallParties: TypeAlias = Annotated[
+    Literal["leave-out", "reveal"],
+    typer.Option(
+        help="For rows without --secure: go on without parties of fewer than 5 rows, which their "
+        "sums would tell, and name them; or take them, by which their rows can be told."
+    ),
+]
 Accuracy: TypeAlias = Annotated[
     float,
     typer.Option(
@@ -291,7 +298,12 @@ def kernel_words(kernel: str, gamma: str | None, degree: float, coef0: float) ->
 
 
 def landmark_words(
-    method: str, landmarks: str, n_landmarks: int | None, accuracy: float, seed: int
+    method: str,
+    landmarks: str,
+    n_landmarks: int | None,
+    accuracy: float,
+    small_parties: str,
+    seed: int,
 ) -> dict[str, Any]:
     """What a front door is told of the way to go."""
     return {
@@ -299,5 +311,6 @@ def landmark_words(
         "landmarks": landmarks,
         "n_landmarks": n_landmarks,
         "accuracy": accuracy,
+        "small_parties": small_parties,
         "random_state": seed,
     }

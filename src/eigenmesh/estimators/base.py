@@ -36,6 +36,7 @@ from eigenmesh.estimators.naming import (
 )
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
+from eigenmesh.estimators.small_parties import LeftOut, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
@@ -83,6 +84,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _cheaper: str = ""  # how a fit can send less
     _chosen_as: str = ""  # the words of a front door for it, of which it is the choice
     _preceding: tuple[Stage, ...] = ()  # what a front door runs before it takes this estimator
+    _left_out: LeftOut | None = None  # of a plan, whom a front door goes on without
     _behind: str | None = None  # the front door that built it
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
@@ -135,7 +137,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
         """The ledger that a fit will have."""
-        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
+        who = (tuple(names), tuple(shapes), self._planned_graph(names))
+        parties = Parties(*who, left_out=names_of(self._left_out))
         runs = [*self._preceding, *self._stages(parties)]
         return forecast_stages(runs, parties, self._split)
 

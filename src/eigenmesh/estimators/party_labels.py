@@ -24,11 +24,13 @@ class PartyLabels(ClusterMixin, RowEstimator):
 
     def _own_labels(self, fed: Federation, key: str, X: Any) -> Any:
         """The labels that this process can see, of X or by party; they were not sent."""
-        labels = [
-            own if isinstance(own, AtSite) else whole_labels(own)
-            for own in of_sites(fed, key, "labels")
-        ]
-        return labels[0] if is_plain(X) else labels
+        labels = of_sites(fed, key, "labels")
+        for name in fed.left_out.keys() & labels.keys():  # at their own site, by the others' model
+            site = fed.local_sites().get(name)
+            own = None if site is None else self._nearest(self._scores(site.data))
+            labels[name] = AtSite(name, "labels") if own is None else own
+        shown = [own if isinstance(own, AtSite) else whole_labels(own) for own in labels.values()]
+        return shown[0] if is_plain(X) else shown
 
     @property
     def labels_(self) -> Any:

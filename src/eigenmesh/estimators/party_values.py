@@ -27,6 +27,12 @@ def is_plain(X: Any) -> bool:
     return not split
 
 
+def plain_shapes(X: Any) -> list[tuple[int, int]]:
+    """The shape of one array, as that of a single party."""
+    n, d = X.shape if hasattr(X, "shape") else np.shape(X)
+    return [(int(n), int(d))]
+
+
 @contextmanager
 def at_sites(
     fed: Federation, values: Any, name: str, *, field: str = "weights", signed: bool = False
@@ -49,11 +55,11 @@ def at_sites(
             f"{name} is passed to sites that own their data and take none from elsewhere; pass "
             f"{name}={SITES!r} for what each site.toml names as its {field}"
         )
-    sites = fed.local_sites()
-    entries = zip(fed.parties, _one_a_party(values, fed.parties, name), strict=True)
+    sites, parties = fed.local_sites(), fed.members
+    entries = zip(parties, _one_a_party(values, parties, name), strict=True)
     own = {party: _numbers(v, name, party, signed) for party, v in entries if party in sites}
     # Of those that live elsewhere somebody may have a weight.
-    if not signed and len(own) == len(fed.parties) and not any(v.any() for v in own.values()):
+    if not signed and len(own) == len(parties) and not any(v.any() for v in own.values()):
         raise InputError(
             f"{name} is 0 everywhere; it must contain at least one non-zero number, or be left out"
         )
@@ -196,10 +202,13 @@ class AtSite:
         return f"<{self.values} of {self.party!r}: {where}>"
 
 
-def of_sites(fed: Federation, key: str, field: str) -> list[Any]:
-    """What the sites that live in this process keep, by party; of all others where it is."""
-    sites = fed.local_sites()
-    stores = {name: sites[name].store if name in sites else {} for name in fed.parties}
-    return [
-        store[key][field] if key in store else AtSite(name, field) for name, store in stores.items()
-    ]
+def of_sites(fed: Federation, key: str, field: str) -> dict[str, Any]:
+    """What the sites that live in this process keep, by party; of all others where it is.
+
+    Of everybody in order, but for parties that were lost.
+    """
+    sites, values = fed.local_sites(), {}
+    for name in (name for name in fed.members if name not in fed.lost):
+        store = sites[name].store if name in sites else {}
+        values[name] = store[key][field] if key in store else AtSite(name, field)
+    return values

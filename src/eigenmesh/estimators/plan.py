@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,12 +15,13 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import described
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
+from eigenmesh.estimators.small_parties import SURVEY, LeftOut
 from eigenmesh.runtime.consent import expected_releases
 from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.runtime.schedule import Parties, forecast, planned_masks
+from eigenmesh.runtime.schedule import Parties, Scope, forecast, planned_masks
 from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
@@ -148,7 +149,15 @@ def _plan(estimator: Any, source: Any) -> Plan:
     notes: tuple[str, ...] = ()
     if aligned and isinstance(source, Federation):
         shapes, notes = _as_if_all_matched(shapes)
+    members = dict(zip(names, shapes, strict=True))
+    left_out = estimator._left_out
+    if left_out is not None:
+        names, shapes = _taking_part(members, left_out.names)
+        notes += (left_out.words,)
     ledger = estimator._forecast(names, shapes)
+    if left_out is not None:  # who say how few rows they have, and no more
+        asked = Parties(left_out.names, tuple(members[name] for name in left_out.names))
+        ledger.entries += forecast_stages([SURVEY], asked, "rows").entries
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes)
     if aligned:
@@ -161,11 +170,19 @@ def _plan(estimator: Any, source: Any) -> Plan:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
     by_name = dict(zip(names, shapes, strict=True))
     split, method = _split_of(estimator, source), estimator._plan_method(shapes)
+    policies = {name: own for name, own in policies.items() if name in by_name}
     content: dict[str, set[str]] = {}
     if any(policy.minds_content for policy in policies.values()):
         runs = _runs_of(estimator, source, names, shapes)
         content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
     return Plan.of(ledger, by_name, split, policies, notes, method, content)
+
+
+def _taking_part(
+    members: Mapping[str, tuple[int, int]], left_out: Collection[str]
+) -> tuple[tuple[str, ...], Shapes]:
+    names = tuple(name for name in members if name not in left_out)
+    return names, [members[name] for name in names]
 
 
 def study(estimator: Any, source: Any, *, secure: bool = False, at_sites: bool = False) -> FitStudy:
@@ -198,6 +215,9 @@ def study(estimator: Any, source: Any, *, secure: bool = False, at_sites: bool =
 def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
     estimator = _estimator_for(door, source)
     names, shapes, _ = _parties_of(source)
+    if estimator._left_out is not None:
+        members = dict(zip(names, shapes, strict=True))
+        names, shapes = _taking_part(members, estimator._left_out.names)
     runs = _runs_of(estimator, source, names, shapes)
     if at_sites:  # last: they may come at any time, and the first run begins a fit anew
         opening = [stage(survey)]
@@ -243,15 +263,39 @@ def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Par
 
 def _runs_of(estimator: Any, source: Any, names: Sequence[str], shapes: Shapes) -> list[Study]:
     """The studies of a fit's runs, with stand-ins for what is found on the way."""
-    if isinstance(source, Federation):
+    left_out = estimator._left_out
+    if isinstance(source, Federation) and left_out is None:
         scope, graph = source.scope, source.graph
     else:
         graph = estimator._planned_graph(names)
         scope = Parties(tuple(names), tuple(shapes), graph).scope(_split_of(estimator, source))
+    if left_out is not None:
+        of_source = source.scope if isinstance(source, Federation) else scope
+        how = {name: getattr(of_source, name) for name in ("on_loss", "max_age", "secure")}
+        scope = replace(_scope_without(scope, left_out), **how)
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
-    before = [*align, *getattr(estimator, "_preceding", ())]
-    return [run.study(scope) for run in [*before, *estimator._stages(parties)]]
+    whole = _whole(scope, left_out)
+    before = [run.study(whole) for run in [*align, *estimator._preceding]]
+    return [*before, *(run.study(scope) for run in estimator._stages(parties))]
+
+
+def _scope_without(scope: Scope, left_out: LeftOut) -> Scope:
+    """The scope of those who take part, numbered as all members are."""
+    numbers, edges = left_out.numbers_in, scope.edges
+    if edges is not None:
+        edges = tuple((numbers[i], numbers[j]) for i, j in edges)
+    return replace(scope, parties=left_out.members, edges=edges, left_out=left_out.names)
+
+
+def _whole(scope: Scope, left_out: LeftOut | None) -> Scope:
+    """The scope before anybody was left out."""
+    if left_out is None:
+        return scope
+    edges = None
+    if left_out.graph is not None:
+        edges = tuple(sorted((min(e), max(e)) for e in left_out.graph.edges))
+    return replace(scope, edges=edges, left_out=())
 
 
 def _by_content(runs: Sequence[Study], shape: tuple[int, int], policy: Policy) -> set[str]:
@@ -303,7 +347,7 @@ def _if_nothing_is_lost(source: Any) -> tuple[str, ...]:
 def _on_graph_of(source: Any, estimator: Any) -> Any:
     """The estimator, with the graph of an open federation: a fit takes that, too."""
     graph = source.graph if isinstance(source, Federation) else None
-    if graph is None or not hasattr(estimator, "topology"):
+    if graph is None or estimator._left_out is not None or not hasattr(estimator, "topology"):
         return estimator
     return copy(estimator).set_params(topology=graph)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from eigenmesh.errors import CostWarning
+from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
@@ -56,6 +57,13 @@ def _account(recording: Recording, fed: Federation) -> dict[str, Any]:
     }
 
 
+def left_out_in_words(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Parties that are left out for the same reason are named together."""
+    for reason in dict.fromkeys(reasons.values()):
+        names = [name for name, own in reasons.items() if own == reason]
+        yield f"without {in_short(names)}, left out: {reason}"
+
+
 @dataclass(frozen=True)
 class RunReport:
     """The account of a fit or a transform.
@@ -67,7 +75,8 @@ class RunReport:
     rounds : times that parties were asked, or exchanged with their neighbours.
     by_step, by_party : floats sent, by step and by sender.
     reveals : for each party, the kinds that left it and the floats of each.
-    parties : whom the answer covers; `lost` says who is missing, and why.
+    parties : whom the answer covers; `lost` says who was lost on the way and `left_out` who was
+        not asked for anything but its size, and why.
     reused, dropped : how often an older message of a party stood in for a missing one, and how
         often its neighbours went on without.
     baseline_floats : what shipping every row or column to one place would have cost.
@@ -100,6 +109,7 @@ class RunReport:
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     disclosures: tuple[Disclosure, ...] = ()
     log_heads: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -138,6 +148,7 @@ class RunReport:
             split=fed.split,
             shapes=fed.shapes(),
             disclosures=disclosures_in(ledger),
+            left_out=dict(fed.left_out),
         )
 
     def over(self, recording: Recording, fed: Federation) -> Self:
@@ -145,7 +156,8 @@ class RunReport:
         dear = [note for note in self.notes if _IS_DEAR in note]
         if dear and not fed.is_recording:
             warnings.warn(dear[0], CostWarning, stacklevel=4)
-        return dataclasses.replace(self, **_account(recording, fed))
+        disclosures = disclosures_in(recording.ledger)
+        return dataclasses.replace(self, **_account(recording, fed), disclosures=disclosures)
 
     @classmethod
     def of_rows_in_one_place(
@@ -205,6 +217,7 @@ class RunReport:
             f"covers {len(self.parties)} parties; stopped because {self.stop_reason}",
         ]
         lines += [f"without {party}: {reason}" for party, reason in self.lost.items()]
+        lines += left_out_in_words(self.left_out)
         lines += [f"{party}: {n} older messages reused" for party, n in self.reused.items()]
         lines += [f"{party}: {n} messages did not arrive" for party, n in self.dropped.items()]
         lines += [

@@ -336,7 +336,7 @@ def enlist_left(scope: Scope, role: type[MixingParty], setup: Message) -> Enlist
     """Nodes built from a setup that says what the graph is like, which nodes may have left."""
     if not scope.lossy:
         return enlist(role, setup)
-    n = len(scope.parties)
+    n = scope.n_taking_part
     bounds = {"mix_centre": (-1.0, 1.0), "mix_radius": (0.0, 1.0)}
     bounds |= {"first": (0, n - 1), "n_nodes": (1, n)}
     present = {field.name for field in fields(setup)}  # type: ignore[arg-type]
@@ -388,7 +388,7 @@ def root_on(graph: nx.Graph) -> int:
 
 def node_total(scope: Scope) -> dict[str, Size | Amount]:
     """How many nodes a `NodeTotal` can say that there are; fewer than at first if some left."""
-    n = len(scope.parties)
+    n = scope.n_taking_part
     return {"n_nodes": at_most(n) if scope.lossy else n}
 
 

@@ -26,7 +26,6 @@ import numpy as np
 from eigenmesh.errors import MessageRefused, PartyLost
 from eigenmesh.graphs.consensus import MixingParty, rounds_across, rounds_in
 from eigenmesh.numerics.arrays import Doubles, Rows
-from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Integers, Message, NonNegative, Reveals, Shape
 from eigenmesh.runtime.party import Step, step
@@ -52,7 +51,7 @@ _ATTEMPTS = 20  # to spread them, where messages may be lost
 _PATIENCE = 2  # exchanges from a question to its answer
 
 
-class SharedCentroids(Message, reveals="centroids", covers=MIN_CLUSTER):
+class SharedCentroids(Message, reveals="centroids", covers="fewest"):
     """Whose centroids the sender has, whose it wants, and those that the receiver wanted."""
 
     has: Annotated[Integers, Reveals("counts"), Shape("h"), NonNegative]
@@ -210,7 +209,7 @@ def spreading(
     first neighbour that is nearer to them.
     """
     steps = (send or role.offer_centroids, take or role.take_centroids)
-    n, (usual, longest) = len(scope.parties), rounds_in(scope)
+    n, (usual, longest) = scope.n_taking_part, rounds_in(scope)
     sizes = {"h": at_most(n), "w": at_most(n), "d": width}
 
     def rounds(at_once: int, all_of_them: int, planned: Amount) -> Node:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.base import DoorArguments
+from eigenmesh.estimators.base import DoorArguments, Needs
+from eigenmesh.estimators.small_parties import LEAVE_OUT, NO_ROWS
 from eigenmesh.kernel_kmeans.protocol import (
     FeatureLabelSetup,
     LabelSetup,
@@ -16,6 +17,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     feature_points,
     kernel_sums,
 )
+from eigenmesh.kernel_pca.choose_method import nothing_allowed
 from eigenmesh.kernel_pca.one_array import default_landmarks
 from eigenmesh.methods.diskpca.protocol import Accuracy
 from eigenmesh.methods.diskpca.scores import landmark_scores
@@ -31,7 +33,7 @@ FEW_ROWS = 500  # up to here every row of one array is a landmark
 LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for each cluster
 # Lloyd iterations after a coreset: they tell which of its solutions is best for all. Few means are
 # coarser than drawn rows: of 178 rows over 4 parties they left 4 % of the inertia after one.
-REFINE = {"lloyd": 0, "coreset": 1, "means": 2}
+REFINE = {"lloyd": 0, "coreset": 1, "means": 2, "groups": 0}
 UNIT_NORM = ("rbf", "laplacian", "cosine")
 
 Shapes = Sequence[tuple[int, int]]
@@ -97,6 +99,7 @@ class ClusteringParameters(NamedTuple):
     more_eigenvectors: bool = False  # whether one array may have more, where they pay
     degree: float = 3
     coef0: float = 1.0
+    small_parties: str = LEAVE_OUT
 
 
 def require_row_method(params: ClusteringParameters) -> None:
@@ -110,20 +113,37 @@ def require_row_method(params: ClusteringParameters) -> None:
         )
 
 
-def candidates_for(
-    params: ClusteringParameters, shapes: Shapes, secure: bool = False
-) -> list[ClusteringChoice]:
-    """What suits, best first: parties may refuse the first ones. `secure`: sums are masked."""
+class Holders(NamedTuple):
+    """Whose rows are clustered."""
+
+    shapes: Shapes
+    alone: bool  # whether all rows are in one place, which nothing leaves
+    secure: bool = False  # whether sums are masked
+
+    @property
+    def n_rows(self) -> int:
+        """Of all."""
+        return sum(n for n, _ in self.shapes)
+
+
+def leaves_out_small(params: ClusteringParameters, holders: Holders) -> bool:
+    """Whether a fit goes on without parties of few rows; whoever asks for rows has decided."""
+    by_name = params.method not in ("auto", "landmarks") or params.landmarks not in NO_ROWS
+    return not (holders.alone or holders.secure or by_name) and params.small_parties == LEAVE_OUT
+
+
+def candidates_for(params: ClusteringParameters, holders: Holders) -> list[ClusteringChoice]:
+    """What suits, best first: parties may refuse the first ones."""
     method = "landmarks" if params.method == "auto" else params.method
     preset = PRESETS[method]
-    clusterings = _kmeans(params, preset, len(shapes), secure)
+    clusterings = _kmeans(params, preset, holders)
     if method == "random-features":
         kmeans, seeding, why = clusterings[0]
         return [ClusteringChoice(method, "none", 0, kmeans, seeding, f"{preset.words}; {why}")]
-    q, every = _number(params, shapes)
-    return _by_moments(params, clusterings, shapes, q) + [
+    q, every = _number(params, holders)
+    return _by_moments(params, clusterings, holders, q) + [
         ClusteringChoice(method, landmarks, q, kmeans, seeding, f"{preset.words}; {why}; {how}")
-        for landmarks, why in _landmarks(params, preset, shapes, q, every, secure)
+        for landmarks, why in _landmarks(params, preset, holders, every)
         for kmeans, seeding, how in clusterings
     ]
 
@@ -131,53 +151,60 @@ def candidates_for(
 def _by_moments(
     params: ClusteringParameters,
     clusterings: Sequence[tuple[str, str, str]],
-    shapes: Shapes,
+    holders: Holders,
     n_landmarks: int,
 ) -> list[ClusteringChoice]:
     """Components from sums, where the kernel's features are few and rows are split."""
     unasked = (params.method, params.landmarks) == ("auto", "auto")
     by_sums = [method for method in for_kernel(methods(), params.kernel) if method.sizes_allow]
-    if not (unasked and len(shapes) > 1):
+    if not unasked or holders.alone:
         return []
     arguments = DoorArguments("KernelKMeans", params._asdict(), None, None, n_landmarks, None, None)
     return [
         ClusteringChoice(method.name, "moments", 0, kmeans, seeding, f"{method.why}; then {how}")
         for method in by_sums
-        if method.sizes_allow is not None and method.sizes_allow(arguments, shapes)
+        if method.sizes_allow is not None and method.sizes_allow(arguments, holders.shapes)
         for kmeans, seeding, how in clusterings
-        if seeding == "k-means||"  # there are no landmarks to begin with
+        if seeding != "landmarks" or kmeans == "groups"  # there are no landmarks to begin with
     ]
 
 
 def _kmeans(
-    params: ClusteringParameters, preset: Preset, n_parties: int, secure: bool
+    params: ClusteringParameters, preset: Preset, holders: Holders
 ) -> list[tuple[str, str, str]]:
     """Ways of k-means, how each is seeded, and why."""
     kmeans = preset.kmeans if params.kmeans == "auto" else params.kmeans
     own = "exact Lloyd iterations from the landmarks' own scores, so that no score leaves"
     quiet = ("lloyd", "landmarks", own)
+    groups = (
+        "groups",
+        "landmarks",
+        "Lloyd iterations on sums over groups of rows' scores, five at least",
+    )
+    if kmeans == "groups":
+        return [groups]
     if kmeans == "coreset":
         return [("coreset", "k-means||", "k-means of a coreset")]
     if kmeans == "lloyd":
         return [("lloyd", "k-means||", "exact Lloyd iterations"), quiet]
-    if n_parties == 1:
+    if holders.alone:
         return [("lloyd", "k-means||", "exact Lloyd iterations, since nothing is sent"), quiet]
-    if secure:
+    if holders.secure:
         return [quiet]
     if params.landmarks not in ("auto", "centroids") or preset.landmarks not in ("auto", "none"):
         # Who lets rows leave lets scores of rows leave.
         few = "k-means of a coreset, since rounds between parties cost"
-        return [("coreset", "k-means||", few), quiet]
+        return [("coreset", "k-means||", few), quiet, groups]
     few = "k-means of means of rows' scores, five at least, since rounds between parties cost"
-    return [("means", "k-means||", few), quiet]
+    return [("means", "k-means||", few), quiet, groups]
 
 
-def _number(params: ClusteringParameters, shapes: Shapes) -> tuple[int, bool]:
+def _number(params: ClusteringParameters, holders: Holders) -> tuple[int, bool]:
     """How many landmarks, and whether every row is one."""
-    n, d = sum(rows for rows, _ in shapes), shapes[0][1]
+    n, d = holders.n_rows, holders.shapes[0][1]
     if params.n_landmarks is not None:
         return params.n_landmarks, params.n_landmarks >= n
-    if len(shapes) > 1:
+    if not holders.alone:
         q = max(LEAST_SENT, SENT_EACH * max(params.n_clusters, params.n_eigenvectors))
         return min(q, n), q >= n
     if n <= FEW_ROWS:
@@ -187,24 +214,19 @@ def _number(params: ClusteringParameters, shapes: Shapes) -> tuple[int, bool]:
 
 
 def _landmarks(
-    params: ClusteringParameters,
-    preset: Preset,
-    shapes: Shapes,
-    q: int,
-    every: bool,
-    secure: bool,
+    params: ClusteringParameters, preset: Preset, holders: Holders, every: bool
 ) -> list[tuple[str, str]]:
     landmarks = preset.landmarks if params.landmarks == "auto" else params.landmarks
     if landmarks != "auto":
         return [(landmarks, f"the landmarks are {landmarks!r}")]
-    if every and len(shapes) == 1:
+    if every and holders.alone:
         return [("uniform", "every row is a landmark")]
-    if secure:
+    if holders.secure:
         return [("drawn", "the landmarks are drawn from sums, and count parties of any size")]
     rows = "uniform" if params.kernel in UNIT_NORM else "diskpca"
     draws = (rows, f"the landmarks are rows, drawn as {rows!r}")
     means = ("centroids", "the landmarks are centroids, and no row leaves")
-    if len(shapes) > 1:  # rows leave only if they are asked for by name
+    if not holders.alone:  # rows leave only if they are asked for by name
         return [means]
     return [means, draws] if params.kernel in UNIT_NORM else [draws, means]
 
@@ -214,7 +236,7 @@ def first_allowed(fed: Federation, choices: list[ClusteringChoice]) -> Clusterin
     refusals: list[PolicyRefusal] = []
     for choice in choices:
         try:
-            _require(fed, choice)
+            fed.require_stages(*_needs(choice))
         except PolicyRefusal as refusal:
             refusals.append(refusal)
             continue
@@ -222,32 +244,32 @@ def first_allowed(fed: Federation, choices: list[ClusteringChoice]) -> Clusterin
             return choice
         who = "; ".join(dict.fromkeys(f"{r.party!r} refuses more" for r in refusals))
         return choice._replace(why=f"{choice.why} ({who})")
-    raise refusals[0]
+    needed = [(f"{choice.kmeans!r} of {choice.landmarks}", _needs(choice)) for choice in choices]
+    raise nothing_allowed(fed, needed, refusals[0])
 
 
-def _require(fed: Federation, choice: ClusteringChoice) -> None:
-    setup = ("rbf", 1.0, 3.0, 1.0, 1, 1, 0)  # of whatever size: only the kinds matter
+def _needs(choice: ClusteringChoice) -> Needs:
+    """The runs of a choice, of whatever size: only the kinds matter."""
+    setup = ("rbf", 1.0, 3.0, 1.0, 1, 1, 0)
+    clustering = clustering_stage(choice)
+    whole = choice.kmeans == "groups"  # then nobody asks what single clusters' rows add up to
     if choice.landmarks == "none":
-        points = stage(feature_points, LandmarkSetup(*setup))
-        fed.require_stages(points, clustering_stage(choice))
-        return
+        return [stage(feature_points, LandmarkSetup(*setup)), clustering]
     if choice.landmarks == "moments":
         kept = MomentSetup("linear", None, 1.0, 0.0, center=False, scores="scores")
         sums = stage(feature_moments, FeatureLabelSetup("linear", None, 1.0, 0.0), 1)
-        fed.require_stages(stage(moment_pca, kept, 1), clustering_stage(choice), sums)
-        return
+        return [stage(moment_pca, kept, 1), clustering, *([] if whole else [sums])]
     how = (1, 1, choice.landmarks, False, Accuracy(1.0, 2))
     scores = stage(landmark_scores, LandmarkSetup(*setup), *how)
-    moments = stage(kernel_sums, LabelSetup(*setup), 1, 1)
-    fed.require_stages(scores, clustering_stage(choice), moments)
+    after = [] if whole else [stage(kernel_sums, LabelSetup(*setup), 1, 1)]
+    return [scores, clustering, *after]
 
 
 def clustering_stage(choice: ClusteringChoice) -> Stage:
     """A run of k-means that asks for what this choice does, of whatever size."""
-    candidates = None if choice.seeding == "k-means||" else np.zeros((1, 1))
-    how: dict[str, Any] = {
-        "method": choice.kmeans,
-        "refine": REFINE[choice.kmeans],
-        "candidates": candidates,
-    }
-    return stage(distributed_kmeans, KMeansSetup("", "", 0), 1, **how)
+    how: dict[str, Any] = {"method": choice.kmeans, "refine": REFINE[choice.kmeans]}
+    if choice.landmarks == "moments" and choice.kmeans == "groups":
+        how["squares"] = np.zeros(1)
+    elif choice.seeding == "landmarks":
+        how["candidates"] = np.zeros((1, 1))
+    return stage(distributed_kmeans, KMeansSetup("", "", 0, choice.kmeans == "groups"), 1, **how)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.connect import chunk_split
+from eigenmesh.connect import chunk_shapes, chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
-from eigenmesh.estimators.base import FrontDoor, Shapes, require_no_iterator, seed_of
+from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
@@ -27,13 +28,23 @@ from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
 from eigenmesh.estimators.party_values import (
     at_sites,
     is_plain,
+    plain_shapes,
     values_by_party,
     weight_array,
 )
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
+from eigenmesh.estimators.small_parties import (
+    LEAVE_OUT,
+    REVEAL,
+    adopt_left_out,
+    checked_choice,
+    some_or_none,
+)
 from eigenmesh.kernel_kmeans.choose_clustering import (
     ClusteringParameters,
+    candidates_for,
     component_methods,
+    first_allowed,
     require_row_method,
     row_methods,
 )
@@ -43,9 +54,15 @@ from eigenmesh.kernel_kmeans.fit_components import (
     fit_graph,
     require_suits,
 )
-from eigenmesh.kernel_kmeans.fit_rows import ClusterFit, fit_at_parties, fit_exact
+from eigenmesh.kernel_kmeans.fit_rows import (
+    ClusterFit,
+    fit_at_parties,
+    fit_exact,
+    parties_taking_part,
+    those_in,
+)
 from eigenmesh.kernel_kmeans.protocol import LABELS
-from eigenmesh.kernel_kmeans.row_stages import method_of_rows, row_notes, row_stages
+from eigenmesh.kernel_kmeans.row_stages import PlannedClustering, PlannedExact
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import as_rows, dense
@@ -53,10 +70,8 @@ from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.schedule import Parties
-from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.kmeans import METHODS as KMEANS
 
@@ -87,8 +102,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         more, and for every row of an array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
     kmeans : "lloyd", exact; "means", a few rounds and a little worse, from means of at least five
-        rows' scores; "coreset", from scores of single rows; "auto" is "lloyd" where rounds cost
-        little, else "means".
+        rows' scores; "coreset", from scores of single rows; "groups", Lloyd's iteration on sums
+        over groups of at least as many rows as the parties' policies ask for (5); "auto" is "lloyd"
+        where rounds cost little, else "means", or "groups" where a policy minds sums over fewer.
     n_features : of "random-features" and "fed".
     n_init : restarts of k-means, the best of which counts; "auto" is 4.
     max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
@@ -96,6 +112,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         scikit-learn's KMeans).
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
+    small_parties : "leave-out" or "reveal", as in `KernelPCA`; rows that are left out get labels by
+        the others' model, at their own site.
     accuracy : the largest share that landmarks may miss of the eigenvalues asked for (the
         n_clusters largest, if n_eigenvectors is None), those of the uncentred kernel matrix. It is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
@@ -176,6 +194,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         topology: Topology | None = None,
         random_state: Any = None,
         accuracy: float = 0.01,
+        small_parties: str = LEAVE_OUT,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -194,6 +213,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.topology = topology
         self.random_state = random_state
         self.accuracy = accuracy
+        self.small_parties = small_parties
 
     # Fitting.
 
@@ -211,11 +231,11 @@ class KernelKMeans(FrontDoor, PartyLabels):
         topology = None if is_plain(X) else self.topology
         with self._opened(self._source(X), topology) as fed, fed.recording() as recording:
             outcome = self._fitted_to(fed, params, sample_weight)
+            self._adopt(outcome)
             if outcome.labels is None:
                 self._labels = self._own_labels(fed, LABELS, X)
             else:
                 self._labels = whole_labels(outcome.labels)
-        self._adopt(outcome)
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -229,6 +249,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             self.method_ += f"; {self.report_.what_left}"
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        if outcome.left_out is not None:
+            outcome.left_out.warn()
         return self
 
     def _less(self, split: str, on_graph: bool) -> str:
@@ -258,13 +280,17 @@ class KernelKMeans(FrontDoor, PartyLabels):
         with at_sites(fed, sample_weight, "sample_weight") as weights:
             if on_graph:
                 require_suits(params, fed.split, on_graph)
-                return fit_graph(fed, params, self._components, weights)
+                left_out = self._components(1, None, self.small_parties)._leave_out_small(fed)
+                fit_of_nodes = fit_graph(fed, params, self._components, weights)
+                return fit_of_nodes._replace(left_out=left_out)
             require_row_method(params)
             fit = fit_exact if params.method == "exact" else fit_at_parties
             return fit(fed, params, self._kernel, weights)
 
-    def _components(self, n_components: int, topology: Any = None) -> KernelPCA:
-        """What finds the components of columns, or of rows on a graph."""
+    def _components(
+        self, n_components: int, topology: Any = None, small_parties: str = REVEAL
+    ) -> KernelPCA:
+        """What finds the components of columns, or of rows on a graph, of those who are in."""
         own = self.get_params(deep=False)
         same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy")
         return KernelPCA(
@@ -272,6 +298,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             center=False,
             topology=self.topology if topology is None else topology,
             random_state=seed_of(self.random_state),
+            small_parties=small_parties,
             **{name: own[name] for name in same},
         )
 
@@ -303,6 +330,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             more_eigenvectors=self.n_eigenvectors is None,
             degree=float(self.degree),
             coef0=float(self.coef0),
+            small_parties=checked_choice(self.small_parties),
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:
@@ -357,7 +385,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
                 slack=None,
                 n_iter=fed.n_iter_,
                 gamma=fed.gamma_,
-                method=f"{method.name}: {method.why}",
+                method=_in_words(method),
                 n_columns=fed.n_features_in_,
                 stop_reason=fed.report_.stop_reason,
                 baseline_floats=fed.report_.baseline_floats,
@@ -381,6 +409,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         check_is_fitted(self)
         require_no_iterator(X)
         return super().transform(X) if self.estimator_ is None else self.estimator_.transform(X)
+
+    def _scores(self, X: Any) -> Any:
+        return super()._scores(X) if self.estimator_ is None else self.estimator_._scores_of(X)
 
     def predict(self, X: Any) -> Any:
         """The nearest cluster: a list for rows split over parties, else an array."""
@@ -426,7 +457,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         means = getattr(self, "_means", None)  # files of earlier versions have none
         if means is not None:
             return means.distances_in(self.model_, X, labels)
-        if self.estimator_ is None and not isinstance(self.model_, LandmarkModel):
+        spanned = isinstance(self.model_, LandmarkModel | MomentModel)
+        if self.estimator_ is None and not spanned:
             return squared
         return squared_distances(self._norms(X, len(Z)), Z, self.cluster_centers_[labels])
 
@@ -465,35 +497,53 @@ class KernelKMeans(FrontDoor, PartyLabels):
     # Before anything runs.
 
     def _planned(self, source: Any) -> Any:
-        """What forecasts a fit to `source`: itself, unless components are `KernelPCA`'s."""
+        """What forecasts a fit to `source`."""
         params, (split, on_graph) = self._checked_parameters(), self._place(source)
-        if (split, on_graph) == ("rows", False):
-            return self
-        require_suits(params, split, on_graph)
-        graph = source.graph if isinstance(source, Federation) else None
-        return PlannedComponents(
-            params, split, lambda k: self._components(k, graph)._planned(source)
-        )
-
-    def _plan_method(self, shapes: Shapes) -> str:
-        params = self._checked_parameters()
-        return self.method if self._is_registered(params) else method_of_rows(params, shapes)
-
-    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        params = self._checked_parameters()
-        return () if self._is_registered(params) else row_notes(params, names, shapes)
-
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit in process to dense rows will have."""
-        params = self._checked_parameters()
+        if (split, on_graph) != ("rows", False):
+            return self._planned_components(params, source, split, on_graph)
         require_row_method(params)
         if self._is_registered(params):
             method = method_called(self.method, task="clusters")
-            ledger: Ledger = self._behind_this(method)._forecast(names, shapes)
-            return ledger
-        parties = Parties(tuple(names), tuple(shapes))
-        return forecast_stages(self._stages(parties), parties, "rows")
+            estimator = self._behind_this(method)
+            estimator._chosen_as = _in_words(method)
+            return estimator
+        if params.method == "exact":
+            return PlannedExact(params, self.gamma)
+        return self._planned_rows(params, source)
 
-    def _stages(self, parties: Parties) -> list[Stage]:
-        """What a fit to rows at a coordinator runs, one after the other."""
-        return row_stages(self._checked_parameters(), self.gamma, parties)
+    def _planned_components(
+        self, params: ClusteringParameters, source: Any, split: str, on_graph: bool
+    ) -> PlannedComponents:
+        require_suits(params, split, on_graph)
+        graph = source.graph if isinstance(source, Federation) else None
+        chooser = self._components(1, graph, self.small_parties)._planned(source)
+
+        def build(k: int) -> Any:
+            return adopt_left_out(self._components(k, graph)._planned(source), chooser._left_out)
+
+        before = chooser._preceding if split == "rows" else ()
+        return PlannedComponents(params, split, build, chooser._left_out, before)
+
+    def _planned_rows(self, params: ClusteringParameters, source: Any) -> PlannedClustering:
+        if is_plain(source) or is_dask_collection(source):  # which nobody opens for a forecast
+            shapes = plain_shapes(source) if is_plain(source) else chunk_shapes(source)
+            holders, left_out = those_in(params, shapes, alone=is_plain(source))
+            return PlannedClustering(
+                params, self.gamma, candidates_for(params, holders)[0], left_out
+            )
+        with self._opened(source) as fed, fed.rehearsing():
+            try:
+                _, holders, left_out = parties_taking_part(fed, params)
+            except PolicyRefusal:  # the plan says who refuses to tell its size
+                if not isinstance(source, Partitioned):
+                    raise
+                holders, left_out = those_in(params, source.shapes, len(source.names) == 1)
+            candidates = candidates_for(params, holders)
+            choice = candidates[0]
+            with suppress(PolicyRefusal):  # the plan of the first says who refuses what
+                choice = first_allowed(fed, candidates)
+        return PlannedClustering(params, self.gamma, choice, some_or_none(left_out))
+
+
+def _in_words(method: Method) -> str:
+    return f"{method.name}: {method.why}"

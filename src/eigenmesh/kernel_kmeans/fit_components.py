@@ -11,6 +11,7 @@ import numpy as np
 from eigenmesh.errors import InputError, RankError
 from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
+from eigenmesh.estimators.small_parties import names_of
 from eigenmesh.kernel_kmeans.choose_clustering import UNIT_NORM, ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
@@ -276,6 +277,8 @@ class PlannedComponents:
     params: ClusteringParameters
     split: str
     build: Callable[[int], Any]
+    _left_out: Any = None
+    _preceding: tuple[Stage, ...] = ()
 
     def _plan_method(self, shapes: Shapes) -> str:
         return f"k-means of the scores of {self._components(shapes)._plan_method(shapes)}"
@@ -293,8 +296,9 @@ class PlannedComponents:
         return self.build(1)._planned_graph(names)
 
     def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
-        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
-        return forecast_stages(self._stages(parties), parties, self.split)
+        who = (tuple(names), tuple(shapes), self._planned_graph(names))
+        parties = Parties(*who, left_out=names_of(self._left_out))
+        return forecast_stages([*self._preceding, *self._stages(parties)], parties, self.split)
 
     def _stages(self, parties: Parties) -> list[Stage]:
         estimator = self._components(parties.shapes)

@@ -12,11 +12,23 @@ import numpy as np
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.party_values import NONE
+from eigenmesh.estimators.small_parties import (
+    SURVEY,
+    LeftOut,
+    leave_out,
+    left_out_of,
+    numbered,
+    sizes_in,
+    some_or_none,
+)
 from eigenmesh.kernel_kmeans.choose_clustering import (
     ClusteringChoice,
     ClusteringParameters,
+    Holders,
+    Shapes,
     candidates_for,
     first_allowed,
+    leaves_out_small,
 )
 from eigenmesh.kernel_kmeans.protocol import (
     LABELS,
@@ -24,7 +36,6 @@ from eigenmesh.kernel_kmeans.protocol import (
     feature_kmeans,
     kernel_kmeans,
     moment_kmeans,
-    row_sizes,
 )
 from eigenmesh.kernel_kmeans.row_stages import (
     how_to_cluster,
@@ -46,6 +57,7 @@ from eigenmesh.runtime.disk_store import Origin
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.schedule import masks_are_planned
 
 EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
 _MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to see them fall
@@ -74,26 +86,53 @@ class ClusterFit(NamedTuple):
     means: Any = None  # of the clusters inside the landmarks' span, `numerics.ClusterMeans`
     missing: MissingShares | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
+    left_out: LeftOut | None = None  # who takes no part
 
 
 def fit_at_parties(
     fed: Federation, params: ClusteringParameters, find_kernel: FindKernel, weights: str
 ) -> ClusterFit:
     """Landmarks or random features, then distributed k-means."""
-    sizes = fed.run(row_sizes).value
-    shapes = [(size.n_rows, size.n_columns) for size in sizes]
-    choice = first_allowed(fed, candidates_for(params, shapes, fed.secure))
+    sizes, holders, left_out = parties_taking_part(fed, params)
+    choice, shapes = first_allowed(fed, candidates_for(params, holders)), holders.shapes
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
     if choice.landmarks == "moments":
         how, run = how_to_cluster(params, choice), moment_run(params, kernel, weights)
         result = moment_kmeans(fed, run, params.n_clusters, seed=params.seed, **how)
-        return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
-    result = _run(fed, params, choice, setup, sizes)
+    else:
+        result = _run(fed, params, choice, setup, sizes)
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
         choice, result = rows, _run(fed, params, rows, setup, sizes)
-    return _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
+    fit = _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
+    return fit._replace(left_out=left_out)
+
+
+def parties_taking_part(
+    fed: Federation, params: ClusteringParameters
+) -> tuple[Replies, Holders, LeftOut | None]:
+    """The sizes of those who take part, and who does not: small parties are left out."""
+    replies: Replies = SURVEY.run(fed).value
+    sizes, left_out = sizes_in(replies), None
+    secure = fed.secure or masks_are_planned()
+    holders = Holders([own.shape for own in sizes.values()], len(fed.members) == 1, secure)
+    if leaves_out_small(params, holders):
+        left_out = leave_out(fed, sizes)
+        holders = holders._replace(shapes=[sizes[name].shape for name in fed.parties])
+    return replies, holders, left_out
+
+
+def those_in(
+    params: ClusteringParameters, shapes: Shapes, alone: bool
+) -> tuple[Holders, LeftOut | None]:
+    """The same of data that nobody opens: of parties without names, under the usual policy."""
+    holders = Holders(shapes, alone, masks_are_planned())
+    if not leaves_out_small(params, holders):
+        return holders, None
+    left_out = left_out_of(numbered(shapes))
+    shapes_in = [shapes[i] for i in left_out.numbers_in]
+    return holders._replace(shapes=shapes_in), some_or_none(left_out)
 
 
 def _run(
@@ -118,7 +157,7 @@ def _rows_instead(
 ) -> ClusteringChoice | None:
     """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
     unasked = params.landmarks == "auto" and params.n_landmarks is None
-    if not (unasked and choice.landmarks == "centroids" and len(fed.parties) == 1):
+    if not (unasked and choice.landmarks == "centroids" and len(fed.members) == 1):
         return None
     if result.coverage is None or result.coverage.shortfall.is_within(params.accuracy):
         return None
@@ -146,6 +185,8 @@ def _concluded(
     slack = None
     if model is None:
         model = FeatureMap(kernel, n_columns, setup.embedding_dim, setup.seed)
+    elif choice.kmeans == "groups":
+        slack = None  # the clusters' means are not known
     elif isinstance(model, MomentModel):
         slack = 0.0
     elif unweighted:
@@ -165,7 +206,7 @@ def _concluded(
         stop_reason=result.stop_reason,
         baseline_floats=result.baseline_floats,
         caveats=(*result.kmeans.notes, *_missing(result, params, choice)),
-        facts=_facts(result, params, slack),
+        facts=_facts(result, params, _worth(choice, slack, unweighted)),
         means=result.means,
         missing=_missing_shares(result),
     )
@@ -187,13 +228,17 @@ def _missing(
     return caveats_of(result.coverage, *facts)
 
 
-def _facts(
-    result: KernelKMeansResult, params: ClusteringParameters, slack: float | None
-) -> tuple[str, ...]:
+def _worth(choice: ClusteringChoice, slack: float | None, unweighted: bool) -> str:
+    """What the inertia is."""
+    if choice.kmeans == "groups":
+        return "that of the centres" if unweighted else "that of the scores and the centres"
+    return "an upper bound" if slack is None else f"at most {slack:.3g} too large"
+
+
+def _facts(result: KernelKMeansResult, params: ClusteringParameters, worth: str) -> tuple[str, ...]:
     if result.model is None:
         return (f"inertia {result.inertia:.4g} is that of the random features",)
-    bound = "an upper bound" if slack is None else f"at most {slack:.3g} too large"
-    claim = f"inertia {result.inertia:.4g} is {bound}"
+    claim = f"inertia {result.inertia:.4g} is {worth}"
     rank, s = len(result.model.eigenvalues), params.n_eigenvectors
     if rank >= s:
         return (claim,)
@@ -206,9 +251,9 @@ def fit_exact(
 ) -> ClusterFit:
     """Lloyd's iteration on the whole kernel matrix, where all rows are in one place."""
     sites = fed.local_sites()
-    if len(fed.parties) > 1 or not sites:
+    if len(fed.members) > 1 or not sites:
         raise InputError(
-            f"method is 'exact', which needs all rows in one place, and {len(fed.parties)} parties "
+            f"method is 'exact', which needs all rows in one place, and {len(fed.members)} parties "
             f"hold them; pass one array, or method='landmarks' with as many landmarks as may leave"
         )
     site = next(iter(sites.values()))

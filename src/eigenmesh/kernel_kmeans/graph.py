@@ -127,7 +127,7 @@ def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: in
         ask(node.begin_clusters),
         mixing_rounds(scope, node, at_most(3 + k + k * width)),
         largest_rounds(scope, node, at_most(2 * k * dim)),
-        loop(len(scope.parties), _telling(k, dim), fewest=1, usual=1),
+        loop(scope.n_taking_part, _telling(k, dim), fewest=1, usual=1),
     )
 
 

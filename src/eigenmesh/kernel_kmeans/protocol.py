@@ -12,14 +12,15 @@ party reveals        what it reveals in disKPCA and in distributed k-means, and 
 coordinator learns   these
 ===================  ============================================================================
 
-Runs in sequence, each on what those before left in the sites' stores: "row-sizes", by which
+Runs in sequence, each on what those before left in the sites' stores: "survey", by which
 landmarks are chosen; "landmark-scores" or, with random features, "feature-points"; then
 "distributed-kmeans" and "cluster-moments". Where the kernel's features are few, as those of a
 linear kernel are, "moments" gives the components, and "cluster-features" what clusters add up to.
 
 The inertia Σ w ‖φ(x) − μ‖², μ the mean of x's cluster, is Σ w k(x, x) − Σ_c W_c ‖μ_c‖². Of a mean
 only the part inside the landmarks' span is known, so what is said is an upper bound; it is exact
-where every row is a landmark.
+where every row is a landmark. Where sums are over whole groups of rows ("groups") the means of
+clusters are not asked for, and the inertia is that of the centres, above that of the means.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
-from eigenmesh.stages.row_messages import RowCount, count, kernel_of
+from eigenmesh.stages.row_messages import kernel_of
 from eigenmesh.stages.site_points import keep_points
 
 for kind in (ClusterMeans, FeatureMeans):
@@ -69,36 +70,6 @@ SCORES, LABELS = "kernel-kmeans scores", "kernel-kmeans labels"
 # Of how many of a single party's components, times those asked for, the clusters are starting
 # points for all.
 LEADING = (1, 2, 4)
-
-
-# How many rows there are: before anything is chosen, and only once.
-
-
-class CountSetup(Message, reveals=None):
-    """Nothing to agree on."""
-
-
-class CountedRows(Party):
-    """Holds rows."""
-
-    Setup = CountSetup
-
-    @step
-    def count_rows(self) -> RowCount:
-        """Rows and columns."""
-        return count(self.site.data)
-
-
-def count_schedule(scope: Scope) -> Node:
-    """One question."""
-    return sequence(enlist(CountedRows, CountSetup()), ask(CountedRows.count_rows))
-
-
-@protocol("row-sizes", roles=(CountedRows,), schedule=count_schedule)
-def row_sizes(rows: Federation) -> Replies:
-    """A `RowCount` from every party."""
-    rows.enlist(CountedRows, CountSetup())
-    return rows.ask(CountedRows.count_rows)
 
 
 # Rows as random features.
@@ -201,7 +172,7 @@ class FeatureLabelSetup(Message, reveals=None):
     labels: str = ""
 
 
-class FeatureClusterSums(Message, reveals="moments"):
+class FeatureClusterSums(Message, reveals="moments", covers=1):
     """Σ w φ(x) over the rows of each cluster, their weight, and Σ w k(x, x)."""
 
     sums: Annotated[Floats, Shape("c", "t")]
@@ -292,13 +263,18 @@ def kernel_kmeans(
         how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
-    points = points_of(setup)
+    points = points_of(setup, how["method"])
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
+    facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
+    if how["method"] == "groups":
+        inertia = _of_centres(clusters, model, setup.weights)
+        return KernelKMeansResult(
+            model, scores.spectrum, clusters, inertia, *facts, clusters.stop_reason
+        )
     sizes = (len(clusters.centres), int(model.landmarks.shape[0]))
     sums: KernelSums = fed.run(kernel_sums, label_setup(setup), *sizes).value
     means = cluster_means(scores, sums, clusters.centres)
     inertia = inertia_of(sums.trace, sums.sums @ scores.basis, sums.weights)
-    facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
     return KernelKMeansResult(
         model, scores.spectrum, clusters, inertia, *facts, clusters.stop_reason, means
     )
@@ -311,17 +287,27 @@ def moment_kmeans(
     setup = scoring.args[0]
     result: MomentResult = scoring.run(fed).value
     model = result.model
-    points = KMeansSetup(points=setup.scores, labels=LABELS, seed=how.pop("seed"))
-    e = len(model.eigenvalues)
+    whole, e = how["method"] == "groups", len(model.eigenvalues)
+    points = KMeansSetup(setup.scores, LABELS, seed=how.pop("seed"), groups=whole)
+    if whole:
+        how["squares"] = model.eigenvalues / model.n_rows
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
+    spectrum, facts = model.eigenvalues, (0.0, None, result.baseline_floats)
+    if whole:
+        inertia = _of_centres(clusters, model, setup.weights)
+        return KernelKMeansResult(model, spectrum, clusters, inertia, *facts, clusters.stop_reason)
     labelled = feature_label_setup(setup)
     sums: FeatureClusterSums = fed.run(feature_moments, labelled, len(clusters.centres)).value
     means = FeatureMeans.of(sums.sums, sums.weights, clusters.centres @ model.components.T)
     inertia = inertia_of(sums.trace, sums.sums, sums.weights)
-    spectrum, facts = model.eigenvalues, (0.0, None, result.baseline_floats)
     return KernelKMeansResult(
         model, spectrum, clusters, inertia, *facts, clusters.stop_reason, means
     )
+
+
+def _of_centres(clusters: KMeansResult, model: Any, weights: str) -> float:
+    """Σ ‖φ(x) − c‖², c the row's centre; of weighted rows the part inside the components."""
+    return clusters.inertia + (0.0 if weights else model.residual)
 
 
 def feature_label_setup(setup: MomentSetup) -> FeatureLabelSetup:
@@ -343,9 +329,9 @@ def feature_kmeans(
     return KernelKMeansResult(None, np.zeros(0), clusters, *facts)
 
 
-def points_of(setup: LandmarkSetup) -> KMeansSetup:
+def points_of(setup: LandmarkSetup, method: str = "") -> KMeansSetup:
     """Where k-means finds the scores, and leaves the labels."""
-    return KMeansSetup(points=setup.scores, labels=LABELS, seed=setup.seed)
+    return KMeansSetup(setup.scores, LABELS, seed=setup.seed, groups=method == "groups")
 
 
 def label_setup(setup: LandmarkSetup) -> LabelSetup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ from eigenmesh.estimators.accuracy import growth_notes
 from eigenmesh.estimators.base import Shapes
 from eigenmesh.estimators.kernel_gamma import gamma_stages
 from eigenmesh.estimators.party_values import NONE
+from eigenmesh.estimators.small_parties import SURVEY, LeftOut, names_of
 from eigenmesh.kernel_kmeans.choose_clustering import (
     REFINE,
     ClusteringChoice,
     ClusteringParameters,
-    candidates_for,
 )
 from eigenmesh.kernel_kmeans.protocol import (
     LABELS,
@@ -26,7 +27,6 @@ from eigenmesh.kernel_kmeans.protocol import (
     kernel_sums,
     label_setup,
     points_of,
-    row_sizes,
 )
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.protocol import Accuracy, most_landmarks
@@ -36,9 +36,10 @@ from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.numerics.embeddings import embedded_width
 from eigenmesh.numerics.explicit_features import explicit_width
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Parties, masks_are_planned
-from eigenmesh.runtime.study import Stage, floats_besides, stage
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import Stage, floats_besides, forecast_stages, stage
 from eigenmesh.stages.kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
@@ -89,29 +90,6 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
     }
 
 
-def row_stages(params: ClusteringParameters, gamma: Any, parties: Parties) -> list[Stage]:
-    """All runs, if landmarks need not be doubled and every party allows the first choice."""
-    search = gamma_stages(params.kernel, gamma, parties, params.seed)
-    if params.method == "exact":
-        return search
-    choice = candidates_for(params, parties.shapes, masks_are_planned())[0]
-    setup, how = setup_of(params, Kernel(params.kernel, 1.0), NONE), how_to_cluster(params, choice)
-    if choice.landmarks == "moments":
-        return [stage(row_sizes), *search, *_moment_stages(params, parties, how)]
-    if choice.landmarks == "none":
-        scoring = stage(feature_points, setup)
-        dim = embedded_width(params.kernel, parties.shapes[0][1], params.n_features)
-    else:
-        scoring, dim = scoring_run(params, choice, setup), params.n_eigenvectors
-    if choice.seeding == "landmarks":
-        how["candidates"] = np.zeros((min(choice.n_landmarks, _given(choice, parties)), dim))
-    points = stage(distributed_kmeans, points_of(setup), params.n_clusters, dim=dim, **how)
-    runs = [stage(row_sizes), *search, scoring, points]
-    if choice.landmarks == "none":
-        return runs
-    return [*runs, _moments(params, choice, setup, parties, choice.n_landmarks)]
-
-
 def moment_run(params: ClusteringParameters, kernel: Kernel, weights: str) -> Stage:
     """Components from sums, whose scores the sites keep."""
     parts = (kernel.name, kernel.gamma, float(kernel.degree), float(kernel.coef0))
@@ -120,62 +98,118 @@ def moment_run(params: ClusteringParameters, kernel: Kernel, weights: str) -> St
     return stage(moment_pca, setup, params.n_eigenvectors)
 
 
-def _moment_stages(
-    params: ClusteringParameters, parties: Parties, how: dict[str, Any]
-) -> list[Stage]:
-    kernel = Kernel(params.kernel, 1.0, params.degree, params.coef0)
-    scoring, d = moment_run(params, kernel, NONE), parties.shapes[0][1]
-    dim = min(params.n_eigenvectors, explicit_width(kernel.name, d, kernel.degree, kernel.coef0))
-    points = KMeansSetup(points=SCORES, labels=LABELS, seed=params.seed)
-    clustering = stage(distributed_kmeans, points, params.n_clusters, dim=dim, **how)
-    labelled = feature_label_setup(scoring.args[0])
-    return [scoring, clustering, stage(feature_moments, labelled, params.n_clusters)]
+@dataclass(frozen=True)
+class PlannedClustering:
+    """A fit to rows at a coordinator before it runs, by the choice that parties allow."""
+
+    params: ClusteringParameters
+    gamma: Any
+    choice: ClusteringChoice
+    _left_out: LeftOut | None = None
+    _preceding: tuple[Stage, ...] = (SURVEY,)
+
+    def _planned_graph(self, names: Sequence[str]) -> None:
+        return None
+
+    def _plan_method(self, shapes: Shapes) -> str:
+        choice = self.choice
+        if choice.landmarks in ("moments", "none"):
+            return str(choice)
+        drawn = f"{choice.n_landmarks} landmarks by {choice.landmarks!r}"
+        return f"{choice.method}: {drawn}, {choice.why}"
+
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
+        out = names_of(self._left_out)
+        parties = Parties(tuple(names), tuple(shapes), left_out=out)
+        return forecast_stages([*self._preceding, *self._stages(parties)], parties, "rows")
+
+    def _stages(self, parties: Parties) -> list[Stage]:
+        """All runs after the survey, if landmarks need not be doubled."""
+        params, choice = self.params, self.choice
+        search = gamma_stages(params.kernel, self.gamma, parties, params.seed)
+        if choice.landmarks == "moments":
+            return [*search, *self._moment_stages(parties)]
+        how, setup = how_to_cluster(params, choice), self._setup()
+        if choice.landmarks == "none":
+            scoring = stage(feature_points, setup)
+            dim = embedded_width(params.kernel, parties.shapes[0][1], params.n_features)
+        else:
+            scoring, dim = scoring_run(params, choice, setup), params.n_eigenvectors
+        if choice.seeding == "landmarks":  # as many as there are, whose scores are known
+            how["candidates"] = np.zeros((self._landmarks(choice.n_landmarks, parties), dim))
+        points = points_of(setup, choice.kmeans)
+        runs = [
+            *search,
+            scoring,
+            stage(distributed_kmeans, points, params.n_clusters, dim=dim, **how),
+        ]
+        if choice.landmarks == "none" or choice.kmeans == "groups":
+            return runs
+        return [*runs, self._sums(parties, choice.n_landmarks)]
+
+    def _moment_stages(self, parties: Parties) -> list[Stage]:
+        params, how = self.params, how_to_cluster(self.params, self.choice)
+        kernel, d = Kernel(params.kernel, 1.0, params.degree, params.coef0), parties.shapes[0][1]
+        width = explicit_width(kernel.name, d, kernel.degree, kernel.coef0)
+        scoring, dim = moment_run(params, kernel, NONE), min(params.n_eigenvectors, width)
+        whole = self.choice.kmeans == "groups"
+        points = KMeansSetup(SCORES, LABELS, seed=params.seed, groups=whole)
+        if whole:
+            how["squares"] = np.zeros(dim)
+        clustering = stage(distributed_kmeans, points, params.n_clusters, dim=dim, **how)
+        if whole:
+            return [scoring, clustering]
+        labelled = feature_label_setup(scoring.args[0])
+        return [scoring, clustering, stage(feature_moments, labelled, params.n_clusters)]
+
+    def _setup(self) -> LandmarkSetup:
+        return setup_of(self.params, Kernel(self.params.kernel, 1.0), NONE)
+
+    def _landmarks(self, most: int, parties: Parties) -> int:
+        """So many, or those that the parties can give."""
+        given = sum(most_landmarks(self.choice.landmarks, n) for n, _ in parties.shapes)
+        return min(most, given)
+
+    def _sums(self, parties: Parties, n_landmarks: int) -> Stage:
+        q = self._landmarks(n_landmarks, parties)
+        return stage(kernel_sums, label_setup(self._setup()), self.params.n_clusters, q)
+
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
+        """What hangs on the data, and what landmarks cost that double as often as they may."""
+        params, choice = self.params, self.choice
+        if choice.landmarks in ("moments", "none"):
+            return (_HANGS_ON_DATA,)
+        parties = Parties(tuple(names), tuple(shapes))
+        most = _most_landmarks(params, choice)
+        scoring = scoring_run(params, choice, self._setup())
+        few, many = ([scoring, self._sums(parties, q)] for q in (choice.n_landmarks, most))
+        more = floats_besides(few, parties, "rows", many)
+        largest = self._landmarks(most, parties)
+        notes = growth_notes(choice.n_landmarks, largest, params.accuracy, more, len(names))
+        return (_HANGS_ON_DATA, *notes)
 
 
-def _moments(
-    params: ClusteringParameters,
-    choice: ClusteringChoice,
-    setup: LandmarkSetup,
-    parties: Parties,
-    n_landmarks: int,
-) -> Stage:
-    q = min(n_landmarks, _given(choice, parties))
-    return stage(kernel_sums, label_setup(setup), params.n_clusters, q)
+@dataclass(frozen=True)
+class PlannedExact:
+    """A fit to the whole kernel matrix of rows in one place: at most gamma is asked for."""
 
+    params: ClusteringParameters
+    gamma: Any
+    _left_out: LeftOut | None = None
+    _preceding: tuple[Stage, ...] = ()
 
-def _given(choice: ClusteringChoice, parties: Parties) -> int:
-    """Landmarks that the parties can give."""
-    return sum(most_landmarks(choice.landmarks, n) for n, _ in parties.shapes)
+    def _planned_graph(self, names: Sequence[str]) -> None:
+        return None
 
+    def _plan_method(self, shapes: Shapes) -> str:
+        return "exact"
 
-def row_notes(
-    params: ClusteringParameters, names: Sequence[str], shapes: Sequence[tuple[int, int]]
-) -> tuple[str, ...]:
-    """What hangs on the data, and what it would cost if landmarks doubled as often as they may."""
-    if params.method in ("exact", "fed"):
+    def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         return ()
-    if params.method == "random-features":
-        return (_HANGS_ON_DATA,)
-    parties = Parties(tuple(names), tuple(shapes))
-    choice = candidates_for(params, shapes, masks_are_planned())[0]
-    if choice.landmarks == "moments":
-        return (_HANGS_ON_DATA,)
-    setup = setup_of(params, Kernel(params.kernel, 1.0), NONE)
-    scoring, most = scoring_run(params, choice, setup), _most_landmarks(params, choice)
-    few, many = (
-        [scoring, _moments(params, choice, setup, parties, q)] for q in (choice.n_landmarks, most)
-    )
-    more = floats_besides(few, parties, "rows", many)
-    largest = min(most, _given(choice, parties))
-    notes = growth_notes(choice.n_landmarks, largest, params.accuracy, more, len(names))
-    return (_HANGS_ON_DATA, *notes)
 
+    def _stages(self, parties: Parties) -> list[Stage]:
+        return gamma_stages(self.params.kernel, self.gamma, parties, self.params.seed)
 
-def method_of_rows(params: ClusteringParameters, shapes: Shapes) -> str:
-    """What a fit to rows at a coordinator runs, in words."""
-    if params.method in ("exact", "fed"):
-        return params.method
-    choice = candidates_for(params, shapes, masks_are_planned())[0]
-    if choice.landmarks == "moments":
-        return str(choice)
-    return f"{choice.method}: {choice.n_landmarks} landmarks by {choice.landmarks!r}, {choice.why}"
+    def _forecast(self, names: Sequence[str], shapes: Shapes) -> Ledger:
+        parties = Parties(tuple(names), tuple(shapes))
+        return forecast_stages(self._stages(parties), parties, "rows")

@@ -13,14 +13,24 @@ from typing import Any
 from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.base import DoorArguments, Needs, Shapes
 from eigenmesh.estimators.checks import components_asked
+from eigenmesh.estimators.small_parties import (
+    LEAVE_OUT,
+    NO_ROWS,
+    SURVEY,
+    LeftOut,
+    Sizes,
+    adopt_left_out,
+    leave_out,
+    left_out_of,
+    numbered,
+    sizes_in,
+    some_or_none,
+)
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.schedule import kinds_in
-from eigenmesh.runtime.study import stage
-from eigenmesh.stages.count import survey
-
-SURVEY = stage(survey)
+from eigenmesh.runtime.schedule import kinds_in, masks_are_planned
+from eigenmesh.runtime.topology import Topology, build_graph
 
 
 def suitable_methods(
@@ -74,14 +84,62 @@ def hangs_on_sizes(kpca: Any, candidates: Sequence[Method]) -> bool:
     return kpca.method == "auto" and any(method.sizes_allow for method in candidates)
 
 
-def shapes_at(fed: Federation) -> Shapes:
-    """What the parties say of their sizes."""
-    return [(reply.n_rows, reply.n_columns) for reply in SURVEY.run(fed).value]
+def small_parties_matter(
+    kpca: Any, candidates: Sequence[Method], split: str, n_parties: int, secure: bool = False
+) -> bool:
+    """Whether a fit goes on without parties of few rows, whom sums would tell.
+
+    Masks hide what a party adds; and whoever asks for rows by name has decided.
+    """
+    seen = split == "rows" and n_parties > 1 and not secure
+    by_name = kpca.landmarks not in NO_ROWS or candidates[0].discloses == "rows"
+    return seen and kpca.small_parties == LEAVE_OUT and not by_name
+
+
+def parties_taking_part(
+    kpca: Any, candidates: Sequence[Method], fed: Federation
+) -> tuple[Shapes | None, LeftOut | None]:
+    """The shapes of those who take part, None if nobody has to be asked; and who does not."""
+    who = (fed.split, len(fed.members), fed.secure or masks_are_planned())
+    leaves_out = small_parties_matter(kpca, candidates, *who)
+    if not (leaves_out or hangs_on_sizes(kpca, candidates)):
+        return None, None
+    sizes = sizes_in(SURVEY.run(fed).value)
+    left_out = leave_out(fed, sizes) if leaves_out else None
+    return _shapes_in(sizes, left_out), left_out
+
+
+def those_in(
+    kpca: Any,
+    candidates: Sequence[Method],
+    shapes: Shapes,
+    split: str,
+    topology: Topology | None,
+) -> tuple[Shapes, LeftOut | None]:
+    """The same of data that nobody opens: of parties without names, under the usual policy."""
+    if not small_parties_matter(kpca, candidates, split, len(shapes), masks_are_planned()):
+        return shapes, None
+    sizes = numbered(shapes)
+    graph = None if topology is None else build_graph(topology, list(sizes))
+    left_out = left_out_of(sizes, graph)
+    return _shapes_in(sizes, left_out), left_out
+
+
+def preceded(estimator: Any, asked: bool, left_out: LeftOut | None) -> Any:
+    """The estimator of a plan, with what a fit asks before it is taken, and who is left out."""
+    if asked:
+        estimator._preceding = (SURVEY,)
+    return adopt_left_out(estimator, some_or_none(left_out))
+
+
+def _shapes_in(sizes: Sizes, left_out: LeftOut | None) -> Shapes:
+    gone = () if left_out is None else left_out.names
+    return [own.shape for name, own in sizes.items() if name not in gone]
 
 
 def of_these_sizes(kpca: Any, candidates: Sequence[Method], shapes: Shapes | None) -> list[Method]:
-    """Those candidates that suit the sizes; all, where sizes do not matter and are None."""
-    if shapes is None:
+    """Those candidates that suit the sizes; all, where sizes are None or the method is named."""
+    if shapes is None or kpca.method != "auto":
         return list(candidates)
     arguments = door_arguments(kpca)
     return [
@@ -154,7 +212,7 @@ def choose_method(
             continue
         why = _words(fed, method, estimator, refusals)
         return MethodChoice(method.name, why), method, estimator
-    raise _nothing_allowed(fed, needs_refused, refusals[0])
+    raise nothing_allowed(fed, needs_refused, refusals[0])
 
 
 def _words(
@@ -169,9 +227,10 @@ def _words(
     return f"{parties} {fed.split}; {why}{less}"
 
 
-def _nothing_allowed(
+def nothing_allowed(
     fed: Federation, needs_refused: Sequence[tuple[str, Needs]], first: PolicyRefusal
 ) -> PolicyRefusal:
+    """The first refusal, with the kinds that would have to be allowed for each way."""
     needed = []
     for name, needs in needs_refused:
         trees = [run.study(fed.scope).tree for run in needs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -29,15 +30,21 @@ from eigenmesh.estimators.checks import (
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.report import RunReport
+from eigenmesh.estimators.small_parties import (
+    LEAVE_OUT,
+    LeftOut,
+    checked_choice,
+)
 from eigenmesh.kernel_pca.choose_method import (
-    SURVEY,
     build_estimator,
     choose_method,
     goes_back,
     hangs_on_sizes,
     of_these_sizes,
-    shapes_at,
+    parties_taking_part,
+    preceded,
     suitable_methods,
+    those_in,
 )
 from eigenmesh.kernel_pca.exact import ExactModel
 from eigenmesh.kernel_pca.one_array import (
@@ -60,6 +67,7 @@ from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.progress_bar import rows_shown
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.schedule import masks_are_planned
 from eigenmesh.runtime.topology import Topology
 
 _OF_INNER = (
@@ -117,6 +125,10 @@ class KernelPCA(FrontDoor):
         most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
     local_rank, fusion : of OneShotKPCA.
     topology : of parties without a coordinator; None for one.
+    small_parties : what becomes of parties with fewer rows than their policies let a sum be over
+        (5), where sums are not masked: "leave-out" goes on without them and a warning names them;
+        "reveal" takes them, though their rows can be told from what they send. Where rows are asked
+        for by name, everybody is in.
     verbose : show the progress of long work.
 
     Attributes
@@ -205,6 +217,7 @@ class KernelPCA(FrontDoor):
         topology: Topology | None = None,
         verbose: bool = False,
         accuracy: float = 0.01,
+        small_parties: str = LEAVE_OUT,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -233,6 +246,7 @@ class KernelPCA(FrontDoor):
         self.topology = topology
         self.verbose = verbose
         self.accuracy = accuracy
+        self.small_parties = small_parties
 
     # Fitting.
 
@@ -301,6 +315,7 @@ class KernelPCA(FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
+        checked_choice(self.small_parties)
         one_of(self.method, "method", ("auto", "exact", *names))
         if isinstance(self.landmarks, str):
             one_of(self.landmarks, "landmarks", ("auto", *landmarks))
@@ -376,14 +391,17 @@ class KernelPCA(FrontDoor):
             candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
             if weighted:
                 candidates = _those_with_weights(candidates, fed.split, sample_weight)
+            suitable, left_out = self._of_sizes_at(fed, candidates)
             choice, method, estimator = choose_method(
                 fed,
-                self._of_sizes_at(fed, candidates),
+                suitable,
                 partial(build_estimator, self),
                 lambda _, candidate: candidate._needs(fed, weighted=weighted),
             )
             own = {"sample_weight": sample_weight} if weighted else {}
             estimator.fit(fed, **own)
+            if left_out is not None:
+                left_out.warn()
         self.report_ = estimator.report_.over(recording, fed)
         self._adopt_fitted(method, estimator, f"{choice}; {self.report_.what_left}")
         self._say_what_is_missing()
@@ -398,10 +416,20 @@ class KernelPCA(FrontDoor):
         else:
             self._adopt_estimator(estimator, words)
 
-    def _of_sizes_at(self, fed: Federation, candidates: list[Method]) -> list[Method]:
-        """The candidates that suit the parties' sizes, for which they are asked if need be."""
-        shapes = shapes_at(fed) if hangs_on_sizes(self, candidates) else None
-        return of_these_sizes(self, candidates, shapes)
+    def _of_sizes_at(
+        self, fed: Federation, candidates: list[Method]
+    ) -> tuple[list[Method], LeftOut | None]:
+        """The candidates that suit the parties' sizes, for which they are asked if need be.
+
+        Small parties are left out then, where they have to be.
+        """
+        shapes, left_out = parties_taking_part(self, candidates, fed)
+        return of_these_sizes(self, candidates, shapes), left_out
+
+    def _leave_out_small(self, fed: Federation) -> LeftOut | None:
+        """Before another front door's runs: who takes no part in them."""
+        candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
+        return parties_taking_part(self, candidates, fed)[1]
 
     def _candidates(
         self, split: str, on_graph: bool, secure: bool = False, alone: bool = False
@@ -527,6 +555,13 @@ class KernelPCA(FrontDoor):
         with rows_shown("kernel PCA", self.verbose):
             scores = self.model_.transform(rows)
         return scores.astype(rows.dtype, copy=False)
+
+    def _scores_of(self, rows: Rows) -> Floats:
+        """Of rows as a site has them, in the fit's order of columns."""
+        if self.estimator_ is not None:
+            scores: Floats = self.estimator_._scores(rows)
+            return scores
+        return _scores(rows, self.model_)
 
     def _require_width(self, X: Any, width: int) -> None:
         if width != self.n_features_in_:
@@ -661,29 +696,32 @@ class KernelPCA(FrontDoor):
         if not _is_split(source):
             return self
         if is_dask_collection(source):  # opening it would place parties
-            candidates = self._candidates(chunk_split(source), self.topology is not None)
-            suitable = of_these_sizes(self, candidates, chunk_shapes(source))
-            return self._preceded(build_estimator(self, suitable[0]), candidates)
-        with self._opened(source, self.topology) as fed:
-            candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
-            return self._preceded(self._planned_among(fed, candidates), candidates)
+            return self._planned_unopened(source)
+        with self._opened(source, self.topology) as fed, fed.rehearsing():
+            secure = fed.secure or masks_are_planned()
+            candidates = self._candidates(fed.split, fed.graph is not None, secure)
+            suitable, left_out = candidates, None
+            with suppress(PolicyRefusal):  # the plan says who refuses to tell its size
+                suitable, left_out = self._of_sizes_at(fed, candidates)
+            estimator = self._planned_among(fed, suitable)
+        asked = left_out is not None or hangs_on_sizes(self, candidates)
+        return preceded(estimator, asked, left_out)
+
+    def _planned_unopened(self, collection: Any) -> Any:
+        split, topology = chunk_split(collection), self.topology
+        candidates = self._candidates(split, topology is not None, masks_are_planned())
+        shapes, left_out = those_in(self, candidates, chunk_shapes(collection), split, topology)
+        suitable = of_these_sizes(self, candidates, shapes)
+        asked = left_out is not None or hangs_on_sizes(self, candidates)
+        return preceded(build_estimator(self, suitable[0]), asked, left_out)
 
     def _planned_among(self, fed: Federation, candidates: list[Method]) -> Any:
-        first = candidates[0]
         try:
-            suitable = self._of_sizes_at(fed, candidates)
-            first = suitable[0]
-            choice, _, estimator = choose_method(fed, suitable, partial(build_estimator, self))
+            choice, _, estimator = choose_method(fed, candidates, partial(build_estimator, self))
             estimator._chosen_as = str(choice)
             return estimator
         except PolicyRefusal:  # the plan of the first says who refuses what
-            return build_estimator(self, first)
-
-    def _preceded(self, estimator: Any, candidates: list[Method]) -> Any:
-        """The estimator of a plan, with what a fit asks before it is taken."""
-        if hangs_on_sizes(self, candidates):
-            estimator._preceding = (SURVEY,)
-        return estimator
+            return build_estimator(self, candidates[0])
 
     def _plan_method(self, shapes: Sequence[tuple[int, int]]) -> str:
         return str(pooled_choice(self, shapes[0][0]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
+from eigenmesh.estimators.small_parties import LEAVE_OUT, checked_choice
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import method_called, methods, names_of
 from eigenmesh.regression.column_ridge import require_targets, target_array
@@ -31,7 +31,6 @@ from eigenmesh.regression.planned import (
     planned_unopened,
 )
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.topology import Topology
 
 
@@ -59,6 +58,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         "diskpca" comes first, since centroids are never every row.
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
+    small_parties : "leave-out" or "reveal", as in `KernelPCA`.
     accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
         centroids that the parties can give. A warning says if more is missing in the end.
@@ -122,6 +122,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         topology: Topology | None = None,
         random_state: Any = None,
         accuracy: float = 0.01,
+        small_parties: str = LEAVE_OUT,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -135,6 +136,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.topology = topology
         self.random_state = random_state
         self.accuracy = accuracy
+        self.small_parties = small_parties
 
     # Fitting.
 
@@ -165,6 +167,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             self.method_ += f"; {self.report_.what_left}"
         for caveat in regression.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
+        if regression.left_out is not None:
+            regression.left_out.warn()
         return self
 
     def _less(self, split: str, on_graph: bool) -> str:
@@ -192,6 +196,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             topology=self.topology,
             random_state=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
+            small_parties=checked_choice(self.small_parties),
         )
         return RegressionParameters(door, k, alpha)
 
@@ -313,8 +318,3 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             return planned_unopened(source, params)
         with self._opened(source, self.topology) as fed:
             return planned(fed, params)
-
-    def _forecast(self, names: Sequence[str], shapes: Sequence[tuple[int, int]]) -> Ledger:
-        """The ledger that a fit of one target to dense rows at a coordinator will have."""
-        params = self._checked_parameters()
-        return planned_unopened(None, params, shapes)._forecast(names, shapes)

@@ -16,6 +16,7 @@ from eigenmesh.estimators.accuracy import MissingShares, caveats_of
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import at_sites
+from eigenmesh.estimators.small_parties import REVEAL, LeftOut
 from eigenmesh.graphs.consensus import mixing, mixing_on, require_graph
 from eigenmesh.kernel_pca.choose_method import build_estimator, choose_method
 from eigenmesh.kernel_pca.estimator import KernelPCA
@@ -74,6 +75,7 @@ class Regression:
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # notes that are warnings too
     missing: MissingShares | None = None  # of the eigenvalues; None if not known
+    left_out: LeftOut | None = None  # who takes no part
 
 
 def fit_split(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
@@ -138,12 +140,10 @@ def scoring_run(method: Method, estimator: Any, gamma: float | None, k: int) -> 
 def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Targets, components, then normal equations from the scores that these leave at the sites."""
     door = params.door
-    choice, method, estimator = choose_method(
-        fed,
-        door._of_sizes_at(fed, row_methods(door, len(fed.parties) == 1, fed.secure)),
-        partial(build_estimator, door),
-        ridge_needs,
-    )
+    candidates = row_methods(door, len(fed.members) == 1, fed.secure)
+    suitable, left_out = door._of_sizes_at(fed, candidates)
+    build = partial(build_estimator, door)
+    choice, method, estimator = choose_method(fed, suitable, build, ridge_needs)
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         mean = np.asarray(fed.run(mean_target, TargetSetup(targets)).value.mean, dtype=float)
         gamma = kernel_gamma(fed, door.kernel, door.gamma, door.random_state)
@@ -171,6 +171,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         notes=(ridge.worth,),
         caveats=(*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
         missing=_missing_shares(ridge),
+        left_out=left_out,
     )
 
 
@@ -210,7 +211,7 @@ def _rows_instead(
 ) -> Any:
     """Rows as landmarks where a single party's centroids, unasked, are too few: nothing leaves."""
     unasked = door.landmarks == "auto" and door.n_landmarks is None
-    if ridge.coverage is None or not unasked or len(fed.parties) > 1:
+    if ridge.coverage is None or not unasked or len(fed.members) > 1:
         return None
     if estimator.landmarks != "centroids" or ridge.coverage.shortfall.is_within(door.accuracy):
         return None
@@ -253,8 +254,9 @@ def is_flat(y: Any) -> bool:
 
 def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components without a centre; then normal equations, by the models that the nodes keep."""
-    door = params.door
     fed.require_stages(*graph_stages(require_graph(fed), params.n_components, 1))
+    left_out = params.door._leave_out_small(fed)
+    door = clone(params.door).set_params(small_parties=REVEAL)  # all who are in, are
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         agreed: dict[str, Any] = {"alpha": params.alpha, "targets": targets}
         agreed["seed"] = door.random_state
@@ -269,7 +271,9 @@ def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
     warned = result.apart > APART_UNSAID
     notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
-    return _of_door(door, result.fit, is_flat(y), result.stop_reason, notes, (*caveats, *close))
+    words = (notes, (*caveats, *close))
+    regression = _of_door(door, result.fit, is_flat(y), result.stop_reason, *words)
+    return dataclasses.replace(regression, left_out=left_out)
 
 
 def graph_stages(graph: Any, n_components: int, n_targets: int) -> list[Stage]:

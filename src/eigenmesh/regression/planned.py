@@ -8,18 +8,19 @@ from functools import partial
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
-from eigenmesh.connect import chunk_shapes, is_dask_collection
+from eigenmesh.connect import chunk_shapes
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.estimators.kernel_gamma import gamma_stages
-from eigenmesh.estimators.party_values import is_plain
+from eigenmesh.estimators.party_values import is_plain, plain_shapes
+from eigenmesh.estimators.small_parties import names_of
 from eigenmesh.kernel_pca.choose_method import (
-    SURVEY,
     build_estimator,
     choose_method,
     hangs_on_sizes,
     of_these_sizes,
+    preceded,
+    those_in,
 )
 from eigenmesh.methods.registry import Method
 from eigenmesh.regression.column_ridge import column_targets
@@ -33,7 +34,7 @@ from eigenmesh.regression.fit import (
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
-from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, floats_besides, forecast_stages, stage
 
 Names = Sequence[str]
@@ -52,6 +53,15 @@ class PlannedRegression:
     runs: Callable[[Parties], list[Stage]]
     notes: Callable[[Names, Shapes], tuple[str, ...]] | None = None  # if not the components'
 
+    @property
+    def _left_out(self) -> Any:
+        return self.components._left_out
+
+    @property
+    def _preceding(self) -> tuple[Stage, ...]:
+        preceding: tuple[Stage, ...] = self.components._preceding
+        return preceding
+
     def _plan_method(self, shapes: Shapes) -> str:
         return f"ridge on the scores of {self.components._plan_method(shapes)}"
 
@@ -66,52 +76,39 @@ class PlannedRegression:
         return self.runs(parties)
 
     def _forecast(self, names: Names, shapes: Shapes) -> Ledger:
-        parties = Parties(tuple(names), tuple(shapes), self._planned_graph(names))
-        return forecast_stages(self._stages(parties), parties, self.split)
+        who = (tuple(names), tuple(shapes), self._planned_graph(names))
+        parties = Parties(*who, left_out=names_of(self._left_out))
+        return forecast_stages([*self._preceding, *self._stages(parties)], parties, self.split)
 
 
 def planned(fed: Federation, params: RegressionParameters) -> PlannedRegression:
     """The fit to a federation, by what its parties let out."""
     k, strict = params.n_components, fed.align == "strict"
     if fed.split == "rows" and fed.graph is None:
-        return _of_rows(*_allowed(fed, params), k, _before(params.door, len(fed.parties) == 1))
+        return _of_rows(*_allowed(fed, params), k)
     inner, graph = params.door._planned(fed), fed.graph
-    if graph is not None:
+    if graph is not None and inner._left_out is None:
         inner.set_params(topology=nx.Graph(graph))
     if fed.split == "columns":
         return PlannedRegression(inner, "columns", partial(column_runs, inner, strict))
     return _of_graph(inner, k)
 
 
-def planned_unopened(
-    source: Any, params: RegressionParameters, shapes: Shapes | None = None
-) -> PlannedRegression:
+def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegression:
     """The fit to a plain array or a Dask collection, which nobody opens for a forecast."""
-    k, door = params.n_components, params.door
-    if is_dask_collection(source) and door.topology is not None:
+    k, door, alone = params.n_components, params.door, is_plain(source)
+    if not alone and door.topology is not None:
         return _of_graph(door._planned(source), k)
-    alone = is_plain(source)
-    candidates = row_methods(door, alone)
-    if hangs_on_sizes(door, candidates) and shapes is None:
-        shapes = _shapes(source)
+    candidates = row_methods(door, alone, masks_are_planned())
+    whole = plain_shapes(source) if alone else chunk_shapes(source)
+    shapes, left_out = those_in(door, candidates, whole, "rows", None)
     method = of_these_sizes(door, candidates, shapes)[0]
-    return _of_rows(method, build_estimator(door, method), k, _before(door, alone))
+    asked = left_out is not None or hangs_on_sizes(door, candidates)
+    return _of_rows(method, preceded(build_estimator(door, method), asked, left_out), k)
 
 
-def _shapes(source: Any) -> Shapes:
-    if not is_plain(source):
-        return chunk_shapes(source)
-    n, d = np.shape(source) if not hasattr(source, "shape") else source.shape
-    return [(int(n), int(d))]
-
-
-def _before(door: Any, alone: bool) -> list[Stage]:
-    """What is asked before a method is chosen."""
-    return [SURVEY] if hangs_on_sizes(door, row_methods(door, alone)) else []
-
-
-def _of_rows(method: Method, estimator: Any, k: int, before: list[Stage]) -> PlannedRegression:
-    runs = partial(planned_row_runs, method, estimator, k, before)
+def _of_rows(method: Method, estimator: Any, k: int) -> PlannedRegression:
+    runs = partial(planned_row_runs, method, estimator, k)
     return PlannedRegression(estimator, "rows", runs, partial(row_notes, method, estimator, k))
 
 
@@ -121,22 +118,23 @@ def _of_graph(inner: Any, k: int) -> PlannedRegression:
 
 def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any]:
     door = params.door
-    candidates = row_methods(door, len(fed.parties) == 1, fed.secure)
-    try:
-        candidates = door._of_sizes_at(fed, candidates)
-        build = partial(build_estimator, door)
-        return choose_method(fed, candidates, build, ridge_needs)[1:]
-    except PolicyRefusal:  # the plan of the first says who refuses what
-        return candidates[0], build_estimator(door, candidates[0])
+    candidates = row_methods(door, len(fed.members) == 1, fed.secure or masks_are_planned())
+    build, left_out = partial(build_estimator, door), None
+    with fed.rehearsing():
+        asked = hangs_on_sizes(door, candidates)
+        try:
+            candidates, left_out = door._of_sizes_at(fed, candidates)
+            method, estimator = choose_method(fed, candidates, build, ridge_needs)[1:]
+        except PolicyRefusal:  # the plan of the first says who refuses what
+            method, estimator = candidates[0], build(candidates[0])
+    return method, preceded(estimator, asked or left_out is not None, left_out)
 
 
-def planned_row_runs(
-    method: Method, estimator: Any, k: int, before: list[Stage], parties: Parties
-) -> list[Stage]:
+def planned_row_runs(method: Method, estimator: Any, k: int, parties: Parties) -> list[Stage]:
     """Targets, components and normal equations at a coordinator."""
     targets, *components = row_runs(method, estimator, k)
     search = gamma_stages(estimator.kernel, estimator.gamma, parties)
-    return [*before, targets, *search, *components]
+    return [targets, *search, *components]
 
 
 def row_notes(

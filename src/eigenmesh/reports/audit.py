@@ -227,7 +227,8 @@ class _Party:
     def _rows_behind(self, disclosures: Sequence[Disclosure]) -> int | None:
         """The fewest rows behind a number; all of the party's are as many as it has."""
         n = None if self.shape is None else self.shape[0]
-        fewest = [n if d.rows == "all" else d.rows for d in disclosures if d.floats or n]
+        meant: dict[Any, int | None] = {"all": n, "fewest": FEWEST_ROWS}
+        fewest = [meant.get(d.rows, d.rows) for d in disclosures if d.floats or n]
         whole = [rows for rows in fewest if isinstance(rows, int)]
         return min(whole) if whole and len(whole) == len(fewest) else None
 

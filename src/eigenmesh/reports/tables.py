@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eigenmesh.estimators.plan import AT_MOST, Plan
-from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport
+from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport, left_out_in_words
 from eigenmesh.reports.audit import Severity, audit
 from eigenmesh.reports.documents import cluster_sizes
 
@@ -46,6 +46,8 @@ def report_table(report: RunReport, *, title: str = "What it cost", notes: bool 
     _add(table, "covers", _parties_in_words(report))
     for party, reason in report.lost.items():
         _add(table, "without", f"{party}: {reason}", style="yellow")
+    for words in left_out_in_words(report.left_out):
+        _add(table, "", words, style="yellow")
     _add(table, "stopped because", report.stop_reason)
     for name, bound in report.bounds.items():
         _add(table, "proven", f"{BOUNDS_IN_WORDS[name]} {figure(bound)}")

@@ -50,6 +50,7 @@ class Alone(Federation):
         self.align = "strict"
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
+        self.left_out = {}
         self._statements = Statements()
         self._graph = None
         self._site = Site(NAME, lambda: rows, _data=rows)

@@ -27,6 +27,7 @@ from eigenmesh.runtime.schedule import Ask, Match, Own, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
 
+_SUMS = frozenset(("centroids", "gram", "moments"))
 _FREE = nullcontext()  # nothing is counted
 
 
@@ -102,7 +103,7 @@ class Consent:
             raise self._refuse("protocols", f"{beyond} by its policy for protocol {name!r}")
 
     def _require_parties(self, study: Study) -> None:
-        fewest, n = self.site.policy.fewest_parties(self.site.trust), len(study.scope.parties)
+        fewest, n = self.site.policy.fewest_parties(self.site.trust), study.scope.n_taking_part
         if n < fewest:
             raise self._refuse("min_parties", f"it is of {n} parties, at least {fewest} must be in")
 
@@ -296,8 +297,20 @@ def expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
         if kinds & OVER_ROWS:
             numbers += fewest * _fewest_numbers(ask, own) if fewest else 0
             directions += most * _most_directions(ask, own) if most else 0
-            release = nothing._replace(numbers=numbers)
+            release = nothing._replace(numbers=numbers, covers=_fewest_rows(ask, nothing))
             yield Expected(ask.step, kinds, release, _worth_of(directions, own))
+
+
+def _fewest_rows(ask: Ask, nothing: Release) -> int:
+    """Rows behind a number of a reply: of sums over some rows, as few as its type says.
+
+    Numbers about single samples have kinds of their own (scores, eigenvectors).
+    """
+    gives = ask.step.signature.gives
+    if gives is None or gives.reveals not in _SUMS or nothing.split != "rows":
+        return nothing.covers
+    covers = gives.covers
+    return min(covers, nothing.covers) if isinstance(covers, int) else nothing.covers
 
 
 def _fewest_numbers(ask: Ask, own: Own) -> int:

@@ -120,6 +120,7 @@ class Federation:
         self.on_loss = on_loss
         self.max_age = max_age
         self.lost: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
         self.reused: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._statements = Statements()
@@ -147,6 +148,21 @@ class Federation:
     def parties(self) -> tuple[str, ...]:
         """Names of the parties that are still in, in order."""
         return tuple(self._names[i] for i in self._active())
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of all parties that it was opened over, in order, whether or not they are in."""
+        return self._names
+
+    def leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Go on without some parties, each for a reason, until the recording that is on ends.
+
+        Nothing more is asked of them, and the studies of the runs that follow say so.
+        """
+        assert self.is_recording, "who is left out is a matter of one fit"
+        self.left_out = {**self.left_out, **reasons}
+        if self._graph is not None:
+            self._require_connected()
 
     @property
     def graph(self) -> nx.Graph | None:
@@ -213,7 +229,8 @@ class Federation:
             warnings.warn(words, EigenmeshWarning, stacklevel=2)
 
     def _active(self) -> list[int]:
-        return [i for i, name in enumerate(self._names) if name not in self.lost]
+        gone = self.lost.keys() | self.left_out.keys()
+        return [i for i, name in enumerate(self._names) if name not in gone]
 
     def __enter__(self) -> Federation:
         return self
@@ -238,6 +255,7 @@ class Federation:
 
         Numbers that are found on the way, such as gamma, may be any of their kind here.
         """
+        self._begin_anew()
         runs = [(stage.study(self.scope), stage) for stage in stages]
         for run, _ in runs:
             _ = run.tree  # what cannot be asked for is said here, in its own words
@@ -276,6 +294,7 @@ class Federation:
                 f"secure is True, but protocol {protocol.name!r} has no schedule, which would say "
                 f"what is summed; declare one, or pass secure=False"
             )
+        self._begin_anew()
         self._courier.begin_run()
         self._follow_study(Study.of(protocol, self.scope, args, kwargs))
         self._last_reply.clear()
@@ -295,10 +314,14 @@ class Federation:
     @property
     def scope(self) -> Scope:
         """Who takes part, on which graph, and what becomes of losses."""
-        edges = None
+        left_out = self.left_out if self.is_recording else {}
+        edges, out = None, tuple(name for name in self._names if name in left_out)
         if self._graph is not None:
-            edges = tuple(sorted((min(e), max(e)) for e in self._graph.edges))
-        return Scope(self._names, self.split, self.on_loss, self.max_age, edges, self.secure)
+            taking_part = (i for i, name in enumerate(self._names) if name not in out)
+            edges_in = self._graph.subgraph(taking_part).edges
+            edges = tuple(sorted((min(e), max(e)) for e in edges_in))
+        how = (self.split, self.on_loss, self.max_age, edges, self.secure)
+        return Scope(self._names, *how, left_out=out)
 
     @contextmanager
     def under(self, study: FitStudy) -> Iterator[None]:
@@ -384,11 +407,26 @@ class Federation:
         Runs recorded together belong together: a party lost in one is out of those that follow.
         """
         with self._occupancy.hold():
-            if self._books.idle:
-                self.lost, self.reused, self.dropped = {}, Counter(), Counter()
-                self._statements = Statements()
+            self._begin_anew()
             with self._books.recording() as recording:
                 yield recording
+
+    @contextmanager
+    def rehearsing(self) -> Iterator[None]:
+        """For plans: whoever is left out inside is in again afterwards."""
+        with self.recording():
+            before = self.left_out
+            try:
+                yield
+            finally:
+                self.left_out = before
+
+    def _begin_anew(self) -> None:
+        """Everybody is in again, unless a recording is on, to which this belongs."""
+        if self._books.idle:
+            self.lost, self.left_out = {}, {}
+            self.reused, self.dropped = Counter(), Counter()
+            self._statements = Statements()
 
     def enlist(
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
@@ -677,7 +715,8 @@ class Federation:
         try:
             require_connected(self.graph, self._names)
         except TopologyError as error:
-            raise TopologyError(f"{error.reason}; {self._losses()}") from None
+            losses = f"; {self._losses()}" if self.lost else ""
+            raise TopologyError(f"{error.reason}{losses}") from None
 
     # One wave of requests, and what becomes of its replies.
 

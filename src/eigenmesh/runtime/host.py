@@ -276,6 +276,8 @@ class Host:
             index, names = self._view.index, self._view.names
             if study.scope.parties != names or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
+            if self.site.name in study.scope.left_out:
+                raise StepRefused("the study says that this site takes no part in it")
             study.require_built()
         asked = tree["op"] == "require"
         self._consents.require(study, tree.get("fit", []), lambda: self._own, is_asked_only=asked)

@@ -135,8 +135,9 @@ Limits = Mapping[str, Limit]
 NO_LIMITS: Limits = {}
 
 
-Covered = int | Literal["all", "joint"]
-"""Rows behind one number of a message: the fewest, all of the sender's, or those of all parties."""
+Covered = int | Literal["fewest", "all", "joint"]
+"""Rows behind one number of a message: so many, the fewest that the sender's policy lets a sum be
+over, all of the sender's, or those of all parties."""
 
 _SINGLE = frozenset("rows columns scores eigenvectors distances sketch hashes".split())
 

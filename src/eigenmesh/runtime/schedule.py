@@ -369,6 +369,12 @@ class Scope:
     max_age: int = 3
     edges: tuple[tuple[int, int], ...] | None = None  # None: there is a coordinator
     secure: bool = False  # whether sums are masked
+    left_out: tuple[str, ...] = ()  # of the parties, who takes no part
+
+    @property
+    def n_taking_part(self) -> int:
+        """How many of the parties a run is of."""
+        return len(self.parties) - len(self.left_out)
 
     def require_sound(self) -> None:
         """Raise `StepRefused` unless these are words and numbers that a run can have."""
@@ -382,6 +388,7 @@ class Scope:
             and not (self.on_loss == "skip" and self.edges is not None)
             and type(self.secure) is bool
             and not (self.secure and (self.forgiving or self.edges is not None))
+            and list(self.left_out) == [name for name in self.parties if name in self.left_out]
         )
         if not sound:
             raise StepRefused("the study's parties, graph or losses are none that a run can have")
@@ -392,7 +399,7 @@ class Scope:
         if self.edges is None:
             return None
         graph = nx.Graph()
-        graph.add_nodes_from(range(len(self.parties)))
+        graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.left_out)
         graph.add_edges_from(self.edges)
         return mark_losses(graph, self.on_loss != "raise")
 
@@ -422,6 +429,7 @@ class Parties:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, int], ...]
     graph: nx.Graph | None = None
+    left_out: tuple[str, ...] = ()  # members of the federation that take no part
 
     def scope(self, split: str) -> Scope:
         """As if these were the parties of a run in which nothing is lost, or might be."""
@@ -430,7 +438,9 @@ class Parties:
             edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
             lossy = is_lossy(self.graph)
         on_loss, secure = "survivors" if lossy else "raise", masks_are_planned()
-        return Scope(self.names, split, on_loss, edges=edges, secure=secure and edges is None)
+        masked = secure and edges is None
+        members = (*self.names, *self.left_out)
+        return Scope(members, split, on_loss, 3, edges, masked, self.left_out)
 
     @cached_property
     def owns(self) -> tuple[Own, ...]:

@@ -160,6 +160,8 @@ class Study:
         }
         if self.scope.secure:  # others keep the digests that they had before there were masks
             tree["scope"]["secure"] = True
+        if self.scope.left_out:
+            tree["scope"]["left_out"] = list(self.scope.left_out)
         return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -336,6 +338,7 @@ def read_study(text: str) -> Study:
                 scope["max_age"],
                 edges,
                 scope.get("secure", False),
+                tuple(scope.get("left_out", ())),
             ),
         )
         version = study.protocol.version

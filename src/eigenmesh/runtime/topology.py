@@ -42,6 +42,15 @@ def same_graph(one: nx.Graph, other: nx.Graph) -> bool:
     return set(one) == set(other) and edges[0] == edges[1]
 
 
+def renumbered(graph: nx.Graph) -> nx.Graph:
+    """The same graph with its nodes numbered from 0, in their order.
+
+    >>> list(renumbered(nx.path_graph(4).subgraph([1, 2, 3])).edges)
+    [(0, 1), (1, 2)]
+    """
+    return nx.convert_node_labels_to_integers(graph, ordering="sorted")
+
+
 def mark_losses(graph: nx.Graph, lossy: bool) -> nx.Graph:
     """The graph, with a mark that messages on it may be lost: more are then sent, and planned."""
     graph.graph[_LOSSY] = lossy

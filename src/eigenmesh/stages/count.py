@@ -2,7 +2,8 @@
 
 ===================  ====================================================================
 party keeps          its rows or columns
-party reveals        how many rows and columns it holds (counts)
+party reveals        how many rows and columns it holds, and of rows the fewest that it lets
+                     a sum be over (counts)
 coordinator learns   these numbers, and which party's do not fit the others'
 ===================  ====================================================================
 
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from eigenmesh.numerics.arrays import is_sparse
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Message,
+    NonNegative,
     OwnColumns,
     OwnRows,
     Positive,
@@ -53,6 +56,17 @@ class ColumnSiteShape(SiteShape, reveals="counts"):
     n_rows: Annotated[int, Reveals("counts"), Positive, SameEverywhere, OwnRows]
 
 
+class RowSiteSize(RowSiteShape, reveals="counts"):
+    """And what else front doors go by.
+
+    `n_values` are the numbers that shipping its rows would take, `min_rows` the fewest rows that it
+    lets a sum be over.
+    """
+
+    n_values: Annotated[int, Reveals("counts"), NonNegative]
+    min_rows: Annotated[int, Reveals("counts"), Positive]
+
+
 class SurveyedSite(Party):
     """Holds rows or columns."""
 
@@ -65,9 +79,11 @@ class SurveyedSite(Party):
         return {"n_rows": int(n_rows), "n_columns": int(n_columns)}
 
     @step
-    def count_rows(self) -> RowSiteShape:
+    def count_rows(self) -> RowSiteSize:
         """Its size, where sites hold rows."""
-        return RowSiteShape(**self.shape)
+        rows = self.site.data
+        n_values = int(rows.nnz if is_sparse(rows) else rows.size)
+        return RowSiteSize(**self.shape, n_values=n_values, min_rows=self.site.min_rows)
 
     @step
     def count_columns(self) -> ColumnSiteShape:

@@ -10,7 +10,8 @@ party reveals        "lloyd": the candidates drawn from it (scores), the number 
                      (moments) of its points in each cluster, round by round; a party with a single
                      point in a cluster so reveals that point
                      "coreset": its part of the coreset (scores), once; "means": in its place
-                     means of at least five of its points (centroids)
+                     means of at least five of its points (centroids); "groups": as "lloyd", of
+                     groups of at least five points that stay together
 coordinator learns   these, and the centres
 ===================  ============================================================================
 
@@ -40,6 +41,7 @@ from eigenmesh.numerics.coresets import settle as corrected
 from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import add
+from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
@@ -71,7 +73,9 @@ from eigenmesh.stages.kmeans_party import (
     Points,
 )
 
-METHODS = ("lloyd", "coreset", "means")
+METHODS = ("lloyd", "coreset", "means", "groups")
+CORESETS = ("coreset", "means")
+SEEDS = 20  # drawn where nothing is known of points but their moments, times the clusters
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
@@ -108,6 +112,7 @@ def schedule(
     start: tuple[int, int] | None = None,
     leading: Sequence[int] = (),
     dim: int | None = None,
+    squares: tuple[int] | None = None,
 ) -> Node:
     """A coreset; or seeds, then Lloyd's iterations. In the end everybody labels its points.
 
@@ -115,7 +120,8 @@ def schedule(
     how many `candidates` there are; and of how many `centres` they allow.
     """
     given_points = start or candidates
-    most = given_points[1] if given_points else dim
+    most = given_points[1] if given_points else squares[0] if squares else dim
+    sums = PointHolder.sum_groups if method == "groups" else PointHolder.sum_clusters
 
     def planned(parties: Parties) -> dict[str, int]:
         if most is None:
@@ -123,36 +129,37 @@ def schedule(
         return {"coordinates": most}
 
     def after_seeding(coordinates: int, centres: int) -> Node:
-        far = candidates is None  # single points may leave
+        far = candidates is None and method == "lloyd"  # single points may leave
+        how = (centres, coordinates, max_iter, sums)
         return sequence(
-            *(
-                _lloyd_rounds(n_init, centres, coordinates, max_iter, usual=0, leading=width)
-                for width in leading
-            ),
-            _lloyd_rounds(
-                n_init + len(leading), centres, coordinates, max_iter, far=far, planned=n_init
-            ),
+            *(_lloyd_rounds(n_init, *how, usual=0, leading=width) for width in leading),
+            _lloyd_rounds(n_init + len(leading), *how, far=far, planned=n_init),
             _labelling(centres, coordinates),
         )
 
     def rest(coordinates: int) -> Node:
-        if method != "lloyd":
+        if method in CORESETS:
             draws = default_draws(n_clusters) if coreset_size is None else coreset_size
             how = (coordinates, n_clusters, draws, n_init, refine)
             return _coreset_rounds(*how, of_means=method == "means")
         if start is not None:
             return sequence(
-                _lloyd_rounds(1, start[0], coordinates, max_iter, far=True),
+                _lloyd_rounds(1, start[0], coordinates, max_iter, sums, far=method == "lloyd"),
                 _labelling(start[0], coordinates),
             )
         n_known = None if candidates is None else candidates[0]
-        return _seeding(scope, n_clusters, coordinates, n_known, after_seeding)
+        if squares is None or candidates is not None:
+            return _seeding(scope, n_clusters, coordinates, n_known, after_seeding)
+        return sequence(
+            total(sums, r=1, k=1, dim=coordinates),
+            _seeding(scope, n_clusters, coordinates, SEEDS * n_clusters, after_seeding),
+        )
 
     return sequence(
         enlist(PointHolder, setup),
         ask(PointHolder.solve_locally, n_clusters=n_clusters)
-        if method != "lloyd"
-        else ask(PointHolder.count_points if given_points is None else PointHolder.tell_size),
+        if method in CORESETS
+        else ask(PointHolder.tell_size if given_points or squares else PointHolder.count_points),
         settle(
             planned,
             rest,
@@ -238,6 +245,7 @@ def _lloyd_rounds(
     k: int,
     dim: int,
     max_iter: int,
+    sums: Step,
     far: bool = False,
     usual: int = USUAL_ITERATIONS,
     planned: int | None = None,
@@ -255,7 +263,7 @@ def _lloyd_rounds(
     return loop(
         max_iter,
         total(
-            PointHolder.sum_clusters,
+            sums,
             down={"dim": leading or dim},
             up={"dim": dim},
             r=at_most(restarts, planned),
@@ -312,6 +320,7 @@ def distributed_kmeans(
     start: Doubles | None = None,
     leading: Sequence[int] = (),
     dim: int | None = None,
+    squares: Doubles | None = None,
 ) -> KMeansResult:
     """k-means of the points that each site keeps under `setup.points`.
 
@@ -321,7 +330,9 @@ def distributed_kmeans(
     of a coreset are corrected by the means of all points `refine` times, and the best is taken.
 
     `candidates` (m, dim) that the coordinator knows take the place of k-means‖, so that no single
-    point leaves its party; `start` (k, dim) that of all seeding. Where there are fewer different
+    point leaves its party; `start` (k, dim) that of all seeding. "groups", whose `setup` says so,
+    takes candidates, or the mean `squares` (dim,) of uncorrelated coordinates: it then draws some
+    of the normal law that has these and the points' mean. Where there are fewer different
     points than clusters, each is a cluster. Of points whose first coordinates matter most, Lloyd
     also starts from the clusters of the `leading` ones: few coordinates have few poor optima. Of
     at most `dim` coordinates, which the parties hold the run to, and plans count.
@@ -330,7 +341,7 @@ def distributed_kmeans(
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
     fed.enlist(PointHolder, setup)
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
-    if method != "lloyd":
+    if method in CORESETS:
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size
         part = _coreset(fed, n_clusters, draws, method == "means")
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
@@ -339,7 +350,8 @@ def distributed_kmeans(
         of_what = "means" if method == "means" else "points"
         reason = f"the coreset of {len(part.points)} {of_what} is clustered"
         return _concluded(fed, centres, n_clusters, refine, reason)
-    by_weight = candidates is None and start is None
+    sums = PointHolder.sum_groups if method == "groups" else PointHolder.sum_clusters
+    by_weight = candidates is None and start is None and squares is None
     counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
     if by_weight:
         _require_weight(sum(count.weight for count in counts))
@@ -347,7 +359,12 @@ def distributed_kmeans(
     if start is not None:
         starts = np.array(start, dtype=np.float64)[None]
     else:
-        points = _candidates(fed, counts, n_clusters) if candidates is None else candidates
+        if candidates is not None:
+            points = candidates
+        elif squares is not None:
+            points = _drawn(fed, squares, SEEDS * n_clusters, rng)
+        else:
+            points = _candidates(fed, counts, n_clusters)
         fed.settle(candidates=len(points))
         weights = fed.total(PointHolder.weigh_candidates, Points(points)).sum.weights
         _require_weight(weights.sum())
@@ -357,8 +374,21 @@ def distributed_kmeans(
         for width in leading:
             few = weighted_kmeans(seeds._replace(points=points[:, :width]), n_clusters, rng, n_init)
             starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
-    centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, refill=candidates is None)
+    refill = candidates is None and method == "lloyd"
+    centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
     return _concluded(fed, centres, n_clusters, n_iter, reason)
+
+
+def _drawn(fed: Federation, squares: Doubles, count: int, rng: np.random.Generator) -> Doubles:
+    """Points of the normal law that has the moments of all points."""
+    origin = Centres(np.zeros((1, 1, len(squares))))
+    told = fed.total(PointHolder.sum_groups, origin).sum
+    _require_weight(float(told.weights.sum()))
+    mean = told.sums[0, 0] / told.weights[0, 0]
+    values, axes = np.linalg.eigh(np.diag(squares) - np.outer(mean, mean))
+    normal = rng.normal(size=(count, len(squares)))
+    points: Doubles = mean + (normal * np.sqrt(np.maximum(values, 0.0))) @ axes.T
+    return points
 
 
 def default_draws(n_clusters: int) -> int:
@@ -444,7 +474,8 @@ def _lifted(
         return np.zeros((0, k, dim))
     centres = np.zeros((len(few), k, dim))
     centres[:, :, : few.shape[2]] = few
-    return _lloyd(fed, centres, max_iter, tol, False, few.shape[2])[0][None]
+    how = (max_iter, tol, PointHolder.sum_clusters, False, few.shape[2])
+    return _lloyd(fed, centres, *how)[0][None]
 
 
 def _lloyd(
@@ -452,6 +483,7 @@ def _lloyd(
     centres: Doubles,
     max_iter: int,
     tol: float,
+    sums: Step,
     refill: bool,
     leading: int | None = None,
 ) -> tuple[Doubles, int, str]:
@@ -463,7 +495,7 @@ def _lloyd(
     moving, settled = np.arange(len(centres)), np.zeros(len(centres), dtype=bool)
     for _ in range(max_iter):
         before = np.ascontiguousarray(centres[moving][:, :, :leading])
-        total = fed.total(PointHolder.sum_clusters, Centres(before)).sum
+        total = fed.total(sums, Centres(before)).sum
         filler = fed if refill else None
         pairs = zip(centres[moving], total.sums, total.weights, strict=True)
         means = np.stack([_moved(filler, *own) for own in pairs])

@@ -32,6 +32,7 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
 
+MOST_GROUPS = 1000  # of a party's points, of which sums are made
 _NUMBER = 0x6B6D  # of this role in the keys of random draws
 
 
@@ -41,6 +42,7 @@ class KMeansSetup(Message, reveals=None):
     points: str
     labels: str
     seed: Annotated[int, NonNegative] = 0
+    groups: bool = False  # whether sums are over whole groups of points
 
 
 class PointSize(Message, reveals="counts"):
@@ -102,6 +104,10 @@ class Sums(Message, reveals="moments", covers=1):
     costs: Annotated[Floats, Shape("r"), NonNegative]
 
 
+class GroupSums(Sums, reveals="moments", covers="fewest"):
+    """The same over whole groups of points, each as many as a party lets a sum be over."""
+
+
 class FarAsk(Message, reveals="moments"):
     """Centres some of which are nobody's nearest, and how many."""
 
@@ -144,7 +150,7 @@ class CoresetPart(Message, reveals="scores"):
     weights: Annotated[Floats, Shape("m"), NonNegative]
 
 
-class MeanPart(Message, reveals="centroids"):
+class MeanPart(Message, reveals="centroids", covers="fewest"):
     """Means of a party's points, and what each stands for."""
 
     points: Annotated[Floats, Shape("m", "dim")]
@@ -177,6 +183,7 @@ class PointHolder(Party):
         self.squared = np.ones(len(self.data.points))  # at first no point is farther than others
         self.draws = 0
         self.own_centres = np.zeros((0, self.data.points.shape[1]))
+        self.groups = self._means(MOST_GROUPS) if setup.groups else None
 
     @step
     def tell_size(self) -> PointSize:
@@ -229,6 +236,20 @@ class PointHolder(Party):
         )
 
     @step
+    def sum_groups(self, restarts: Centres) -> GroupSums:
+        """The same of groups, which go to the centre nearest to their mean.
+
+        Groups stay as they are: sums of any two rounds, or restarts, differ by whole groups.
+        """
+        assert self.groups is not None, "the setup says that sums are over groups"
+        totals = [cluster_sums(self.groups, centres) for centres in restarts.centres]
+        return GroupSums(
+            sums=np.stack([own.sums for own in totals]),
+            weights=np.stack([own.weights for own in totals]),
+            costs=np.array([own.cost for own in totals]),
+        )
+
+    @step
     def farthest_points(self, request: FarAsk) -> FarPoints:
         """Where an empty cluster should start again."""
         labels, squared = nearest(self.data.points, request.centres)
@@ -258,12 +279,15 @@ class PointHolder(Party):
 
     @step
     def give_means(self, request: CoresetAsk) -> MeanPart:
-        """Means of clusters of at least `MIN_CLUSTER` of the own points, for all of them."""
-        most = request.n_points + len(self.own_centres)
+        """Means of as many of the own points as a sum must be over, for all of them."""
+        part = self._means(request.n_points + len(self.own_centres))
+        return MeanPart(points=part.points, weights=part.weights)
+
+    def _means(self, most: int) -> WeightedPoints:
         # Which points a mean covers must not be known: the draw is the site's own.
         rng = self.site.private_generator(_NUMBER)
-        part = mean_coreset(self._counting(), most, MIN_CLUSTER, rng)
-        return MeanPart(points=part.points, weights=part.weights)
+        least = max(MIN_CLUSTER, self.site.min_rows)
+        return mean_coreset(self._counting(), most, least, rng)
 
     def _counting(self) -> WeightedPoints:
         """The points that have a weight."""

@@ -215,7 +215,7 @@ def _by_landmarks(scope: Scope, setup: NeighbourhoodSetup, rest: Node) -> Node:
         return rest
     if setup.kernel == "linear":
         return sequence(_row_mean(scope), rest)
-    n, most = len(scope.parties), setup.n_centroids
+    n, most = scope.n_taking_part, setup.n_centroids
 
     def counted(parties: Parties) -> Mapping[str, int]:
         sizes = [n_rows for n_rows, _ in parties.shapes]

@@ -97,9 +97,9 @@ def schedule(scope: Scope, setup: KernelSetup) -> Node:
         return {"n": parties.n_rows, "d": parties.shapes[0][1], "n_parties": len(parties.names)}
 
     def fits(own: Own, n: int, d: int, n_parties: int) -> bool:
-        return n >= own.rows and d == own.columns and 0 < n_parties <= len(scope.parties)
+        return n >= own.rows and d == own.columns and 0 < n_parties <= scope.n_taking_part
 
-    sizes = settle(planned, scores, fits, n=10**9, d=100, n_parties=len(scope.parties))
+    sizes = settle(planned, scores, fits, n=10**9, d=100, n_parties=scope.n_taking_part)
     return sequence(enlist(ScoreKeeper, setup), ask(ScoreKeeper.count_rows), sizes)
 
 

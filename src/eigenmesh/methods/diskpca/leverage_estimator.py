@@ -90,7 +90,7 @@ def leverage_scores(
         fed.require_stages(planned)
         number = kernel_gamma(fed, kernel, gamma, seed_of(random_state))
         outcome = fed.run(leverage_protocol, agreed(number)).value
-        scores = of_sites(fed, STORE, "scores")
+        scores = list(of_sites(fed, STORE, "scores").values())
         report = RunReport.of(
             recording,
             fed,

@@ -177,7 +177,7 @@ class SampledLandmarks(NewLandmarks, reveals="rows"):
     share: Annotated[float, Positive]
 
 
-class Centroids(RowBlock, reveals="centroids", covers=MIN_CLUSTER):
+class Centroids(RowBlock, reveals="centroids", covers="fewest"):
     """Means of at least MIN_CLUSTER rows each."""
 
 
@@ -1108,7 +1108,7 @@ def measure(
     Where more than one party is asked, all are, so that the cost is known beforehand.
     """
     model, n = fit.model, fit.model.n_rows
-    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.parties) == 1
+    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
     proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
     if q >= n or (alone and proven):

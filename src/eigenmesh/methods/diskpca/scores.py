@@ -148,7 +148,7 @@ def landmark_scores(
             rows, RowHolder, few, center, first, fit, draw_more
         )
     complete, k = in_span.model, n_components
-    if more and len(rows.parties) == 1:
+    if more and len(rows.members) == 1:
         k = worthwhile(complete.eigenvalues, complete.n_rows, n_components)
     model = first_components(complete, k)
     _keep_scores(rows, model)

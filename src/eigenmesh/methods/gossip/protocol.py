@@ -511,7 +511,7 @@ def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: boo
                 own.rows <= most_rows
                 and own.columns == n_columns
                 and 0 < each <= goal.n_features
-                and 0 <= q < goal.n_features + len(scope.parties)
+                and 0 <= q < goal.n_features + scope.n_taking_part
                 and 0 <= more <= goal.most_features
             ),
             most_rows=10**9,
@@ -560,7 +560,7 @@ def _centroid_fits(
     if taken != setup.features:
         setup = dataclasses.replace(setup, features=taken)
         return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal, is_fullest))
-    n, d = len(scope.parties), first.n_columns
+    n, d = scope.n_taking_part, first.n_columns
 
     def fit(q: int, each: Size | Amount) -> Node:
         width = min(q, d) if setup.kernel in NARROW else q

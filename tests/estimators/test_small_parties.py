@@ -1,0 +1,192 @@
+"""Parties whose rows their sums would tell are left out and named, or taken by consent."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import eigenmesh as em
+from eigenmesh.errors import InputError, StepRefused, TopologyError
+from eigenmesh.runtime.study import read_study
+
+DOORS = {
+    "components": lambda **how: em.KernelPCA(2, random_state=0, **how),
+    "clusters": lambda **how: em.KernelKMeans(3, random_state=0, **how),
+    "regression": lambda **how: em.KernelPCRegressor(2, random_state=0, **how),
+}
+FEWEST = em.Policy().min_rows
+
+
+def drawn(seed):
+    """Rows of large and small parties in any order, and which of them are small."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(rng.integers(40, 90)) for _ in range(int(rng.integers(2, 5)))]
+    sizes += [int(rng.integers(1, FEWEST)) for _ in range(int(rng.integers(1, 5)))]
+    rng.shuffle(sizes)
+    d = int(rng.integers(2, 6))
+    rows = [rng.normal(size=(n, d)) + rng.normal(size=d) for n in sizes]
+    kernel = {"kernel": str(rng.choice(["linear", "rbf", "poly", "laplacian"])), "gamma": 0.1}
+    small = [f"party-{i}" for i, n in enumerate(sizes) if n < FEWEST]
+    return rows, kernel, small
+
+
+def fit(door, rows, source=None):
+    """A fitted door, and what it warned of."""
+    source = em.Partitioned(rows=rows) if source is None else source
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if isinstance(door, em.KernelPCRegressor):
+            door.fit(source, [A[:, 0] for A in rows])
+        else:
+            door.fit(source)
+    return door, [str(w.message) for w in caught]
+
+
+def those_in(rows, small):
+    return [A for i, A in enumerate(rows) if f"party-{i}" not in small]
+
+
+@pytest.mark.parametrize(("seed", "topology"), [(0, None), (1, None), (2, None), (1, "full")])
+@pytest.mark.parametrize("what", DOORS)
+def test_a_fit_is_that_of_the_parties_that_are_in_and_names_the_others(what, seed, topology):
+    rows, kernel, small = drawn(seed)
+    model, said = fit(DOORS[what](topology=topology, **kernel), rows)
+    (words,) = [text for text in said if "left out" in text]
+    assert f"with {sum(len(A) for A in rows if len(A) < FEWEST)} of all" in words
+    assert repr(small[0]) in words
+    assert "secure=True" in words
+    assert "small_parties='reveal'" in words
+
+    without, said = fit(DOORS[what](topology=topology, **kernel), those_in(rows, small))
+    assert not any("left out" in text for text in said)
+    np.testing.assert_allclose(model.eigenvalues_, without.eigenvalues_, rtol=1e-10)
+
+    report = model.report_
+    assert set(report.left_out) == set(small)
+    assert set(report.parties) == {f"party-{i}" for i in range(len(rows))} - set(small)
+    assert all(report.reveals[name] == {"counts": 0} for name in small)
+    assert all(name in str(report) for name in small[:3])
+
+
+@pytest.mark.parametrize("what", DOORS)
+@pytest.mark.parametrize("seed", range(3))
+def test_plan_study_and_audit_are_of_the_same_parties(what, seed):
+    rows, kernel, small = drawn(seed)
+    parts = em.Partitioned(rows=rows)
+    door, _ = fit(DOORS[what](accuracy=1.0, **kernel), rows)
+    plan = em.plan(door, parts)
+    assert plan.parties == door.report_.parties
+    assert plan.rounds == door.report_.rounds
+    assert any("left out" in note for note in plan.notes)
+    assert {name: set(kinds) for name, kinds in plan.reveals.items()} == {
+        name: set(kinds) for name, kinds in door.report_.reveals.items()
+    }
+    for account in (plan, door.report_):
+        told = [line for name in small for line in em.audit(account).of(name)]
+        assert {line.sent_as for line in told} == {"counts"}
+    with em.federation(parts) as fed:
+        assert em.study(door, fed).digest == em.study(door, parts).digest
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sites_that_approve_a_fit_are_asked_for_just_that(seed):
+    rows, kernel, small = drawn(seed)
+    door = DOORS["components"](accuracy=1.0, **kernel)
+    policies = [em.Policy(approve="each")] * len(rows)
+    with em.federation(em.Partitioned(rows=rows, policies=policies)) as fed:
+        study = em.study(door, em.Partitioned(rows=rows))
+        for site in fed.local_sites().values():
+            site.approve(study)
+        with fed.under(study):
+            model, _ = fit(door, rows, fed)
+    assert set(model.report_.left_out) == set(small)
+
+
+def test_a_site_that_a_study_leaves_out_takes_no_part_in_it():
+    rows, kernel, small = drawn(2)
+    with em.federation(em.Partitioned(rows=rows)) as fed:
+        _, run = em.study(em.KernelPCA(2, **kernel), fed).runs
+        assert set(run.scope.left_out) == set(small)
+        assert read_study(run.document.decode()).scope == run.scope
+        with pytest.raises(StepRefused, match="takes no part"):  # a coordinator asks all the same
+            fed._broadcast("require", role="RowHolder", steps=[], study=run.document.decode())
+
+
+@pytest.mark.parametrize("topology", [None, "full"])
+def test_labels_of_rows_that_are_left_out_come_from_the_model(topology):
+    rows, kernel, _ = drawn(0)
+    door, _ = fit(DOORS["clusters"](topology=topology, **kernel), rows)
+    assert [len(own) for own in door.labels_] == [len(A) for A in rows]
+    for A, own in zip(rows, door.labels_, strict=True):
+        if len(A) < FEWEST:
+            np.testing.assert_array_equal(own, door.predict(A))
+
+
+@pytest.mark.parametrize("what", DOORS)
+@pytest.mark.parametrize("seed", range(2))
+def test_reveal_counts_everybody_in(what, seed):
+    rows, _, small = drawn(seed)
+    kernel = {"kernel": "linear"}  # whose moments are exact
+    model, said = fit(DOORS[what](small_parties="reveal", **kernel), rows)
+    assert not any("left out" in text for text in said)
+    assert set(small) < set(model.report_.parties)
+    X = np.vstack(rows)
+    X = X if what == "clusters" else X - X.mean(axis=0)
+    pooled = np.linalg.svd(X, compute_uv=False)[: len(model.eigenvalues_)] ** 2
+    np.testing.assert_allclose(model.eigenvalues_, pooled, rtol=1e-8)
+
+
+@pytest.mark.parametrize("what", DOORS)
+def test_where_nobody_is_left_the_error_has_both_remedies(what):
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(int(rng.integers(1, FEWEST)), 3)) for _ in range(30)]
+    for act in (
+        lambda door: fit(door, rows),
+        lambda door: em.plan(door, em.Partitioned(rows=rows)),
+    ):
+        with pytest.raises(InputError, match="secure=True.*small_parties='reveal'"):
+            act(DOORS[what](kernel="rbf"))
+    with pytest.raises(InputError, match="small_parties is 'keep'"):
+        fit(DOORS[what](small_parties="keep"), rows)
+
+
+def test_who_asks_for_rows_by_name_has_decided():
+    rows, _, _ = drawn(0)
+    model, said = fit(em.KernelPCA(2, kernel="rbf", landmarks="uniform", random_state=0), rows)
+    assert not model.report_.left_out
+    assert len(model.report_.parties) == len(rows)
+
+
+def test_a_site_says_itself_how_few_are_too_few():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(n, 3)) for n in (50, 12, 3)]
+    policies = [None, em.Policy(min_rows=20), em.Policy(min_rows=1)]
+    parts = em.Partitioned(rows=rows, policies=policies)
+    model, _ = fit(em.KernelPCA(2), rows, parts)
+    assert set(model.report_.left_out) == {"party-1"}
+    assert em.plan(em.KernelPCA(2), parts).parties == ("party-0", "party-2")
+
+
+def test_a_graph_that_would_fall_apart_says_so():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(n, 3)) for n in (40, 2, 40, 3)]
+    with pytest.raises(TopologyError, match="'party-1', 'party-3'.*reveal.*without them"):
+        fit(em.KernelPCA(2, topology="ring"), rows)
+
+
+def test_the_next_fit_begins_with_everybody():
+    rows, kernel, small = drawn(0)
+    with em.federation(em.Partitioned(rows=rows)) as fed:
+        fit(em.KernelPCA(2, **kernel), rows, fed)
+        model, _ = fit(em.KernelPCA(2, small_parties="reveal", **kernel), rows, fed)
+    assert set(small) < set(model.report_.parties)
+
+
+def test_masked_sums_leave_nobody_out():
+    rows, kernel, small = drawn(1)
+    pytest.importorskip("cryptography")
+    with em.federation(em.Partitioned(rows=rows), secure=True) as fed:
+        model, said = fit(em.KernelPCA(2, **kernel), rows, fed)
+        plan = em.plan(em.KernelPCA(2, **kernel), fed)
+    assert set(small) < set(model.report_.parties) == set(plan.parties)
+    assert em.plan(em.KernelPCA(2, **kernel), em.Partitioned(rows=rows), secure=True) == plan

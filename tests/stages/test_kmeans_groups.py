@@ -1,0 +1,45 @@
+"""Sums over whole groups: no number, and no difference of numbers, is of fewer rows than may be."""
+
+import numpy as np
+import pytest
+
+import eigenmesh as em
+from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.stages.kmeans_party import Centres, KMeansSetup, PointHolder
+
+
+def holder(points, min_rows, weights=None):
+    site = Site("a", lambda: points, em.Policy(min_rows=min_rows))
+    site.store["points"] = {"points": points}
+    if weights is not None:
+        site.store["points"]["weights"] = weights
+    return PointHolder(SiteView(site, 0, ("a",)), KMeansSetup("points", "labels", groups=True))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_of_any_rounds_differ_by_whole_groups(seed):
+    rng = np.random.default_rng(seed)
+    n, dim, min_rows = int(rng.integers(5, 120)), int(rng.integers(1, 5)), int(rng.integers(2, 9))
+    points = rng.normal(size=(n, dim)) + 5 * rng.integers(3, size=(n, 1))
+    party, least = holder(points, min_rows), max(5, min_rows)
+    weights = []
+    for _ in range(30):
+        k = int(rng.integers(1, 6))
+        reply = party.sum_groups(Centres(rng.normal(size=(2, k, dim)) * 6))
+        if n >= least:
+            np.testing.assert_allclose(reply.sums.sum(axis=1), [points.sum(axis=0)] * 2)
+        weights += list(reply.weights.ravel())
+    sizes = np.round(weights).astype(int)
+    assert np.all((sizes == 0) | (sizes >= least))
+    of_groups = {0}
+    for weight in np.round(party.groups.weights).astype(int):
+        of_groups |= {weight + other for other in of_groups}
+    assert set(sizes) <= of_groups
+
+
+def test_rows_without_weight_are_in_no_group():
+    rng = np.random.default_rng(0)
+    weights = np.r_[np.zeros(20), np.ones(10)]
+    party = holder(rng.normal(size=(30, 2)), 5, weights)
+    assert party.groups.weights.sum() == 10
+    assert len(party.groups.points) <= 2
