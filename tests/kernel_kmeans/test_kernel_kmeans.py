@@ -21,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:the .* landmarks miss")
 DIGITS, DIGIT = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
 NO_ROWS = em.Policy(allow={"centroids", "gram", "moments", "counts", "scores"})
-NO_SCORES = em.Policy(allow={"centroids", "gram", "moments", "counts"})
+NO_ROWS = em.Policy(allow={"centroids", "gram", "moments", "counts"})
+NO_SCORES = em.Policy(allow={"centroids", "gram", "moments", "counts", "rows"})
 
 
 def inertia(X, labels, gamma, weights=None, kernel="rbf"):
@@ -309,6 +310,19 @@ def test_parties_that_keep_their_scores_start_from_the_landmarks():
         assert words in model.method_
         assert "scores" not in set().union(*model.report_.reveals.values())
         assert inertia(X, model.predict(X), exact.gamma_) <= 1.03 * exact.inertia_
+
+
+def test_parties_that_keep_their_rows_add_up_whole_groups():
+    """A sum over a cluster in which a party has one row is that row's scores."""
+    X = few_digits()
+    parts = em.split(X, 4, policies=[NO_ROWS] * 4, random_state=0)
+    for kmeans in ("means", "lloyd"):
+        with pytest.raises(PolicyRefusal, match="what would do: .*rows.* \\(for"):
+            em.KernelKMeans(8, random_state=0, kmeans=kmeans).fit(parts)
+    exact = em.KernelKMeans(8, method="exact", n_init=5, random_state=0).fit(X)
+    model = em.KernelKMeans(8, random_state=0).fit(parts)
+    assert "groups of rows' scores" in model.method_
+    assert inertia(X, model.predict(X), exact.gamma_) <= 1.06 * exact.inertia_
 
 
 def test_rows_of_tiny_parties_leave_only_if_asked_for():

@@ -430,6 +430,7 @@ def study(
     names: options.Names = None,
     allow: options.Allow = None,
     secure: options.Secure = False,
+    small_parties: options.SmallParties = "leave-out",
     json: options.AsJson = False,
 ) -> None:
     """Write what a fit asks of its parties to a file, for the sites' owners to look at and approve.
@@ -442,7 +443,7 @@ def study(
         parts = options.sized_parties(data or [], party or [], split or usual, names, allow)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, seed),
+            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
             "topology": options.graph(topology),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)

@@ -196,7 +196,8 @@ def _kmeans(
         few = "k-means of a coreset, since rounds between parties cost"
         return [("coreset", "k-means||", few), quiet, groups]
     few = "k-means of means of rows' scores, five at least, since rounds between parties cost"
-    return [("means", "k-means||", few), quiet, groups]
+    by_means = ("means", "k-means||", few)
+    return [by_means, quiet] if kmeans == "means" else [by_means, quiet, groups]
 
 
 def _number(params: ClusteringParameters, holders: Holders) -> tuple[int, bool]:

@@ -17,6 +17,7 @@ from eigenmesh.estimators.small_parties import (
     LEAVE_OUT,
     NO_ROWS,
     SURVEY,
+    USUALLY_FEWEST,
     LeftOut,
     Sizes,
     adopt_left_out,
@@ -28,9 +29,14 @@ from eigenmesh.estimators.small_parties import (
 )
 from eigenmesh.kernel_pca.one_array import MethodChoice, default_landmarks, landmarks_at_most
 from eigenmesh.methods.registry import Method, for_kernel, methods, names_of
+from eigenmesh.runtime.consent import expected_releases
+from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.schedule import kinds_in, masks_are_planned
+from eigenmesh.runtime.schedule import masks_are_planned
 from eigenmesh.runtime.topology import Topology, build_graph
+
+# Of a party so large that kinds are what they are called, but for sums over some of its rows.
+_LARGE = Release(10**9, 0, 10**9, 10**3, USUALLY_FEWEST)
 
 
 def suitable_methods(
@@ -233,9 +239,10 @@ def nothing_allowed(
     """The first refusal, with the kinds that would have to be allowed for each way."""
     needed = []
     for name, needs in needs_refused:
-        trees = [run.study(fed.scope).tree for run in needs]
-        leaving = [kinds_in(tree, fed.scope.secure) for tree in trees if tree is not None]
-        kinds = sorted(set().union(*(kinds for by_step in leaving for kinds in by_step.values())))
-        needed.append(f"{', '.join(kinds)} (for {name})")
+        kinds: set[str] = set()
+        for study in (run.study(fed.scope) for run in needs):
+            kinds |= set().union(*study.leaving.values())
+            kinds |= set().union(*(e.kinds for e in expected_releases(study, _LARGE)))
+        needed.append(f"{', '.join(sorted(kinds))} (for {name})")
     options = "; or ".join(dict.fromkeys(needed))
     return PolicyRefusal(f"{first.reason}; what would do: {options}", party=first.party)
