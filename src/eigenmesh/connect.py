@@ -151,13 +151,14 @@ def federation(
         number = "neither" if sites is None else "both"
         raise InputError(f"{number} of source and sites= are given; one of them is expected")
     _check_options(source, whose)
-    secure, trust = bool(secure), trust or "domain"
+    trust_asked, secure, trust = trust, bool(secure), trust or "domain"
     if trust not in TRUSTS:
         raise InputError(f"trust is {trust!r}; expected one of {', '.join(map(repr, TRUSTS))}")
     require_seconds(timeout)  # engines open within it
     _refuse_options("nvflare", engine, startup_kit=startup_kit, study=study)
     if sites is not None:
-        carrier, split, align = _on_folders(sites, whose, engine, faults)
+        theirs = {**whose, "trust": trust_asked}
+        carrier, split, align = _on_folders(sites, theirs, engine, faults)
     elif engine == "dask":
         place = {"client": client, "workers": workers, "timeout": timeout}
         carrier, split = _on_dask(source, split, whose, faults, place, trust)

@@ -20,6 +20,7 @@ from eigenmesh.errors import FileNotWritten
 
 PRIVATE, USUAL = 0o600, 0o666  # the modes of files; what others may do is less by the umask
 _PRIVATE_FOLDER = 0o700
+_CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # not on every system
 
 
 def write_whole(
@@ -79,7 +80,7 @@ def _draft(path: Path, content: bytes, mode: int, durable: bool = True) -> Itera
     """A new file beside `path` that is gone at the end, unless it was moved."""
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY
         with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             file.write(content)
             file.flush()
@@ -94,7 +95,7 @@ def _draft(path: Path, content: bytes, mode: int, durable: bool = True) -> Itera
 def open_to_append(path: str | Path) -> IO[bytes]:
     """A private file to append to; no link is followed."""
     path = Path(path)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _CAREFULLY
     with _our_words(path):
         return os.fdopen(os.open(path, flags, PRIVATE), "ab", buffering=0)
 

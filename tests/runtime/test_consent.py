@@ -157,6 +157,24 @@ def answers(site, requests):
     return [wire.loads(host.handle(wire.dumps(request))) for request in requests]
 
 
+@pytest.mark.parametrize("width", [3, 60])  # 50 rounds give 3 columns away
+def test_a_question_needs_no_approval_and_tells_nothing_of_what_is_owned(width):
+    X = np.random.default_rng(width).normal(size=(80, width))
+    parts = em.Partitioned(columns=[X, X, X], names=["a", "b", "c"])
+    run = em.study(em.VFedPCA(1, n_rounds=50, random_state=0), parts).runs[-1]
+    site = Site("a", lambda: X, em.Policy(allow=KINDS - {"columns"}, approve="each"))
+    site.trust = "organisations"
+    request = {"op": "require", "run": "r", "turn": 1, "steps": []}
+    request |= {"role": run.protocol.roles[0].__name__, "study": run.document.decode()}
+    assert "error" not in answers(site, [request])[0]
+    setup = np.frombuffer(encode(run.terms["setup"]), np.uint8)
+    (refused,) = answers(site, [{**request, "op": "enlist", "message": setup}])
+    assert "'approve'" in refused["reason"]
+    site.approve(run.digest)
+    told = answers(site, [request])[0].get("reason", "")
+    assert ("'allow'" in told) == (width == 3)
+
+
 def survey_requests(**scope):
     study = stage(survey).study(Scope(("a", "b", "c"), scope.pop("split", "rows"), **scope))
     role = study.protocol.roles[0]

@@ -32,15 +32,18 @@ def make_folder(path, name, X, *, ids=None, policy='approve = "any"', settings="
     return SiteFolder(path)
 
 
-def three_folders(path, *, seed=0, policy='approve = "any"', n=(40, 50, 45), **others):
-    """North, south and west, whose owners have told each other their public keys."""
+def three_folders(
+    path, *, seed=0, policy='approve = "any"', n=(40, 50, 45), are_strangers=False, **others
+):
+    """North, south and west, whose owners have told each other their public keys, or not."""
     rng = np.random.default_rng(seed)
     names = ("north", "south", "west")
     folders = [
         make_folder(path / name, name, drawn_rows(rng, rows), policy=policy, **others)
         for name, rows in zip(names, n, strict=True)
     ]
-    introduce(folders)
+    if not are_strangers:
+        introduce(folders)
     return folders
 
 

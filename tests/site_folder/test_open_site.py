@@ -24,7 +24,7 @@ def test_a_site_is_built_from_its_folder_alone(tmp_path, X):
     assert site.names_columns() == ("x2", "x0")
     assert site.policy.min_rows == 7
     assert site.peers == {"south": b"\xab" * 32}
-    np.testing.assert_array_equal(site.store[OWN_TARGETS]["targets"][:, 0], y)
+    np.testing.assert_array_equal(site.store[OWN_TARGETS]["targets"], y)
     np.testing.assert_array_equal(site.store[OWN_WEIGHTS]["weights"], w)
     assert (tmp_path / "n" / "private").stat().st_mode & 0o777 == 0o700
     assert len(site.key) == 32
@@ -66,7 +66,7 @@ def test_withdrawn_rows_are_out_with_their_ids_and_values(tmp_path, X):
     add_withdrawal(folder.withdrawals_file, ["n003", "n020"])
     site, rest = open_site(folder.path), np.delete(X, [3, 20], axis=0)
     np.testing.assert_array_equal(site.data, rest)
-    np.testing.assert_array_equal(site.store[OWN_TARGETS]["targets"][:, 0], rest[:, 1])
+    np.testing.assert_array_equal(site.store[OWN_TARGETS]["targets"], rest[:, 1])
     assert site.identifies() != before
 
 

@@ -11,7 +11,6 @@ not leave; it is on the disk at the end of a run, and otherwise within about a s
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -88,6 +87,8 @@ class SiteLog:
     @contextmanager
     def _alone(self) -> Iterator[int]:
         """The file, while no other thread or process writes to it; it stays open in between."""
+        import fcntl  # not everywhere; where it is not, only sites in folders cannot be
+
         with self._one_at_a_time:
             if self._file is None:
                 self._file = open_to_append(self.path)

@@ -127,6 +127,8 @@ def _taken_apart(table: Table, settings: SiteSettings) -> SiteRows:
         check_unique(table.sample_ids, settings.name)
     rest = _dense(X[:, d:]) if n_apart else None
     targets = None if rest is None or not n_targets else rest[:, :n_targets]
+    if n_targets == 1 and targets is not None:
+        targets = targets[:, 0]
     weights = None if rest is None or settings.weights is None else rest[:, -1]
     if weights is not None and (weights < 0).any():
         raise InputError("a weight is negative; none below 0 is expected, and 0 ignores a row")
