@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from eigenmesh.errors import EigenmeshError, MessageRefused, PartyFailed, RankError
+from eigenmesh.errors import EigenmeshError, InputError, MessageRefused, PartyFailed
 from eigenmesh.runtime.message import Context, Message, fields_of
 
 _LARGEST = 1e150
 _LONGEST_TEXT = 2_000
 _NAMED = 5
-_MAY_BE_CAUSED = (PartyFailed, RankError, MessageRefused)  # by what others have sent
+_MAY_BE_CAUSED = (PartyFailed, InputError, MessageRefused)  # by what others have sent
 
 
 class Statements:

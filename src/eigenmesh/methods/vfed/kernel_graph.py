@@ -76,6 +76,7 @@ from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Own, Scope, ask, restarted
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.statements import in_short
 from eigenmesh.stages.column_scores import ColumnModel, require_samples
 from eigenmesh.stages.linear_columns import GramMixture
 from eigenmesh.stages.prepare import prepared_columns
@@ -350,6 +351,11 @@ def _agreed(
 def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFusion:
     n, p = starts[0].n_samples, len(ends)
     fusions = [unpacked(end.value, agreed, n, p) for end in ends]
+    if len({len(own.components.eigenvalues) for own in fusions}) > 1:
+        raise MessageRefused(
+            f"the answers of {in_short(ends.parties)} differ in how many components they have, "
+            f"where all have the same sums; nobody can say whose is wrong"
+        )
     places = landmarks_of(agreed, n)
     model = ColumnModel(
         fusions[0],
