@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 2
 
-.PHONY: demo test test-fast check format bench fuzz clean
+.PHONY: demo test test-fast test-nvflare check format bench fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
@@ -17,6 +17,10 @@ test: $(VENV)/.installed-dev
 
 test-fast: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask"
+
+# Three sites, a server and an analyst on the loopback, with mutual TLS: about three minutes.
+test-nvflare: $(VENV)/.installed-dev
+	$(PINNED) $(BIN)/python -m pytest -m nvflare tests/engines --durations=15
 
 # Damaged and random input for hosts, wire, messages, records, model files, studies and readers.
 SECONDS_OF_FUZZ ?= 60

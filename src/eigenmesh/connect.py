@@ -146,7 +146,7 @@ def federation(
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
         losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
-        return _opened(sites_elsewhere, topology, losses, secure, under)
+        return federation_on(sites_elsewhere, topology, losses, secure, under)
     if (source is None) == (sites is None):
         number = "neither" if sites is None else "both"
         raise InputError(f"{number} of source and sites= are given; one of them is expected")
@@ -391,12 +391,12 @@ def _on_nvflare(
     return Relayed(startup_kit, study, names)
 
 
-def _opened(
+def federation_on(
     carrier: Any,
     topology: Topology | None,
     losses: Mapping[str, Any],
     secure: bool | None,
-    under: FitStudy | None,
+    under: FitStudy | None = None,
 ) -> Federation:
     """A federation of sites elsewhere; sums are masked where there is a coordinator."""
     try:

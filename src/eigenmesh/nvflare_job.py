@@ -30,10 +30,12 @@ from nvflare.collab import collab
 
 from eigenmesh.engines.nvflare import LATE, NONE, TOPIC, Flare, reply_to_json, study_of, unpacked
 from eigenmesh.errors import EigenmeshError, StepRefused
-from eigenmesh.nvflare_kit import SETTINGS
+from eigenmesh.nvflare_kit import JOBS_LOG, SETTINGS
+from eigenmesh.nvflare_orders import carry_out
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.requests import error_tree, rule_alone
+from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.site_folder import open_site
 from eigenmesh.threads import one_thread
 from eigenmesh.version import __version__
@@ -94,8 +96,17 @@ class Gate(FLComponent):
     def _require_approval(self, fl_ctx: FLContext) -> None:
         items = fl_ctx.get_prop(FLContextKey.SECURITY_ITEMS, {})
         meta = items.get(FLContextKey.JOB_META)
-        if meta:  # a command that tells of the job comes before it is brought here
-            study_folder(_settings(fl_ctx), study_of(meta.get("name")), _submitter(meta))
+        if not meta:  # a command that tells of the job comes before it is brought here
+            return
+        settings, job = _settings(fl_ctx), str(meta.get("name"))
+        line = {"op": "job", "job": job, "submitter": _submitter(meta)}
+        try:
+            study_folder(settings, study_of(job), _submitter(meta))
+        except StepRefused as refusal:
+            line |= {"error": type(refusal).__name__, "words": refusal.reason}
+            raise
+        finally:  # what cannot be logged is refused
+            SiteLog(settings.with_name(JOBS_LOG)).add(line, sync=True)
 
 
 class SiteSide:
@@ -315,12 +326,16 @@ class ServerSide:
         try:
             answer = self._answer(data)
             # While NVFlare takes a job down its sites fall silent, which says nothing of them.
-            return {"ended": "NVFlare has aborted it"} if self._context.is_aborted() else answer
+            return answer if not self._context.is_aborted() else self._ending()
         except EigenmeshError as error:
             return {"error": error.reason}
         except Exception as error:
             _log.exception("a command failed")
             return {"error": f"{type(error).__name__}; the server's log has the details"}
+
+    def _ending(self) -> dict[str, Any]:
+        silent = [] if self._flare is None else self._flare.fell_silent()
+        return {"ended": "NVFlare has aborted it", "silent": silent}
 
     def _answer(self, data: Mapping[str, Any]) -> dict[str, Any]:
         match data:
@@ -333,12 +348,14 @@ class ServerSide:
                 return self._outcome(ticket)
             case {"do": "meet", "parties": list(parties)}:
                 self._flare = Flare(self._proxies, [str(name) for name in parties])
-                return self._begin(lambda _: {"sites": self._met().meet()})
+                return self._begin(lambda: {"sites": self._met().meet()})
             case {"do": "call", "timeout": int() | float() as timeout}:
-                return self._begin(lambda _: _told(self._met().call(unpacked(data), timeout)))
+                return self._begin(lambda: _told(self._met().call(unpacked(data), timeout)))
             case {"do": "swap", "timeout": int() | float() as timeout, "neighbours": dict(near)}:
                 near = {int(i): others for i, others in near.items()}
-                return self._begin(lambda _: _told(self._met().swap(unpacked(data), near, timeout)))
+                return self._begin(lambda: _told(self._met().swap(unpacked(data), near, timeout)))
+            case {"do": "order", "work": dict(work)}:
+                return self._begin(lambda: carry_out(self._met(), work))
         return {"error": "the command is not known"}
 
     def _met(self) -> Flare:
@@ -346,7 +363,7 @@ class ServerSide:
             raise StepRefused("the sites have not met yet")
         return self._flare
 
-    def _begin(self, action: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
+    def _begin(self, action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         ticket = next(self._tickets)
         self._works[ticket] = _Work(action)
         return self._outcome(ticket)
@@ -354,7 +371,8 @@ class ServerSide:
     def _outcome(self, ticket: int) -> dict[str, Any]:
         work = self._works[ticket]
         if not work.wait(_FEW_SECONDS):
-            return {"ticket": ticket, "progress": work.progress}
+            sent = self._met().n_waves
+            return {"ticket": ticket, "progress": f"{sent} requests to every site"}
         return self._works.pop(ticket).outcome
 
 
@@ -365,8 +383,7 @@ def _told(replies: Any) -> dict[str, Any]:
 class _Work:
     """Something that is done in a thread of its own."""
 
-    def __init__(self, action: Callable[[Callable[[str], None]], dict[str, Any]]) -> None:
-        self.progress = ""
+    def __init__(self, action: Callable[[], dict[str, Any]]) -> None:
         self.outcome: dict[str, Any] = {}
         self._action = action
         self._thread = threading.Thread(target=self._run, name="eigenmesh-work", daemon=True)
@@ -374,15 +391,12 @@ class _Work:
 
     def _run(self) -> None:
         try:
-            self.outcome = self._action(self._tell)
+            self.outcome = self._action()
         except EigenmeshError as error:
-            self.outcome = {"error": error.reason}
+            self.outcome = {"failed": error_tree(error, 0)}
         except BaseException as error:
             _log.exception("work for the analyst failed")
             self.outcome = {"error": f"{type(error).__name__}; the server's log has the details"}
-
-    def _tell(self, words: str) -> None:
-        self.progress = words
 
     def is_done(self) -> bool:
         """Whether there is an outcome."""

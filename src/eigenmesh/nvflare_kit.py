@@ -15,6 +15,7 @@ from eigenmesh.engines.nvflare import EXECUTOR, GATE, SERVER, SERVER_CONTROLLER,
 from eigenmesh.errors import InputError
 
 SETTINGS = "eigenmesh.json"  # of a site: which folder belongs to a study, and who may work on it
+JOBS_LOG = "eigenmesh_jobs.jsonl"  # beside it: which jobs came, for whom, and what was refused
 _NOTHING = {"byoc": "none", "shell_commands": "none", "operate": "none"}
 _VIEWER = {"view": "any"}
 _ANALYST = {

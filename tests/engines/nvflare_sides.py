@@ -6,6 +6,7 @@ thread; everything above it is what runs in a job.
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 import eigenmesh as em
 from eigenmesh import connect
+from eigenmesh.connect import sites_of
+from eigenmesh.engines import nvflare
 from eigenmesh.engines.nvflare import Flare
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.host import Host
@@ -78,3 +81,47 @@ def open_here(source: Any, **options: Any) -> Federation:
     pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
     connect._ENGINES[NAME] = FlareHere
     return em.federation(source, engine=NAME, **options)
+
+
+class Session:
+    """A session with a server whose side is in this process: what the engine uses of NVFlare's."""
+
+    def __init__(self, monkeypatch, sites):
+        self.sites, self.jobs, self.absent, self.ended = sites, [], set(), set()
+        self.client_names = list(sites.names)
+        monkeypatch.setattr(nvflare, "_session", lambda kit: self)
+
+    def submit_job(self, folder):
+        job = open_here(self.sites)._engine
+        for side, site in zip(job.sides, sites_of(self.sites), strict=True):
+            site.split = self.sites.split
+            side._site = site
+        from eigenmesh.nvflare_job import ServerSide
+
+        server = ServerSide()
+        server._context = SimpleNamespace(is_aborted=lambda: False)
+        server._proxies = {n: p for n, p in job.proxies.items() if n not in self.absent}
+        self.jobs.append(server)
+        return f"job-{len(self.jobs)}"
+
+    def do_app_command(self, job_id, topic, data):
+        from nvflare.fuel.flare_api.api_spec import JobNotRunning
+
+        if job_id in self.ended:
+            raise JobNotRunning(job_id)
+        return self.jobs[-1].command(topic, json.loads(json.dumps(data)), None)
+
+    def get_job_meta(self, job_id):
+        return {}
+
+    def get_job_status(self, job_id):
+        return "FINISHED:ABORTED" if job_id in self.ended else "RUNNING"
+
+    def get_connected_client_list(self):
+        return [SimpleNamespace(name=name) for name in self.client_names]
+
+    def abort_job(self, job_id):
+        self.ended.add(job_id)
+
+    def close(self):
+        pass

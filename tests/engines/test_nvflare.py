@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.engines.nvflare_sides import Proxy, open_here
+from tests.engines.nvflare_sides import Proxy, Session, open_here
 
 import eigenmesh as em
-from eigenmesh.connect import sites_of
 from eigenmesh.errors import (
     EigenmeshWarning,
     FederationError,
@@ -27,7 +25,7 @@ pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
 
 from eigenmesh.engines import nvflare
 from eigenmesh.engines.nvflare import Flare, packed, study_of, unpacked, write_job
-from eigenmesh.nvflare_job import ServerSide, SiteSide, study_folder
+from eigenmesh.nvflare_job import SiteSide, study_folder
 from eigenmesh.nvflare_kit import secure_server, secure_site
 from eigenmesh.version import __version__
 
@@ -39,6 +37,7 @@ ROWS = em.Partitioned(rows=np.split(X, [20, 40]), names=["east", "north", "south
 @pytest.fixture
 def quick_looks(monkeypatch):
     monkeypatch.setattr(nvflare, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(nvflare, "_BETWEEN_LOOKS", 0.1)
 
 
 # Processes that are gone.
@@ -197,45 +196,6 @@ def test_other_engines_need_a_source_and_refuse_a_startup_kit():
 # From the analyst's process: the server's side in this one, in place of a session with it.
 
 
-class Session:
-    """What NVFlare's session does of which the engine makes use."""
-
-    def __init__(self, monkeypatch, sites=ROWS):
-        self.sites, self.jobs, self.absent, self.ended = sites, [], set(), set()
-        self.client_names = list(sites.names)
-        monkeypatch.setattr(nvflare, "_session", lambda kit: self)
-
-    def submit_job(self, folder):
-        job = open_here(self.sites)._engine
-        for side, site in zip(job.sides, sites_of(self.sites), strict=True):
-            site.split = self.sites.split
-            side._site = site
-        server = ServerSide()
-        server._context = SimpleNamespace(is_aborted=lambda: False)
-        server._proxies = {n: p for n, p in job.proxies.items() if n not in self.absent}
-        self.jobs.append(server)
-        return f"job-{len(self.jobs)}"
-
-    def do_app_command(self, job_id, topic, data):
-        from nvflare.fuel.flare_api.api_spec import JobNotRunning
-
-        if job_id in self.ended:
-            raise JobNotRunning(job_id)
-        return self.jobs[-1].command(topic, json.loads(json.dumps(data)), None)
-
-    def get_job_status(self, job_id):
-        return "FINISHED:ABORTED" if job_id in self.ended else "RUNNING"
-
-    def get_connected_client_list(self):
-        return [SimpleNamespace(name=name) for name in self.client_names]
-
-    def abort_job(self, job_id):
-        self.ended.add(job_id)
-
-    def close(self):
-        pass
-
-
 def opened(**options):
     return em.federation(
         engine="nvflare", startup_kit="kit", study="heart", secure=False, **options
@@ -243,7 +203,7 @@ def opened(**options):
 
 
 def test_one_job_serves_several_fits_with_the_ledger_of_one_process(monkeypatch):
-    session = Session(monkeypatch)
+    session = Session(monkeypatch, ROWS)
     expected = em.MomentPCA(2).fit(ROWS)
     with opened() as fed:
         assert (fed.parties, fed.split) == (ROWS.names, "rows")
@@ -256,7 +216,7 @@ def test_one_job_serves_several_fits_with_the_ledger_of_one_process(monkeypatch)
 
 
 def test_a_job_that_has_ended_is_replaced_at_the_next_fit_which_says_so(monkeypatch):
-    session = Session(monkeypatch)
+    session = Session(monkeypatch, ROWS)
     with opened() as fed:
         em.MomentPCA(1).fit(fed)
         session.ended.add("job-1")
@@ -266,7 +226,7 @@ def test_a_job_that_has_ended_is_replaced_at_the_next_fit_which_says_so(monkeypa
 
 
 def test_a_job_that_ends_in_mid_run_is_a_loss_and_no_answer(monkeypatch):
-    session = Session(monkeypatch)
+    session = Session(monkeypatch, ROWS)
     with opened() as fed:
         engine, count = fed._engine, []
         relayed = engine._job.work
@@ -278,15 +238,37 @@ def test_a_job_that_ends_in_mid_run_is_a_loss_and_no_answer(monkeypatch):
             return relayed(operation, fields, *rest)
 
         engine._job.work = work
-        with pytest.raises(PartyLost, match="job job-1 has ended"):
+        with pytest.raises(PartyLost, match="job job-1 has ended; the next fit"):
             em.MomentPCA(1).fit(fed)
         del engine._job.work
         with pytest.warns(EigenmeshWarning, match="another one"):
             em.MomentPCA(1).fit(fed)
 
 
+def test_when_nvflare_takes_the_job_down_the_silent_process_is_named(monkeypatch):
+    session = Session(monkeypatch, ROWS)
+    with opened(on_loss="survivors") as fed:
+        em.MomentPCA(1).fit(fed)
+        job = session.jobs[0]
+        began = job._flare.call
+
+        def call(*arguments):
+            replies = list(began(*arguments))
+            if job._flare.n_waves == 3:  # in mid-fit
+                job._flare._silence.update({1: 1})
+                job._context.is_aborted = lambda: True
+            return replies
+
+        job._flare.n_waves, job._flare.call = 0, call
+        with pytest.raises(PartyLost, match="'north' is lost: its process ended.*next fit") as lost:
+            em.MomentPCA(1).fit(fed)
+        assert lost.value.party == "north"
+        with pytest.warns(EigenmeshWarning, match="another one"):
+            em.MomentPCA(1).fit(fed)
+
+
 def test_a_site_that_has_not_joined_is_named_unless_others_are_asked_for(monkeypatch):
-    session = Session(monkeypatch)
+    session = Session(monkeypatch, ROWS)
     session.absent = {"south"}
     with pytest.raises(PartyLost, match="'south' has not joined study 'heart'"):
         opened()
@@ -300,7 +282,7 @@ def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
     import eigenmesh.nvflare_job as job_sides
 
     monkeypatch.setattr(job_sides, "_FEW_SECONDS", 0.01)
-    Session(monkeypatch)
+    Session(monkeypatch, ROWS)
     with opened() as fed:
         handle = Flare.call
 
@@ -313,7 +295,7 @@ def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
 
 
 def test_values_of_rows_are_the_sites_to_name_and_labels_say_where_they_are(monkeypatch):
-    Session(monkeypatch)
+    Session(monkeypatch, ROWS)
     with opened() as fed:
         with pytest.raises(InputError, match="sample_weight='sites'"):
             em.MomentPCA(1).fit(fed, sample_weight=[np.ones(20)] * 3)

@@ -19,7 +19,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 import eigenmesh
-from eigenmesh.cli import options
+from eigenmesh.cli import options, organisations
 from eigenmesh.cli.site import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
@@ -32,6 +32,7 @@ from eigenmesh.estimators.plan import plan as forecast
 from eigenmesh.estimators.plan import study as study_of
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.nvflare_kit import secure_server
 from eigenmesh.reports.documents import (
     SCORE_SUFFIXES,
     account_tree,
@@ -50,7 +51,7 @@ from eigenmesh.reports.tables import (
     report_table,
     reveals_table,
 )
-from eigenmesh.reports.terminal import answering, progress, say
+from eigenmesh.reports.terminal import answering, following, progress, say
 
 app = typer.Typer(
     help="Kernel PCA and kernel k-means over data that cannot be pooled: each DATA file is one "
@@ -113,7 +114,7 @@ def demo(
 
 @app.command()
 def check(
-    data: options.Data,
+    data: options.Files,
     id_column: options.IdColumn = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
@@ -147,7 +148,8 @@ def check(
 
 @app.command()
 def fit(
-    data: options.Data,
+    data: options.Data = None,
+    *,
     model: Annotated[Path, typer.Option(help="Where to save the model.", show_default=False)],
     split: options.Split = "columns",
     method: options.Method = "auto",
@@ -182,18 +184,26 @@ def fit(
         Path | None,
         typer.Option(help="Save the samples' scores, as .npy or .csv; for rows, a file a party."),
     ] = None,
+    engine: organisations.Engine = "in-process",
+    startup_kit: organisations.StartupKit = None,
+    study: organisations.Study = None,
+    approved: organisations.Approved = None,
     json: options.AsJson = False,
 ) -> None:
     """Fit a model to the parties' files and save it; print what it cost and what left each party.
 
+    With --engine nvflare the sites hold the data, the server's job is the coordinator, and the
+    model is fetched from there; labels, scores and shares stay at the sites.
+
     Example: [bold]eigenmesh fit a.npy b.csv --model model.em --kernel rbf --gamma 0.1[/bold]
     """
     with answering(json):
-        check_output(model, data)
+        theirs = {"id_column": id_column, "align": align, "allow": allow, "scores": scores}
+        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        files = data or []
+        check_output(model, files)
         if scores:
-            check_output(scores, [*data, model], SCORE_SUFFIXES)
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        parts = options.parties(data, split, names, allow, **how)
+            check_output(scores, [*files, model], SCORE_SUFFIXES)
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -202,6 +212,13 @@ def fit(
             fusion=fusion,
             topology=options.graph(topology),
         )
+        if sites:
+            with following("fitting") as follow:
+                kpca = organisations.fitted(kpca, sites, follow)
+            _show_fitted(kpca, model, json)
+            return
+        how = options.reading_words(id_column, align, delimiter, decimal)
+        parts = options.parties(files, split, names, allow, **how)
         with progress("fitting"):
             Z = _fit(kpca, parts, secure, scores is not None)
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
@@ -209,15 +226,15 @@ def fit(
         kpca.save(model, parties=bool(own))
         score_files = _write_scores(scores, Z, kpca, parts) if scores else []
         if json:
-            files = {"model": model, "shares": own, "scores": score_files}
-            files["ids"] = _id_files(score_files, parts)
-            typer.echo(as_json({**files, **model_tree(kpca)}))
+            saved = {"model": model, "shares": own, "scores": score_files}
+            saved["ids"] = _id_files(score_files, parts)
+            typer.echo(as_json({**saved, **model_tree(kpca)}))
             return
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
         _say(f"method {kpca.method_}")
         if hasattr(kpca, "transform_report_"):
             _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
-        keeps = _stays(data, parts)
+        keeps = _stays(files, parts)
         _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
         _print_files(model, *score_files, *_id_files(score_files, parts))
         if own:
@@ -227,7 +244,8 @@ def fit(
 @app.command()
 def transform(
     model: Annotated[Path, typer.Argument(help="A model that fit saved.", metavar="MODEL")],
-    data: options.Data,
+    data: options.Data = None,
+    *,
     out: Annotated[
         Path,
         typer.Option(
@@ -240,6 +258,10 @@ def transform(
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
     align: options.Align = "strict",
+    engine: organisations.Engine = "in-process",
+    startup_kit: organisations.StartupKit = None,
+    study: organisations.Study = None,
+    approved: organisations.Approved = None,
     json: options.AsJson = False,
 ) -> None:
     """Scores of new samples, one file a party.
@@ -252,14 +274,20 @@ def transform(
     Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
     with answering(json):
-        check_output(out, [*data, model], SCORE_SUFFIXES)
+        theirs = {"id_column": id_column, "align": align}
+        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        files = data or []
+        check_output(out, [*files, model], SCORE_SUFFIXES)
         kpca = load(model)
         holders = _column_holders(kpca)
+        if sites:
+            _show_scores_of_sites(kpca, sites, out, json)
+            return
         how = options.reading_words(id_column, align, delimiter, decimal)
         if holders is None:
-            parts = options.parties(data, "rows", names, None, **how)
+            parts = options.parties(files, "rows", names, None, **how)
         else:
-            parts = _columns_for(kpca, data, names, how)
+            parts = _columns_for(kpca, files, names, how)
         with progress("transforming"):
             Z = kpca.transform(parts)
         score_files = _write_scores(out, Z, kpca, parts)
@@ -268,18 +296,19 @@ def transform(
         k = len(kpca.eigenvalues_)
         if json:
             account = None if report is None else account_tree(report)
-            files = {"scores": score_files, "ids": _id_files(score_files, parts)}
-            typer.echo(as_json({**files, "n_samples": n, "n_components": k, "report": account}))
+            saved = {"scores": score_files, "ids": _id_files(score_files, parts)}
+            typer.echo(as_json({**saved, "n_samples": n, "n_components": k, "report": account}))
             return
         if report is not None:
-            _print(report_table(report), reveals_table(report, keeps=_stays(data, parts)))
+            _print(report_table(report), reveals_table(report, keeps=_stays(files, parts)))
         _print_files(*score_files, what=f"Scores of {n:,} samples, {k} components:")
         _print_files(*_id_files(score_files, parts), what="Ids of these samples:")
 
 
 @app.command()
 def cluster(
-    data: options.Data,
+    data: options.Data = None,
+    *,
     clusters: Annotated[int, typer.Option(help="Clusters wanted.", show_default=False)],
     labels: Annotated[
         Path | None,
@@ -310,6 +339,10 @@ def cluster(
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
+    engine: organisations.Engine = "in-process",
+    startup_kit: organisations.StartupKit = None,
+    study: organisations.Study = None,
+    approved: organisations.Approved = None,
     json: options.AsJson = False,
 ) -> None:
     """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
@@ -317,35 +350,43 @@ def cluster(
     Example: [bold]eigenmesh cluster a.npy b.npy --clusters 3 --labels labels.csv[/bold]
     """
     with answering(json):
+        theirs = {"id_column": id_column, "align": align, "allow": allow, "labels": labels}
+        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        files = data or []
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
             if file:
-                check_output(file, data, suffixes)
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        parts = options.parties(data, split, names, allow, **how)
+                check_output(file, files, suffixes)
         kmeans = KernelKMeans(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
             topology=options.graph(topology),
         )
+        if sites:
+            with following("clustering") as follow:
+                kmeans = organisations.fitted(kmeans, sites, follow)
+            _show_clusters_of_sites(kmeans, model, json)
+            return
+        how = options.reading_words(id_column, align, delimiter, decimal)
+        parts = options.parties(files, split, names, allow, **how)
         with progress("clustering"), _opened(parts, secure) as source:
             kmeans.fit(source)
         if model:
             kmeans.save(model, parties=split == "columns")
         label_files = _write_labels(labels, kmeans.labels_, parts) if labels else []
         if json:
-            files = {"model": model, "labels": label_files, "ids": _id_files(label_files, parts)}
-            typer.echo(as_json({**files, **cluster_tree(kmeans)}))
+            saved = {"model": model, "labels": label_files, "ids": _id_files(label_files, parts)}
+            typer.echo(as_json({**saved, **cluster_tree(kmeans)}))
             return
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
-        _print(reveals_table(kmeans.report_, keeps=_stays(data, parts)))
+        _print(reveals_table(kmeans.report_, keeps=_stays(files, parts)))
         _print_files(*([model] if model else []), *label_files, *_id_files(label_files, parts))
 
 
 @app.command()
 def plan(
-    data: options.Data,
+    data: options.Data = None,
     split: options.SplitIfTold = None,
     method: options.Method = "auto",
     components: options.Components = "2",
@@ -370,6 +411,10 @@ def plan(
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
+    engine: organisations.Engine = "in-process",
+    startup_kit: organisations.StartupKit = None,
+    study: organisations.Study = None,
+    approved: organisations.Approved = None,
     json: options.AsJson = False,
 ) -> None:
     """Forecast what a fit would cost, what would leave each party and who would refuse.
@@ -379,9 +424,8 @@ def plan(
     Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
-        usual = "rows" if clusters else "columns"
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        parts = options.parties(data, split or usual, names, allow, **how)
+        theirs = {"id_column": id_column, "align": align, "allow": allow, "split": split}
+        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(
@@ -390,12 +434,20 @@ def plan(
             "topology": options.graph(topology),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)
-        with _opened(parts, secure) as source:
-            account = forecast(estimator, source)
+        if sites:
+            keeps: dict[str, str] = {}
+            with organisations.opened(sites) as source:
+                account = forecast(estimator, source)
+        else:
+            usual, files = "rows" if clusters else "columns", data or []
+            how = options.reading_words(id_column, align, delimiter, decimal)
+            parts = options.parties(files, split or usual, names, allow, **how)
+            keeps = _stays(files, parts)
+            with _opened(parts, secure) as source:
+                account = forecast(estimator, source)
         if json:
             typer.echo(as_json(account_tree(account)))
             return
-        keeps = _stays(data, parts)
         title = "What would leave each party"
         _print(plan_table(account), reveals_table(account, keeps=keeps, title=title))
 
@@ -455,6 +507,61 @@ def study(
             return
         typer.echo(str(asked))
         _print_files(out)
+
+
+@app.command()
+def server(
+    kit: Annotated[Path, typer.Argument(help="The server's own NVFlare kit.", metavar="KIT")],
+) -> None:
+    """Settle what an NVFlare server lets be done: jobs of ours, no code that travels, no shell.
+
+    Example: [bold]eigenmesh server kits/hub.example.org[/bold]
+    """
+    with answering(False):
+        secure_server(kit)
+        _say(f"{kit}: jobs name installed classes only, and what is stored stays in this folder.")
+
+
+# Where the parties are sites elsewhere.
+
+
+def _show_fitted(kpca: KernelPCA, model: Path, json: bool) -> None:
+    kpca.save(model)
+    if json:
+        typer.echo(as_json({"model": model, **model_tree(kpca)}))
+        return
+    _print(components_table(kpca), report_table(kpca.report_, notes=False))
+    _say(f"method {kpca.method_}")
+    _print(reveals_table(kpca.report_, title="What left each site in the fit"))
+    _print_files(model)
+
+
+def _show_clusters_of_sites(kmeans: KernelKMeans, model: Path | None, json: bool) -> None:
+    if model:
+        kmeans.save(model)
+    if json:
+        typer.echo(as_json({"model": model, "report": account_tree(kmeans.report_)}))
+        return
+    _print(report_table(kmeans.report_, notes=False))
+    _say(f"method {kmeans.method_}")
+    _print(reveals_table(kmeans.report_))
+    _say("Clusters of rows are at their sites, where `eigenmesh site scores` writes them.")
+    _print_files(*([model] if model else []))
+
+
+def _show_scores_of_sites(kpca: Any, sites: organisations.Sites, out: Path, json: bool) -> None:
+    if _column_holders(kpca) is None:
+        raise InputError(
+            "the model scores rows on its own, and rows are at their sites, where `eigenmesh site "
+            "scores` writes their scores"
+        )
+    with following("transforming"):
+        Z = organisations.scores(kpca, sites)
+    write_scores(out, Z, kpca.get_feature_names_out(), None)
+    if json:
+        typer.echo(as_json({"scores": [out], "n_samples": len(Z), "n_components": Z.shape[1]}))
+        return
+    _print_files(out, what=f"Scores of {len(Z):,} samples, {Z.shape[1]} components:")
 
 
 # From the command line to the library.

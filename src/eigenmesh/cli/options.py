@@ -18,13 +18,13 @@ from eigenmesh.runtime.policy import Policy
 
 _SIZED = re.compile("(?P<name>.+)=(?P<rows>[1-9][0-9]*)x(?P<columns>[1-9][0-9]*)")
 
+_DATA = (
+    "One file a party, or a folder of files of one format: .npy, .npz, .csv, .tsv (or packed, "
+    ".csv.gz), .parquet, .feather or .xlsx."
+)
+Files: TypeAlias = Annotated[list[Path], typer.Argument(help=_DATA, metavar="DATA")]
 Data: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(
-        help="One file a party, or a folder of files of one format: .npy, .npz, .csv, .tsv (or "
-        "packed, .csv.gz), .parquet, .feather or .xlsx.",
-        metavar="DATA",
-    ),
+    list[Path] | None, typer.Argument(help=_DATA, metavar="DATA", show_default=False)
 ]
 Split: TypeAlias = Annotated[
     Literal["columns", "rows"],

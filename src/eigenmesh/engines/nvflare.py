@@ -37,6 +37,7 @@ from eigenmesh.errors import (
 )
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.engine import Engine, Lost, Reply
+from eigenmesh.runtime.requests import error_from
 from eigenmesh.version import __version__
 
 TOPIC = "eigenmesh"
@@ -46,7 +47,8 @@ SERVER, SITE = "eigenmesh.nvflare_job.ServerSide", "eigenmesh.nvflare_job.SiteSi
 SERVER_CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
 GATE = "eigenmesh.nvflare_job.Gate"  # a component of a site's own
-LOOK_SECONDS = 2.0  # between looks at those who are waited for, and for an answer to a look
+LOOK_SECONDS = 2.0  # for an answer to a look at those who are waited for
+_BETWEEN_LOOKS = 1.0  # seconds; NVFlare ends a job 5 s after one of its processes
 _SILENT_LOOKS = 2  # in a row, after which a party is lost
 _SLACK = 1.25  # a site keeps to the time of a step itself, and says so; then the call is given up
 _MEETING_SECONDS = 60.0
@@ -68,11 +70,14 @@ class Flare(Engine):
     name = "nvflare"
     relays = "sealed"
     values_stay = True
+    split = align = ""  # as the sites said
 
     def __init__(self, proxies: Mapping[str, Any], parties: Sequence[str]) -> None:
         self.parties = tuple(parties)
         self._proxies = dict(proxies)
         self._swaps = itertools.count(1)
+        self.n_waves = 0  # of requests so far
+        self._silence: Counter[int] = Counter()  # looks in a row that were not answered
 
     def meet(self) -> dict[str, Any]:
         """What the sites say of themselves, or why they say nothing, by name."""
@@ -121,33 +126,38 @@ class Flare(Engine):
         timeout: float,
         on_loss: Callable[[int], None] = lambda i: None,
     ) -> Iterator[tuple[int, Reply]]:
+        self.n_waves += 1
         limit = _SLACK * timeout + LOOK_SECONDS
         pending = {_in_thread(self._at, i, method, limit, a): i for i, a in arguments.items()}
         replies: dict[int, Reply] = {}
-        silence: Counter[int] = Counter()
-        waiting, next_look = list(arguments), time.monotonic() + LOOK_SECONDS
+        self._silence = Counter()
+        waiting, next_look = list(arguments), time.monotonic() + _BETWEEN_LOOKS
         while waiting:
             seconds = max(next_look - time.monotonic(), 0.0)
             done, _ = wait(pending, seconds, return_when=FIRST_COMPLETED)
             for future in done:
                 replies[pending.pop(future)] = _reply_in(future, timeout)
             if pending and time.monotonic() >= next_look:
-                for i in self._silent(pending.values(), silence):
+                for i in self._silent(pending.values()):
                     replies[i] = _SILENT
                     on_loss(i)
                 pending = {future: i for future, i in pending.items() if i not in replies}
-                next_look = time.monotonic() + LOOK_SECONDS
+                next_look = time.monotonic() + _BETWEEN_LOOKS
             while waiting and waiting[0] in replies:
                 yield waiting[0], replies.pop(waiting.pop(0))
 
-    def _silent(self, places: Iterable[int], silence: Counter[int]) -> list[int]:
+    def fell_silent(self) -> list[str]:
+        """Who has not answered the last look."""
+        return [self.parties[i] for i, looks in self._silence.items() if looks]
+
+    def _silent(self, places: Iterable[int]) -> list[int]:
         """Of those who are waited for, who has not answered a look too often."""
         looks = {i: _in_thread(self._at, i, "is_there", LOOK_SECONDS, {}) for i in places}
         wait(looks.values(), LOOK_SECONDS)
         for i, look in looks.items():
             is_there = look.done() and look.exception() is None and look.result() is True
-            silence[i] = 0 if is_there else silence[i] + 1
-        return [i for i in looks if silence[i] >= _SILENT_LOOKS]
+            self._silence[i] = 0 if is_there else self._silence[i] + 1
+        return [i for i in looks if self._silence[i] >= _SILENT_LOOKS]
 
 
 def _in_thread(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -228,8 +238,8 @@ def _reply_from_json(tree: Any) -> Reply:
 # In the analyst's process.
 
 
-class JobEnded(FederationError):
-    """The NVFlare job that carried the requests is over."""
+class JobEnded(PartyLost):
+    """The NVFlare job that carried the requests is over; `party` is whose process ended first."""
 
 
 class Relayed(Engine):
@@ -250,7 +260,7 @@ class Relayed(Engine):
         self, startup_kit: str | Path, study: str, names: Sequence[str] | None = None
     ) -> None:
         self._job = _Job(Path(startup_kit), study, names)
-        self._is_running, self._is_fresh = False, True
+        self._is_running, self._is_fresh, self._is_over = False, True, False
         self._gone: set[int] = set()  # parties whose process in this job is no more
         try:
             self._job.submit()
@@ -278,6 +288,9 @@ class Relayed(Engine):
         try:
             answer = self._work(may_replace, requests, operation, {**packed(requests), **fields})
         except JobEnded as ended:
+            if not self._is_over:  # with the job every party is gone: nobody is left to go on with
+                self._is_over = True
+                raise
             for i in requests:
                 yield i, Lost(ended.reason)
             return
@@ -308,14 +321,14 @@ class Relayed(Engine):
         return self._job.work(operation, fields, on_progress)
 
     def order(self, work: Mapping[str, Any], on_progress: Callable[[str], None]) -> dict[str, Any]:
-        """Let the server's job run a coordinator's side; gives its outcome."""
-        everybody = range(len(self.parties))
-        return self._work(True, everybody, "order", {"work": dict(work)}, on_progress)
+        """Let the server's job be the coordinator: replies of the sites then stay there."""
+        order = {**work, "split": self.split, "align": self.align}
+        return self._work(True, range(len(self.parties)), "order", {"work": order}, on_progress)
 
     @contextmanager
     def session(self) -> Iterator[None]:
         """Once a run has begun its job is not replaced: parties of another one know nothing."""
-        self._is_running = self._is_fresh = True
+        self._is_running, self._is_fresh, self._is_over = True, True, False
         try:
             yield
         finally:
@@ -406,6 +419,9 @@ class _Job:
                     f"the NVFlare job of study {self.study!r} ended before it answered ({status}); "
                     f"the logs of the server and of the sites say why: a site may have refused it"
                 )
+            if (refusals := self._refusals()) is not None:
+                self._abort()
+                raise PartyLost(f"no site takes a job of study {self.study!r}: {refusals}")
             if time.monotonic() > deadline:
                 self._abort()
                 raise FederationError(
@@ -426,6 +442,13 @@ class _Job:
         except EigenmeshError as error:
             return error.reason
         return status if status.startswith(_ENDED) else None
+
+    def _refusals(self) -> str | None:
+        """What the server says if it asked the sites and none would have the job."""
+        with suppress(EigenmeshError, AttributeError):
+            history = self._talk(lambda s: s.get_job_meta(self.id)).get("schedule_history") or []
+            return next((str(own) for own in history if "not enough sites" in str(own)), None)
+        return None
 
     def _abort(self) -> None:
         with suppress(Exception):
@@ -485,10 +508,21 @@ class _Job:
             on_progress(str(answer.get("progress", "")))
             answer = self.command({"do": "fetch", "ticket": answer["ticket"]})
         if "ended" in answer:
-            raise JobEnded(f"the NVFlare job {self.id} has ended: {answer['ended']}")
-        if "error" in answer:
-            raise FederationError(f"the server's job failed: {answer['error']}")
+            raise self._ending(answer)
+        match answer:
+            case {"failed": {"party": str() | None as party, **error}}:
+                raise error_from(error, party)
+            case {"error": words}:
+                raise FederationError(f"the server's job failed: {words}")
         return answer
+
+    def _ending(self, answer: Mapping[str, Any]) -> JobEnded:
+        next_ = "the next fit opens another"
+        match answer:
+            case {"silent": [str(name), *_]}:
+                words = f"party {name!r} is lost: its process ended, and NVFlare the job with it"
+                return JobEnded(f"{words}; {next_}", party=name)
+        return JobEnded(f"the NVFlare job {self.id} has ended; {next_}")
 
     def command(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """One app command to the job."""
@@ -504,7 +538,7 @@ class _Job:
             try:
                 return action(self._session)
             except (JobNotFound, JobNotRunning):
-                raise JobEnded(f"the NVFlare job {self.id} has ended") from None
+                raise self._ending({}) from None
             except NoConnection as error:
                 raise JobEnded(f"the NVFlare server cannot be reached: {error}") from None
             except EigenmeshError:

@@ -79,3 +79,10 @@ def progress(words: str, total: int | None = None) -> Iterator[Callable[[], None
         return
     with delayed_bar(words, total) as (bar, task):
         yield lambda: bar.advance(task)
+
+
+@contextmanager
+def following(words: str) -> Iterator[Callable[[str], None]]:
+    """A line on stderr for work that is done elsewhere; gives the call that says how far it is."""
+    with errors().status(words) as status:
+        yield lambda more: status.update(f"{words}: {more}" if more else words)

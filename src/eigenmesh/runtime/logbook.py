@@ -86,6 +86,7 @@ class Logbook:
         if tree.get("op") in MASK_ROUNDS:
             line["step"] = self._sum[0]
         line |= {"study": self._view.study, "fit": self._view.fit}
+        line |= {"submitter": self._site.submitter} if self._site.submitter else {}
         line |= {"got": len(request), "got_digest": sha256(request).hexdigest()}
         line["sent"] = [] if error else [departure._asdict() for departure in self._departures]
         if error is not None:

@@ -1,0 +1,406 @@
+"""A federation of three sites on the loopback, with mutual TLS, provisioned from nothing.
+
+It takes minutes: `make test-nvflare`. `make test` runs the example, which goes the same way.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import eigenmesh as em
+from eigenmesh.errors import (
+    EigenmeshError,
+    EigenmeshWarning,
+    FederationError,
+    PartyLost,
+    PolicyRefusal,
+    StepRefused,
+)
+from eigenmesh.runtime.site_log import read_log
+from eigenmesh.site_folder import SiteFolder, open_site
+
+pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "three_sites_nvflare.py"
+ANALYST, STRANGER = "analyst@hub.org", "stranger@hub.org"
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(150, 5)) * [3, 2, 1.5, 1, 1]
+ROWS = np.split(X, [60, 110])
+COLUMNS = np.split(X, [2, 3], axis=1)
+SITES = ("east", "north", "south")
+ALL_KINDS = "min_parties = 2\n"
+
+
+@pytest.mark.timeout(300)
+def test_the_example_runs_and_says_what_it_promises():
+    done = subprocess.run(
+        [sys.executable, "-W", "error::eigenmesh.errors.EigenmeshWarning", str(EXAMPLE)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "rows: the pooled answer: True; left the sites: what left the parties: aggregate, counts",
+        "landmarks are rows: party 'east' refuses by the rule 'allow' of its policy",
+        "party 'south' is lost: its process does not answer any more",
+        "said so within 15 s: True",
+        "south is back, and the answer as before: True",
+        "columns: scores as in one process: True",
+        "everything has stopped",
+    ):
+        assert words in done.stdout
+
+
+def example():
+    spec = importlib.util.spec_from_file_location("three_sites_nvflare", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    with example().Federation(
+        tmp_path_factory.mktemp("nvflare"), SITES, (ANALYST, STRANGER)
+    ) as own:
+        own.provision()
+        own.add_study("heart", "rows", ROWS, policy=ALL_KINDS)
+        own.add_study("genes", "columns", COLUMNS, ids=[f"P{i:03d}" for i in range(len(X))])
+        own.add_study("strict", "rows", ROWS, policy='approve = "each"\nmin_parties = 2\n')
+        own.start()
+        own.wait_for_sites()
+        yield own
+
+
+@pytest.fixture
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.CostWarning)
+        yield
+
+
+def rehearsal(federation, study, tmp_path, **options):
+    """The same sites, with the same keys, in this process."""
+    folders = []
+    for site in federation.sites:
+        own = tmp_path / study / site
+        shutil.copytree(federation.site_folder(study, site), own)
+        for spent in (own / "private").glob("*.r*"):  # rolls and runs: a site of its own
+            spent.unlink()
+        folders.append(own)
+    return em.federation(sites=folders, **options)
+
+
+def site_lines(federation, study, site="north"):
+    return list(read_log(SiteFolder(federation.site_folder(study, site)).log_file))
+
+
+def nvflare_log(federation, name):
+    return (federation.kit(name) / "log.txt").read_text()
+
+
+def same_costs(one, other):
+    assert (one.rounds, one.bytes) == (other.rounds, other.bytes)
+    assert one.by_step == other.by_step
+    assert one.reveals == other.reveals
+
+
+pytestmark = pytest.mark.timeout(240)
+running = pytest.mark.nvflare
+
+ROW_FITS = {
+    "landmarks": em.DisKPCA(2, n_landmarks=30, gamma=0.1, random_state=0),
+    "moments": em.MomentPCA(2),
+    "clusters": em.KernelKMeans(2, landmarks="diskpca", gamma=0.1, random_state=0, accuracy=0.9),
+}
+
+
+@running
+def test_row_fits_on_one_job_are_those_of_one_process(federation, tmp_path, quiet):
+    with federation.open("heart", secure=False) as fed:
+        assert (fed.parties, fed.split) == (SITES, "rows")
+        with rehearsal(federation, "heart", tmp_path) as here:
+            for estimator in ROW_FITS.values():
+                there, own = (clone(estimator) for _ in range(2))
+                own.fit(here)
+                there.fit(fed)
+                np.testing.assert_allclose(there.eigenvalues_, own.eigenvalues_, rtol=1e-8)
+                same_costs(there.report_, own.report_)
+        assert "'north': at the site" in repr(there.labels_[1])
+
+
+@running
+def test_masked_by_default_and_the_same_to_a_millionth(federation, tmp_path):
+    model, own = em.MomentPCA(3), em.MomentPCA(3)
+    with federation.open("heart") as fed:
+        assert fed.secure
+        model.fit(fed)
+        rounds = [timed(lambda: model.fit(fed)) / model.report_.rounds for _ in range(3)]
+    with rehearsal(federation, "heart", tmp_path, secure=True) as here:
+        own.fit(here)
+    np.testing.assert_allclose(model.eigenvalues_, own.eigenvalues_, rtol=1e-6)
+    np.testing.assert_allclose(model.eigenvalues_, em.MomentPCA(3).fit(X).eigenvalues_, rtol=1e-6)
+    same_costs(model.report_, own.report_)
+    assert {kind for kinds in model.report_.reveals.values() for kind in kinds} == {
+        "aggregate",
+        "counts",
+    }
+    print(f"a round took {min(rounds):.3f} s")
+    left = [own for line in site_lines(federation, "heart") for own in line["sent"]]
+    assert left
+    assert {line.get("submitter") for line in site_lines(federation, "heart")} == {ANALYST}
+
+
+def timed(work):
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+@running
+def test_column_fits_and_new_samples_in_a_later_job_from_shares_at_the_sites(
+    federation, tmp_path, quiet
+):
+    model, own = em.OneShotKPCA(2, local_rank=1), em.OneShotKPCA(2, local_rank=1)
+    with federation.open("genes") as fed:
+        scores = model.fit(fed).transform(fed)
+    with rehearsal(federation, "genes", tmp_path) as here:
+        np.testing.assert_allclose(own.fit(here).transform(here), scores, atol=1e-8)
+    same_costs(model.report_, own.report_)
+    model.save(tmp_path / "model.em")
+    with federation.open("genes") as fed:
+        later = em.load(tmp_path / "model.em").transform(fed)
+    np.testing.assert_allclose(later, scores, atol=1e-12)
+
+
+@running
+def test_neighbours_messages_pass_the_server_under_seal(federation, tmp_path, quiet):
+    model, own = (em.GossipKPCA(1, n_features=20, random_state=0) for _ in range(2))
+    with federation.open("heart", topology="full") as fed:
+        assert not fed.secure
+        with fed.recording() as recording:
+            model.fit(fed)
+    with rehearsal(federation, "heart", tmp_path, topology="full") as here:
+        own.fit(here)
+    np.testing.assert_allclose(model.eigenvalues_, own.eigenvalues_, rtol=1e-8)
+    assert model.report_.by_step == own.report_.by_step
+    between = [own for own in recording.ledger.entries if {own.sender, own.receiver} <= {*SITES}]
+    assert between
+    assert all(own.relayed for own in between)
+
+
+# What a site refuses.
+
+
+def submitted(federation, analyst=ANALYST, *, name="eigenmesh heart", spoil=lambda job: None):
+    """How a job ends that somebody writes by hand, and which sites took part."""
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    from eigenmesh.engines.nvflare import write_job
+
+    job = federation.folder / f"job-{time.monotonic_ns()}"
+    write_job(job, name.removeprefix("eigenmesh "))
+    spoil(job)
+    session = new_secure_session(analyst, str(federation.kit(analyst)), timeout=15)
+    try:
+        job_id = session.submit_job(str(job))
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            status = session.get_job_status(job_id)
+            if status.startswith(("FINISHED", "ABANDONED", "FAILED")):
+                return status
+            time.sleep(0.5)
+        session.abort_job(job_id)
+        return "RUNNING"
+    finally:
+        session.close()
+
+
+def with_code(job):
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "mine.py").write_text("print('hello from the analyst')\n")
+
+
+def with_class(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    path.write_text(path.read_text().replace("eigenmesh.nvflare_job.SiteSide", "subprocess.Popen"))
+
+
+def with_data(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    tree = json.loads(path.read_text())
+    tree["components"][0]["args"] = {"folder": "/etc"}
+    path.write_text(json.dumps(tree))
+
+
+@running
+@pytest.mark.parametrize("spoil", [with_code, with_class, with_data])
+def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(federation, spoil):
+    before = len(nvflare_log(federation, "north"))
+    lines = len(site_lines(federation, "heart"))
+    try:
+        status = submitted(federation, spoil=spoil)
+    except Exception as error:  # the server's own settings refuse it, too
+        status = str(error)
+    assert status != "RUNNING"
+    assert "FINISHED:COMPLETED" not in status
+    assert len(site_lines(federation, "heart")) == lines, "no request has reached the host"
+    print(spoil.__name__, status, nvflare_log(federation, "north")[before:][-300:])
+
+
+@running
+def test_a_study_or_submitter_that_the_owner_has_not_named_gets_no_job(federation):
+    with pytest.raises((FederationError, EigenmeshError)):
+        federation.open("lungs")
+    with pytest.raises((FederationError, EigenmeshError)):
+        federation.open("heart", analyst=STRANGER)
+    jobs = list(read_log(federation.kit("north") / "local" / "eigenmesh_jobs.jsonl"))
+    refused = [(own["job"], own["submitter"]) for own in jobs if "error" in own]
+    assert ("eigenmesh lungs", ANALYST) in refused
+    assert ("eigenmesh heart", STRANGER) in refused
+
+
+@running
+def test_a_study_that_nobody_approved_and_a_step_outside_it_are_refused_and_logged(federation):
+    with pytest.warns(EigenmeshWarning, match="same columns"):
+        fed = federation.open("strict")
+    with fed:
+        with pytest.raises(PolicyRefusal, match="rule 'approve'"):
+            em.MomentPCA(1).fit(fed)
+        with pytest.raises(StepRefused):
+            deviate(fed)
+        sizes = {name: own.shape for name, own in zip(SITES, ROWS, strict=True)}
+        asked = em.study(em.MomentPCA(1), sizes, secure=True, at_sites=True)
+        for site in SITES:
+            open_site(federation.site_folder("strict", site)).approve(asked, submitters=[ANALYST])
+        with fed.under(asked):
+            model = em.MomentPCA(1).fit(fed)
+        np.testing.assert_allclose(model.eigenvalues_, em.MomentPCA(1).fit(X).eigenvalues_)
+    errors = [own["error"] for own in site_lines(federation, "strict") if "error" in own]
+    assert {"PolicyRefusal", "StepRefused"} <= set(errors)
+
+
+def deviate(fed):
+    """Enlist a role without its study."""
+    from eigenmesh.methods.moments.protocol import MomentRows
+    from eigenmesh.runtime import wire
+
+    request = {"op": "enlist", "run": "mine", "turn": 1, "role": MomentRows.__name__}
+    request |= {"steps": ["feature_sums"], "message": np.zeros(0, np.uint8)}
+    for i, reply in fed._engine.call(dict.fromkeys(range(3), wire.dumps(request)), 10):
+        fed._courier.open(i, reply)
+
+
+@running
+def test_a_wrong_certificate_gets_nowhere(federation, tmp_path):
+    other = example().Federation(tmp_path, ("east",), (ANALYST,))
+    other.provision()
+    kit = tmp_path / "forged"
+    shutil.copytree(federation.kit(ANALYST), kit)
+    for name in ("client.crt", "client.key"):
+        shutil.copy(other.kit(ANALYST) / "startup" / name, kit / "startup" / name)
+    with pytest.raises(FederationError, match="does not let"):
+        em.federation(engine="nvflare", startup_kit=kit, study="heart")
+
+
+# Processes that go.
+
+
+@running
+@pytest.mark.parametrize("study", ["heart", "genes"])
+def test_a_killed_site_is_named_within_seconds_and_back_in_the_next_fit(federation, quiet, study):
+    model = em.MomentPCA(2) if study == "heart" else em.OneShotKPCA(2, local_rank=1)
+    with federation.open(study, secure=False, timeout=300) as fed:
+        expected = model.fit(fed).eigenvalues_
+        federation.kill("south")
+        begin = time.monotonic()
+        with pytest.raises(PartyLost, match="'south'"):
+            model.fit(fed)
+        assert time.monotonic() - begin < 15
+        federation.start("south")
+        federation.wait_for_sites()
+        with pytest.warns(EigenmeshWarning, match="another one was submitted"):
+            np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected, rtol=1e-9)
+
+
+def fits_until_lost(model, fed, seconds=20):
+    """Fit again and again while somebody takes a process down."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        model.fit(fed)
+
+
+@running
+@pytest.mark.parametrize("study", ["heart", "genes"])
+def test_a_job_process_killed_in_mid_fit_is_named_and_the_next_fit_has_another_job(
+    federation, quiet, study
+):
+    model = em.MomentPCA(2) if study == "heart" else em.OneShotKPCA(2, local_rank=1)
+    with federation.open(study, secure=False, timeout=300) as fed:
+        expected = model.fit(fed).eigenvalues_
+        killer = threading.Timer(0.5, lambda: [p.kill() for p in federation.job_processes("south")])
+        killer.start()
+        begin = time.monotonic()
+        # Between two fits nothing is lost: then the next one has another job at once.
+        with pytest.raises((PartyLost, EigenmeshWarning), match="'south'|another one"):
+            fits_until_lost(model, fed)
+        assert time.monotonic() - begin < 15
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EigenmeshWarning)
+            np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected, rtol=1e-9)
+
+
+@running
+def test_a_site_killed_in_mid_fit_is_survived(federation, quiet):
+    model = em.VFedPCA(2, n_rounds=300, variant="paper", random_state=0)
+    with federation.open("genes", secure=False, on_loss="survivors", timeout=300) as fed:
+        killer = threading.Timer(1.0, lambda: federation.kill("south"))
+        killer.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EigenmeshWarning)
+            model.fit(fed)
+        assert model.report_.parties == ("east", "north")
+    federation.start("south")
+    federation.wait_for_sites()
+
+
+# The server's job as coordinator, from the command line.
+
+
+@running
+def test_the_command_line_lets_the_server_coordinate(federation, tmp_path, quiet):
+    where = ["--engine", "nvflare", "--startup-kit", str(federation.kit(ANALYST))]
+
+    def run(*words, study):
+        done = subprocess.run(
+            [sys.executable, "-m", "eigenmesh", *words, *where, "--study", study],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    model, scores = tmp_path / "model.em", tmp_path / "scores.npy"
+    said = json.loads(run("fit", "--model", str(model), "--json", study="heart"))
+    expected = em.KernelPCA(2).fit(X).eigenvalues_
+    np.testing.assert_allclose(said["eigenvalues"], expected, rtol=1e-6)
+    np.testing.assert_allclose(em.load(model).eigenvalues_, expected, rtol=1e-6)
+    columns = ["--method", "one-shot", "--local-rank", "1"]
+    run("fit", "--model", str(model), *columns, study="genes")
+    run("transform", str(model), "--out", str(scores), study="genes")
+    assert np.load(scores).shape == (len(X), 2)
+    assert "floats" in run("plan", study="heart")
