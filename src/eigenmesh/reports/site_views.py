@@ -32,6 +32,8 @@ from eigenmesh.site_folder.new_folder import public_key
 from eigenmesh.site_folder.results import FIELDS
 from eigenmesh.site_folder.withdrawals import read_withdrawals, withdrawn_ids
 
+_COVERED = {"fewest": "min_rows at least", "all": "all here", "joint": "all parties'"}
+
 # The site itself.
 
 
@@ -189,7 +191,8 @@ def _steps(run: Study) -> list[dict[str, str]]:
     for row in rows:
         label = row.step.removesuffix(" → neighbours")
         kinds = sorted({kind for kind in KINDS if kind in row.sends})
-        behind = [f"{kind}: {rows_behind(label, kind)}" for kind in kinds]
+        rows_of = {kind: rows_behind(label, kind) for kind in kinds}
+        behind = [f"{kind}: {_COVERED.get(str(own), own)}" for kind, own in rows_of.items()]
         masked = run.scope.secure and row.summed
         sends = f"{row.sends}, masked" if masked and row.sends else row.sends or "nothing"
         steps.append(
