@@ -238,3 +238,32 @@ def test_read_only_memory_maps_are_left_alone(order, split, tmp_path):
     for model in (em.KernelPCA(2, kernel="rbf"), em.KernelKMeans(3, random_state=0)):
         assert np.isfinite(stacked(model.fit(source).transform(source))).all()
     np.testing.assert_array_equal(np.memmap(file, np.float64, "r", shape=X.shape, order=order), X)
+
+
+NO_NUMBERS = {
+    "words": ["a", "b"] * 20,
+    "digits as words": pd.array(["1", "2"] * 20, dtype="string"),
+    "dates": pd.date_range("2020-01-01", periods=40),
+    "categories": pd.Categorical(["a", "b"] * 20),
+}
+
+
+@pytest.mark.parametrize("kind", NO_NUMBERS)
+@pytest.mark.parametrize("door", [em.KernelPCA, em.KernelKMeans, em.KernelPCRegressor])
+def test_a_column_without_numbers_is_named(door, kind):
+    rng = np.random.default_rng([len(kind), len(door.__name__)])
+    frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "c"])
+    targets = (frame["a"],) if door is em.KernelPCRegressor else ()
+    fitted = door(2).fit(frame, *targets)
+    frame.insert(int(rng.integers(4)), "odd", NO_NUMBERS[kind])
+    with pytest.raises(em.EigenmeshError, match="a column 'odd' of type .* expected numbers"):
+        door(2).fit(frame, *targets)
+    with pytest.raises(em.EigenmeshError, match="a column 'odd' of type .* expected numbers"):
+        fitted.transform(frame) if door is em.KernelPCA else fitted.predict(frame)
+
+
+@pytest.mark.parametrize("sizes", [(20, 20), (20, 15)])
+def test_a_list_of_arrays_is_told_to_be_parties(sizes):
+    rows = [np.random.default_rng(n).normal(size=(n, 3)) for n in sizes]
+    with pytest.raises(em.EigenmeshError, match=r"em\.Partitioned\(rows=X\)"):
+        em.KernelPCA(2).fit(rows)

@@ -237,6 +237,16 @@ def _describe(X: Any) -> str:
 
 def _frame_values(frame: Any, owner: str | None) -> Any:
     """The numbers of a DataFrame; sparse frames stay sparse, missing values become NaN."""
+    require_numbers(frame, owner)
+    if frame.shape[1] and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):
+        return frame.sparse.to_coo()
+    values = frame.to_numpy()
+    # Nullable columns come out as objects; their missing values are reported as NaN below.
+    return frame.to_numpy(dtype=np.float64, na_value=np.nan) if values.dtype == object else values
+
+
+def require_numbers(frame: Any, owner: str | None) -> None:
+    """Refuse columns that hold no numbers, by name: scikit-learn reads "1" and dates as such."""
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         kind = getattr(dtype, "kind", "O")
         if str(dtype) == "category" or kind not in "biuf":
@@ -245,11 +255,6 @@ def _frame_values(frame: Any, owner: str | None) -> Any:
                 f"has a column {name!r} of type {dtype}, expected numbers; "
                 "encode the column as numbers or drop it",
             )
-    if frame.shape[1] and all(hasattr(dtype, "fill_value") for dtype in frame.dtypes):
-        return frame.sparse.to_coo()
-    values = frame.to_numpy()
-    # Nullable columns come out as objects; their missing values are reported as NaN below.
-    return frame.to_numpy(dtype=np.float64, na_value=np.nan) if values.dtype == object else values
 
 
 def frame_index(frame: Any) -> Ids | None:

@@ -95,8 +95,9 @@ def caveats_of(
 def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
     worst = int(missing.values.argmax())
     verdict = "more" if missing.largest > accuracy else "perhaps more"
+    landmarks = f"{n_landmarks} landmarks miss" if n_landmarks > 1 else "one landmark misses"
     return (
-        f"the {n_landmarks} landmarks miss about {missing.largest:.1%} (± {missing.error:.1%}) of "
+        f"the {landmarks} about {missing.largest:.1%} (± {missing.error:.1%}) of "
         f"eigenvalue {worst + 1}, {verdict} than accuracy={accuracy:g} lets them"
     )
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table, as_table, check_finite
+from eigenmesh.data.table import Table, as_table, check_finite, is_frame, require_numbers
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.naming import (
@@ -207,6 +207,12 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     def _in_our_words(self, X: Any, words: str) -> InputError:
         first_line = words.partition("\n")[0]
+        if "with dim" in first_line or "inhomogeneous" in first_line:
+            return InputError(
+                f"X is a {type(X).__name__} of {len(X)} and no table of numbers; an array "
+                f"(n_samples, n_features) is expected: rows of several parties are passed as "
+                f"em.Partitioned(rows=X)"
+            )
         if " contains " in first_line:  # NaN or infinity, but not where
             try:
                 as_table(X, allow_missing=self._takes_missing())
@@ -451,6 +457,8 @@ def _require_no_words(X: Any) -> None:
         raise NotNumbers(
             f"X is {str(X)!r}; an array is expected: a file is opened by em.Partitioned(rows=[...])"
         )
+    if is_frame(X):
+        require_numbers(X, None)
     if X is None or type(X) is dict:
         raise NotNumbers(f"X is {type(X).__name__}; an array (n_samples, n_features) is expected")
     kind = getattr(getattr(X, "dtype", None), "kind", "f")

@@ -9,7 +9,7 @@ the iteration is Lloyd's on the pooled scores.
 node keeps     its rows, scores and labels
 node reveals   to its neighbours, on their way to averages: for each cluster the sum of its
                scores and kernel values (moments) and their weight; a node with a single row
-               in a cluster so shows that row's scores to its neighbours; and twice, for
+               in a cluster so shows that row's scores to its neighbours; and four times, for
                each cluster, the sum of its scores weighed by the fourth power of their
                squared distances, which where a row is far from all others is about that
                row's scores

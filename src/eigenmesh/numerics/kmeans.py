@@ -262,6 +262,7 @@ def shares(masses: Doubles, count: int) -> list[int]:
     return [int(share) for share in counts]
 
 
+_STARTING_POINTS = 2000
 _SAME = 1e-10  # of the largest score: a difference that is rounding
 
 
@@ -286,10 +287,20 @@ def clearly_different(data: WeightedPoints) -> WeightedPoints:
     return distinct(WeightedPoints(np.round(data.points / grain) * grain, data.weights))
 
 
+def _some(data: WeightedPoints, rng: np.random.Generator) -> WeightedPoints:
+    """Points to find starts for all from."""
+    if len(data.points) <= _STARTING_POINTS:
+        return data
+    rows = np.sort(rng.choice(len(data.points), _STARTING_POINTS, replace=False))
+    return WeightedPoints(data.points[rows], data.weights[rows])
+
+
 def score_kmeans(
     data: WeightedPoints, k: int, n_init: int, max_iter: int, tol: float, seed: int
 ) -> ScoreClusters:
-    """The best of `n_init` runs; where fewer points than k differ, each is a centre.
+    """The best of `n_init` runs, each from the best of several starts on some of the points.
+
+    Where fewer points than k differ, each is a centre.
 
     >>> data = WeightedPoints(np.array([[0.0], [1.0], [9.0], [9.0]]), np.array([1.0, 3.0, 1.0, 1]))
     >>> sorted(score_kmeans(data, 2, 4, 100, 0.0, 0).centres.ravel().tolist())
@@ -299,8 +310,13 @@ def score_kmeans(
     if len(few.points) <= k:
         centres, n_iter = few.points, 1
     else:
-        kmeans = KMeans(k, n_init=n_init, max_iter=max_iter, tol=tol, random_state=seed)
-        fitted(kmeans, different.points, different.weights)
-        centres, n_iter = np.asarray(kmeans.cluster_centers_, np.float64), int(kmeans.n_iter_)
+        rng = np.random.default_rng(seed)
+        starts = weighted_kmeans(_some(different, rng), k, rng, n_init)
+        runs = [
+            fitted(KMeans(k, init=start, n_init=1, max_iter=max_iter, tol=tol), *different)
+            for start in starts
+        ]
+        best = min(runs, key=lambda run: float(run.inertia_))
+        centres, n_iter = np.asarray(best.cluster_centers_, np.float64), int(best.n_iter_)
     labels, distances = nearest(data.points, centres)
     return ScoreClusters(centres, labels, float(data.weights @ distances), n_iter)

@@ -65,7 +65,8 @@ if TYPE_CHECKING:  # what it needs is installed where sums are masked
 R = TypeVar("R")
 
 _REMEDIES = {
-    "hashes": "give every party the same samples in the same order",
+    "hashes": "give every party the same samples in the same order, or match them by ids with "
+    "align='inner'",
     "counts": "check that every party holds the same samples, or the same columns",
 }
 _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about

@@ -391,10 +391,14 @@ def _how_much(result: GossipResult, missing: Missing, accuracy: float) -> str:
     worst = int(missing.values.argmax())
     verb = "are off by" if result.features == "random" else "miss"
     return (
-        f"the {result.outcome.n_dimensions} {result.features} features {verb} about "
+        f"the {result.outcome.n_dimensions} {_called(result)} {verb} about "
         f"{missing.values[worst]:.1%} (± {missing.errors[worst]:.1%}) of eigenvalue {worst + 1}, "
         f"more than accuracy={accuracy:g} lets them"
     )
+
+
+def _called(result: GossipResult) -> str:
+    return "random features" if result.features == "random" else result.features
 
 
 def _still_growing(result: GossipResult) -> str:
