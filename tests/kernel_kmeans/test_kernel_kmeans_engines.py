@@ -60,7 +60,7 @@ FEW_WEIGHTS = [np.linspace(0.5, 2, n) for n, _ in FEW.shapes]
 ON_A_GRAPH = em.KernelKMeans(
     3, gamma=0.05, n_landmarks=40, random_state=0, n_init=2, max_iter=2
 )  # what its features miss is the business of test_graph_accuracy
-few_features = pytest.mark.filterwarnings("ignore:.*features (miss|are off)")
+few_features = pytest.mark.filterwarnings("ignore:.*(features|centroids) (miss|are off)")
 
 
 def graph_facts(source: Any) -> tuple[dict[str, Any], list[Any]]:

@@ -30,7 +30,7 @@ from eigenmesh.numerics.kmeans import (
 from eigenmesh.numerics.mixing import MixingSpectrum
 
 # What the features miss is the business of test_graph_accuracy.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(features (miss|are off)|rows that a centroid)")
+pytestmark = pytest.mark.filterwarnings("ignore:.*((features|centroids) (miss|are off)|rows that a centroid)")
 
 ALL, DIGIT = load_digits(return_X_y=True)
 DIGITS, GAMMA, K = ALL[:300] / 16, 0.05, 5

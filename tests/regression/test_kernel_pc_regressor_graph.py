@@ -22,7 +22,7 @@ from eigenmesh.runtime.site import Site, SiteView
 
 # What the features miss is the business of test_graph_accuracy.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(features (miss|are off)|rows that a centroid|still moves)"
+    "ignore:.*((features|centroids) (miss|are off)|rows that a centroid|still moves)"
 )
 
 X, Y = load_diabetes(return_X_y=True)
