@@ -19,6 +19,7 @@ from eigenmesh.errors import (
     PolicyRefusal,
 )
 from eigenmesh.kernel_kmeans import fit_components as kernel_kmeans_split
+from eigenmesh.kernel_kmeans.graph_node import LOOKS
 from eigenmesh.metrics import feature_space_inertia
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
@@ -30,7 +31,9 @@ from eigenmesh.numerics.kmeans import (
 from eigenmesh.numerics.mixing import MixingSpectrum
 
 # What the features miss is the business of test_graph_accuracy.
-pytestmark = pytest.mark.filterwarnings("ignore:.*((features|centroids) (miss|are off)|rows that a centroid)")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*((features|centroids) (miss|are off)|rows that a centroid)"
+)
 
 ALL, DIGIT = load_digits(return_X_y=True)
 DIGITS, GAMMA, K = ALL[:300] / 16, 0.05, 5
@@ -87,10 +90,10 @@ def whole_kernel(X=POOLED):
 def pooled_lloyd(Z, w, candidates, k, n_init):
     """Centres from candidates, weighed by their rows, iterated to the end; the best of all.
 
-    Twice each cluster's mean by eighth powers of distances joins the landmarks.
+    `LOOKS` times each cluster's mean by eighth powers of distances joins the landmarks.
     """
     data = WeightedPoints(Z, w)
-    for _ in range(3):
+    for _ in range(1 + LOOKS):
         cells = WeightedPoints(candidates, cluster_sums(data, candidates).weights)
         starts = weighted_kmeans(cells, k, np.random.default_rng(np.random.SeedSequence(0)), n_init)
         labels, squared = nearest(Z, starts[0])
