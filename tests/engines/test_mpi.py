@@ -177,6 +177,7 @@ SURVIVED = {
     ("kill", 5, "caught"): {"CAUGHT party 'east' is lost: its process has died": 2},
     ("behead", 2, "caught"): {"CAUGHT party 'north', who coordinates, is lost": 2},
     ("freeze", 2, "caught"): {"CAUGHT party 'east' is lost": 2},
+    ("freeze", 0, "opening"): {"PartyLost: party 'east' (rank 1) has not opened": 2},
 }
 
 

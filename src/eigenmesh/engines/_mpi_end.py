@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from types import FrameType, TracebackType
 from typing import Any
@@ -32,6 +33,8 @@ _ULFM = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm
 TOLERATES_DEATH = os.environ.get(_ULFM) == "1"
 _LAST_WORDS = 0.3  # seconds in which every rank can still say something before the job ends
 _FAREWELL = 5.0  # seconds in which rank 0 ends a job that it has said it will end
+# How it will end. MPI_Finalize may wait for the dead, too.
+_FINALIZE, _EXIT, _ABORT = b"finalize", b"exit", b"abort"
 
 
 @cache
@@ -74,14 +77,14 @@ class Job:
             self._say_who_is_silent(missing)
             self._end_job()
         elif self.post.gone:
-            _exit(0)  # MPI_Finalize waits for the dead, too, more often than not
+            _exit(0)
 
     def _await_all(self) -> list[int]:
         """At rank 0: until the others have said goodbye. Gives those that never will."""
         post = self.post
         self._wait(lambda: all(post.has_left(r) or self._is_missing(r) for r in post.others))
-        silent = self._silent()
-        post.tell_others(Frame(END, ALL, 0, bytes(silent != [])))
+        how = _ABORT if self._silent() else _EXIT if post.gone else _FINALIZE
+        post.tell_others(Frame(END, ALL, 0, how))
         # One that was stopped just now would keep all others in MPI_Finalize.
         self._wait(lambda: all(self._hears(r) or self._is_missing(r) for r in post.others))
         return self._silent()
@@ -95,9 +98,11 @@ class Job:
         self.has_explained = True
         post.tell_others(Frame(END, ALL, 0, b""))
         post.flush(_FAREWELL)
-        if post.note(0, END, ALL):  # then it ends the job, and this process with it
+        how = post.note(0, END, ALL)
+        if how == _ABORT:
             time.sleep(0.0 if TOLERATES_DEATH else _FAREWELL)
-            _exit(1)
+        if how != _FINALIZE:
+            _exit(int(how == _ABORT))
         return []
 
     def _hears(self, rank: int) -> bool:
@@ -127,17 +132,23 @@ class Job:
         print(f"eigenmesh: party {words}", file=sys.stderr, flush=True)
 
     def _end_job(self) -> None:
-        """Abort it, or else end this process and, on this machine, those that cannot end."""
+        """Abort it, or end this process alone: where others may live, one rank has to abort."""
         sys.stdout.flush()
         sys.stderr.flush()
         time.sleep(_LAST_WORDS)  # an error of a run is every rank's error: let them all say so
-        silent = self._silent()
-        if TOLERATES_DEATH and all(rank in self.post.processes for rank in silent):
-            # mpirun may then wait for ever if several ranks abort.
-            for rank in silent:
-                os.kill(self.post.processes[rank], signal.SIGKILL)
+        if TOLERATES_DEATH and not self._is_for_this_rank_to_abort():
             _exit(1)
         MPI.COMM_WORLD.Abort(1)
+
+    def _is_for_this_rank_to_abort(self) -> bool:
+        """If several do, mpirun may wait for ever. Ranks of this machine need only be killed."""
+        if self.opening.absent:
+            return self.post.rank == min(set(range(self.post.size)) - set(self.opening.absent))
+        silent = self._silent()
+        for process in filter(None, map(self.post.processes.get, silent)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return not all(rank in self.post.processes for rank in silent)
 
     # At another end.
 

@@ -31,10 +31,11 @@ class Opening:
         self._duplication: tuple[MPI.Intracomm, MPI.Request] | None = None
         self._seconds = 0.0  # for the federation that is being opened
         self.is_under_way = False
+        self.absent: list[int] = []  # who did not come
 
     def open(self, number: int, parties: tuple[str, ...], timeout: float) -> None:
         """Raise an error, at every rank, unless all open the same federation within `timeout`."""
-        self.is_under_way = True
+        self.is_under_way, self.absent = True, []
         self._post.parties, self._post.timeout = parties, timeout
         self._seconds = max(timeout, LEAST_SECONDS)
         deadline = time.monotonic() + self._seconds
@@ -51,7 +52,9 @@ class Opening:
             self._post.tell_others(Frame(VERDICT, number, 0, wire.dumps(verdict)))
         else:
             verdict = self._hear_verdict(number, deadline)
-        self._check(verdict)
+        self._post.forget_notes(number)
+        if verdict["absent"]:
+            self._give_up([rank for rank in verdict["absent"] if rank != self._post.rank])
         machines, processes = verdict["machines"], verdict["processes"]
         self._post.processes = {
             rank: process
@@ -60,6 +63,11 @@ class Opening:
         }
         self._post.start_pulse()
         self.is_under_way = False
+        if not verdict["same"]:
+            raise InputError(
+                "the ranks have opened different federations; every rank must run the same "
+                "script, with the same parties in the same order"
+            )
 
     # The first time: a communicator.
 
@@ -89,6 +97,7 @@ class Opening:
         return absent
 
     def _give_up(self, absent: list[int]) -> None:
+        self.absent = absent
         if not absent:
             raise FederationError(
                 "the other ranks have given up waiting for this one to open the federation; pass a "
@@ -138,12 +147,3 @@ class Opening:
                 self._give_up([0])
             pause()
         return wire.loads(note)
-
-    def _check(self, verdict: Any) -> None:
-        if verdict["absent"]:
-            self._give_up([rank for rank in verdict["absent"] if rank != self._post.rank])
-        if not verdict["same"]:
-            raise InputError(
-                "the ranks have opened different federations; every rank must run the same "
-                "script, with the same parties in the same order"
-            )

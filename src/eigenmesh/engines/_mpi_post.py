@@ -196,6 +196,10 @@ class Post:
         """What a rank has said about opening a federation or ending the job, if it has."""
         return self._notes.get((source, kind, number))
 
+    def forget_notes(self, number: int) -> None:
+        """What was said about a federation that is open now."""
+        self._notes = {key: note for key, note in self._notes.items() if key[2] != number}
+
     def _message(self, lane: tuple[int, int]) -> bytearray | None:
         if lane[0] in self.gone:
             return None

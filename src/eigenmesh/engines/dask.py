@@ -271,7 +271,7 @@ class Dask(Engine):
             answer = self._reply(i, method, arguments)
             reply = await self._await_answer(i, answer, timeout, patience or timeout)
         except TimeoutError:
-            if not await self._is_there(i):
+            if home in self._silent or not await self._is_there(i):
                 return Lost(f"{_SILENT} within {timeout:g} s")
             reply = LATE
         except Exception as error:  # whatever Dask raises ends as a lost party
@@ -315,15 +315,13 @@ class Dask(Engine):
         """Ends when the worker has been silent for so long; no step under way silences it."""
         while True:
             await asyncio.sleep(_PING_SECONDS)
-            try:
-                await asyncio.wait_for(self._reply(i, "is_there", ()), timeout)
-            except Exception:
+            if not await self._is_there(i, max(timeout - _PING_SECONDS, _PING_SECONDS)):
                 return
 
-    async def _is_there(self, i: int) -> bool:
-        """Whether a worker answers at once; one that does not is not waited for again."""
+    async def _is_there(self, i: int, seconds: float = _PING_SECONDS) -> bool:
+        """Whether a worker answers; one that does not is hardly waited for again."""
         try:
-            await asyncio.wait_for(self._reply(i, "is_there", ()), _PING_SECONDS)
+            await asyncio.wait_for(self._reply(i, "is_there", ()), seconds)
         except Exception:
             self._silent.add(self._homes[i])
             return False
