@@ -76,6 +76,7 @@ def test_a_study_from_beginning_to_end(tmp_path, sites):
     facts = answer("site", "check", "--site", north)
     assert facts["holds"] == "60 rows, 4 columns"
     assert facts["may leave"] == "aggregate, counts, hashes"
+    assert facts["mind"] == []
     assert "waits until a person here approves" in " ".join(facts["rules"])
 
     file, asked = study_file(tmp_path, "--clusters", 2, "--kernel", "linear", "--secure")
@@ -298,6 +299,19 @@ def test_init_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path):
     answer("site", "init", file, *site, "--targets", "dose", "--id-column", "patient")
     assert answer("site", "check", "--site", tmp_path / "a")["columns"] == "age, bmi, pulse"
     assert "is there" in refusal("site", "init", file, *site)
+
+
+def test_check_says_what_is_wrong_with_the_columns_that_are_used(tmp_path):
+    X = np.column_stack([np.arange(30.0), np.ones(30), np.linspace(0, 1, 30) ** 2, np.ones(30)])
+    file = write_csv(tmp_path / "a.csv", [f"n{i}" for i in range(30)], X, COLUMNS)
+    site, columns = ("--site", tmp_path / "a"), ("--columns", "age,bmi,pulse")
+    answer("site", "init", file, "--name", "a", *site, "--id-column", "patient", *columns)
+    words = " | ".join(answer("site", "check", *site)["mind"])
+    assert "age" in words
+    assert "bmi" in words
+    assert "dose" not in words
+    file.write_text(file.read_text().replace("0.0,1.0,0.0,1.0", ",1.0,0.0,1.0", 1))
+    assert "missing" in refusal("site", "check", *site)
 
 
 def test_init_hardens_a_startup_kit(tmp_path):

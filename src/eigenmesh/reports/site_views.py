@@ -11,8 +11,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from eigenmesh.data.id_columns import id_columns
-from eigenmesh.errors import PolicyRefusal
+from eigenmesh.data.check_files import check_files
+from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
 from eigenmesh.estimators.base import from_description
 from eigenmesh.estimators.disclosure import rows_behind
 from eigenmesh.estimators.plan import Plan, plan_of_study
@@ -40,10 +40,13 @@ _COVERED = {"fewest": "min_rows at least", "all": "all here", "joint": "all part
 def site_facts(folder: SiteFolder) -> dict[str, Any]:
     """What the site is, and what its policy comes to, in words."""
     site, settings = open_site(folder.path), folder.settings
-    rows, columns = map(int, site.data.shape)
+    findings = _findings(folder, site)
+    try:
+        rows, columns = map(int, site.data.shape)
+    except PartitionError as error:
+        raise InputError("; ".join([error.reason, *findings])) from None
     names = site.names_columns()
     gone = withdrawn_ids(read_withdrawals(folder.withdrawals_file))
-    suspects = id_columns({site.name: site.data}, settings.split, {site.name: names})
     head = verify_log(folder.log_file)
     return {
         "site": site.name,
@@ -51,7 +54,7 @@ def site_facts(folder: SiteFolder) -> dict[str, Any]:
         "holds": f"{rows:,} {settings.split if settings.split == 'rows' else 'samples'}, "
         f"{columns:,} columns",
         "columns": ", ".join(names) if names else "without names, by their places",
-        "looks like an id": [names[own.column] if names else own.column for own in suspects],
+        "mind": findings,
         "ids": settings.id_column or ("in the file" if folder.rows().ids is not None else "none"),
         "targets": ", ".join(map(str, settings.targets)) or "none",
         "weights": "none" if settings.weights is None else str(settings.weights),
@@ -71,6 +74,19 @@ def site_facts(folder: SiteFolder) -> dict[str, Any]:
         "log": f"{head.number:,} lines, in order",
         "log head": str(head),
     }
+
+
+def _findings(folder: SiteFolder, site: Site) -> list[str]:
+    """What is wrong with the files, in the columns that are used."""
+    settings = folder.settings
+    names = set(site.names_columns() or ()) | {*settings.targets, settings.weights, None}
+    words = []
+    for file in settings.data:
+        for own in check_files([folder.path / file], settings.id_column):
+            if own.column in names and not own.is_note:
+                where = f", line {own.lines[0]}" if own.lines else ""
+                words.append(f"{own.file} {own.column or ''}{where}: {own.words}; {own.remedy}")
+    return words
 
 
 def policy_words(policy: Policy, shape: tuple[int, int]) -> list[str]:
