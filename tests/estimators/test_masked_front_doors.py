@@ -111,3 +111,25 @@ def test_masked_components_equal_plain_ones(seed):
     scale = plain.eigenvalues_[0]
     np.testing.assert_allclose(masked.eigenvalues_, plain.eigenvalues_, atol=1e-6 * scale, rtol=0)
     np.testing.assert_allclose(masked.transform(X), plain.transform(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_audit_states_the_largest_weight_of_a_row(seed):
+    rng = np.random.default_rng(seed)
+    X, _, _ = groups(seed, n=int(rng.integers(30, 200)), d=int(rng.integers(2, 30)))
+    parts, _ = small_parties(X, rng)
+    door = em.KernelPCA(2, kernel="rbf", gamma=0.05, accuracy=1.0, random_state=0)
+    n, d = X.shape
+    weight = max(1 / 5, min(16, d) / n)
+    for account in (em.plan(door, parts, secure=True), _fitted_report(door, parts)):
+        (words,) = [text for text in em.audit(account).beyond if "largest weight" in text]
+        assert f"over the {n:,} rows" in words
+        assert f"about {weight:.2f}" in words
+        assert ("show in these" in words) == (min(16, d) / n > 1 / 5)
+    plain = em.audit(em.plan(door.set_params(small_parties="reveal"), parts))
+    assert not any("largest weight" in text for text in plain.beyond)
+
+
+def _fitted_report(door, parts):
+    with em.federation(parts, secure=True) as fed:
+        return door.fit(fed).report_

@@ -31,6 +31,8 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
 
+DIRECTIONS = 16  # along which landmarks are drawn, of narrow rows all columns
+_DRAWN = ".scatter_products"  # the step that tells of them
 FEWEST_ROWS = 5  # behind a number: a sum over fewer says too much of each
 _ABOUT_SAMPLES = frozenset(("columns", "scores", "eigenvectors", "distances", "gram"))
 _LITTLE = {
@@ -156,7 +158,7 @@ def audit(account: Plan | RunReport) -> Audit:
         party = _Party(name, account.split, account.shapes.get(name), disclosures)
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
-    return Audit(tuple(lines), tuple(_inside_model(account)), _beyond(lines))
+    return Audit(tuple(lines), tuple(_inside_model(account)), (*_beyond(lines), *_weights(account)))
 
 
 def _share(line: Line) -> float:
@@ -365,6 +367,28 @@ def _beyond(lines: Sequence[Line]) -> tuple[str, ...]:
         "sums over data that differ in a few rows tell these rows by subtraction: fewer than "
         f"{FEWEST_ROWS} rows added or withdrawn between two fits are as if sent",
     )
+
+
+def _weights(account: Plan | RunReport) -> Iterator[str]:
+    """How much of a number is one row's, where landmarks are drawn from masked sums.
+
+    A direction of the rows' scatter is made of them in proportion to their squared scores, which
+    add up to 1: of n rows and c directions a row has c/n on average.
+    """
+    drawn = any(d.kind == "aggregate" and d.step.endswith(_DRAWN) for d in account.disclosures)
+    n = sum(rows for rows, _ in account.shapes.values())
+    if not drawn or not n or account.split != "rows":
+        return
+    directions = min(DIRECTIONS, *(columns for _, columns in account.shapes.values()), n)
+    weight = max(1 / FEWEST_ROWS, directions / n)
+    words = (
+        f"what is seen of masked sums is over the {n:,} rows of all parties; the largest weight of "
+        f"a row in it is about {weight:.2f}: in a mean of {FEWEST_ROWS}, or in one of the "
+        f"{directions} directions that landmarks are drawn along"
+    )
+    if directions * FEWEST_ROWS > n:
+        words += "; so few rows show in these, and rows far from all others most"
+    yield words
 
 
 def _stays(disclosure: Disclosure, kind: str) -> bool:

@@ -297,7 +297,9 @@ def _exact(graph: bool, why: str) -> Method:
 register(
     _exact(
         False,
-        "each says how far apart the samples are in its columns, which adds up to the exact answer",
+        "each says how far apart the samples are in its columns, which adds up to the exact answer "
+        "and determines these columns up to rotation; method='one-shot' with a low local_rank "
+        "tells less",
     )
 )
 register(
