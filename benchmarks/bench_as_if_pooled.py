@@ -313,6 +313,8 @@ def ratios(outcomes: list[Verdict]) -> None:
     silent = sum(one.verdict in ("SILENT", "FOREIGN", "SLOW") for one in outcomes)
     print(f"silent, foreign or slow: {silent} of {len(outcomes)} (wanted: 0)")
     print(f"alarms of those within accuracy: {alarms} of {len(accurate)} (wanted: at most 5 %)")
+    aside = sum(o.verdict == "ALARM" and not o.notes + o.rules for o in accurate)
+    print(f"  of which hints at units, which say nothing of the answer: {aside}")
     print(
         f"  of those whose scores, clusters or R² are right, eigenvalues or not: "
         f"{all_alarms} of {len(right)}"

@@ -119,3 +119,18 @@ def test_cosine_is_scikit_learns(seed):
     theirs = KernelPCA(3, kernel="cosine", eigen_solver="dense").fit(X)
     ours = fit(em.KernelPCA(3, kernel="cosine"), em.split(X, parties, by="columns"))
     assert aligned_error(ours.transform(X), theirs.transform(X)) < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gamma_that_was_chosen_is_not_questioned_while_samples_are_alike_at_all(seed):
+    """exp(−γ d²) of .001 to .04 is meant so if γ is somebody's choice; a default is nobody's."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 6))
+    gamma = rng.uniform(3.2, 6.9) / 12  # d² is about 12
+    parts = em.split(X, 2, by="columns")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", em.EigenmeshWarning)
+        em.KernelPCA(2, kernel="rbf", gamma=gamma).fit(parts)
+    raw = em.split(X * np.sqrt(6 * gamma), 2, by="columns")
+    with pytest.warns(em.EigenmeshWarning, match="close to the identity.*standardize=True"):
+        em.KernelPCA(2, kernel="rbf").fit(raw)

@@ -69,8 +69,9 @@ def concluded(
     )
 
 
-# Below this median kernel value of two samples the kernel matrix is nearly the identity.
-NEARLY_IDENTITY = 0.05
+# Below this median kernel value of two samples the kernel matrix is nearly the identity. A gamma
+# that somebody chose may be meant so; the default of 1 / n_features is nobody's choice.
+NEARLY_IDENTITY, IDENTITY = 0.05, 1e-6
 # Share of an eigenvalue that samples which stand for all may miss before there is a warning.
 _ENOUGH = 0.01
 # How many times as much columns of one party vary as those of the others, before it is said.
@@ -87,7 +88,7 @@ def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
             f"others, on average, so that it alone decides how far apart samples are; gamma=None, "
             f"1 / n_features, is for columns of one scale: pass standardize=True",
         )
-    if typical is None or typical >= NEARLY_IDENTITY:
+    if typical is None or typical >= (NEARLY_IDENTITY if raw else IDENTITY):
         return ()
     remedy = "pass standardize=True if columns have units of their own, or lower gamma"
     return (
