@@ -255,6 +255,13 @@ def test_plans_name_what_is_refused_and_by_which_rule(tmp_path, sites):
     assert any(
         "'centroids'" in own["words"] or "'gram'" in own["words"] for own in view["refusals"]
     )
+    policy = sites[0] / "policy.toml"
+    kinds = '"aggregate", "centroids", "gram", "moments", '
+    policy.write_text(policy.read_text().replace('"aggregate", ', kinds))
+    view = answer("site", "plan", plain, "--site", sites[0])
+    assert view["refusals"] == []
+    assert "determined in principle" in view["may_be_refused"][0]
+    assert "'rows' leave" in refusal("site", "dry-run", plain, "--site", sites[0])
     other = tmp_path / "other.json"
     parties = ["--party=a=60x4", "--party=b=60x4"]
     answer("study", "--out", other, *parties, "--secure")

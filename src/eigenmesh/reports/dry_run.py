@@ -6,6 +6,9 @@ Nothing of the site's data is used but their shape and their columns' names, and
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +16,7 @@ import numpy as np
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.estimators.base import from_description
 from eigenmesh.estimators.plan import study as study_of
 from eigenmesh.estimators.report import RunReport
@@ -51,11 +54,31 @@ def dry_run(folder: SiteFolder, study: FitStudy, n_rows: int | None = None) -> D
     estimator = from_description(study.estimator)
     options: dict[str, Any] = {"topology": scope.graph, "on_loss": scope.on_loss}
     options |= {"max_age": scope.max_age, "secure": scope.secure, "trust": "organisations"}
-    with federation(parts, **options) as fed:
+    with _own_words(site.name), federation(parts, **options) as fed:
         planned = study_of(estimator, fed, at_sites=True)
         estimator.fit(fed, *_targets(estimator, parts))
     is_same = set(study.digests) <= set(planned.digests)
     return DryRun(site.name, estimator.report_, shape, is_same)
+
+
+@contextmanager
+def _own_words(party: str) -> Iterator[None]:
+    """A refusal in the words that stay at a site: here its owner asks."""
+    words: list[str] = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: words.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("eigenmesh.site")
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    except PolicyRefusal as refusal:
+        told = "; ".join(dict.fromkeys(own for own in words if repr(party) in own))
+        raise PolicyRefusal(told or refusal.reason, party=refusal.party) from None
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 def _stand_ins(site: Any, parties: tuple[str, ...]) -> list[Policy]:

@@ -16,11 +16,12 @@ from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
 from eigenmesh.estimators.base import from_description
 from eigenmesh.estimators.disclosure import rows_behind
 from eigenmesh.estimators.plan import Plan, plan_of_study
-from eigenmesh.reports.audit import Line, audit
+from eigenmesh.reports.audit import Line, Severity, audit
 from eigenmesh.reports.tables import LOOK, facts_table
 from eigenmesh.runtime.budget import row_digests
 from eigenmesh.runtime.consent import Consent
 from eigenmesh.runtime.disk_store import Origin, StoredShare, stored_shares
+from eigenmesh.runtime.ledger import step_label
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Own, table
@@ -146,6 +147,7 @@ class StudyView:
     audit: tuple[Line, ...]
     refusals: tuple[Mapping[str, str], ...]  # protocol, rule and words
     is_approved: bool
+    minds_content: bool  # whether its policy forbids what numbers may come to
 
     def to_tree(self) -> dict[str, Any]:
         """For machines."""
@@ -162,8 +164,20 @@ class StudyView:
             "leaves": self.leaves,
             "worth": [line.words for line in self.audit],
             "refusals": list(self.refusals),
+            "may_be_refused": self.doubts,
             "is_approved": self.is_approved,
         }
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the policy may refuse on the way, by what numbers come to together."""
+        if not self.minds_content:
+            return []
+        grave = [own for own in self.audit if own.severity >= Severity.DETERMINED]
+        after = (
+            "which is not let out: rule 'allow' may refuse it on the way, and a dry run shows it"
+        )
+        return [f"{own.words}, {after}" for own in grave[:1]]
 
     @property
     def leaves(self) -> dict[str, int]:
@@ -182,6 +196,7 @@ class StudyView:
             "leaves here": [f"{k}: {n:,} floats" for k, n in self.leaves.items()] or "nothing",
             "worth": [line.words for line in self.audit],
             "refused": [_refusal_words(own) for own in self.refusals] or "nothing",
+            "may be refused": self.doubts or "nothing",
             "approved": "yes" if self.is_approved else "no: `eigenmesh site approve`",
             "note": self.plan.notes,
         }
@@ -203,10 +218,11 @@ def _terms(run: Study) -> dict[str, str]:
 def _steps(run: Study) -> list[dict[str, str]]:
     """What a site may be asked for, in order, with how many rows stand behind a number."""
     rows = table(run.tree) if run.tree is not None else []
+    kinds_of = {step_label(step): step.reveals for step in run.leaving}
     steps = []
     for row in rows:
         label = row.step.removesuffix(" → neighbours")
-        kinds = sorted({kind for kind in KINDS if kind in row.sends})
+        kinds = sorted(kinds_of.get(label, ()))
         rows_of = {kind: rows_behind(label, kind) for kind in kinds}
         behind = [f"{kind}: {_COVERED.get(str(own), own)}" for kind, own in rows_of.items()]
         masked = run.scope.secure and row.summed
@@ -242,7 +258,8 @@ def study_view(folder: SiteFolder, study: FitStudy) -> StudyView:
     ]
     worth = audit(plan).of(site.name)
     is_approved = study.digest in site.approvals.standing
-    return StudyView(site.name, study, plan, worth, tuple(refusals), is_approved)
+    minds = site.policy.minds_content
+    return StudyView(site.name, study, plan, worth, tuple(refusals), is_approved, minds)
 
 
 def _refusals(site: Site, study: FitStudy, own: Own) -> Iterator[tuple[str, str, str]]:
