@@ -16,7 +16,7 @@ test: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 
 test-fast: $(VENV)/.installed-dev
-	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask"
+	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask and not nvflare_federation"
 
 # Three sites, a server and an analyst on the loopback, with mutual TLS: about three minutes.
 test-nvflare: $(VENV)/.installed-dev

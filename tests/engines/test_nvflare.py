@@ -225,6 +225,25 @@ def test_a_job_that_has_ended_is_replaced_at_the_next_fit_which_says_so(monkeypa
     assert len(session.jobs) == 2
 
 
+def test_no_job_is_submitted_to_a_server_that_cannot_be_reached(monkeypatch):
+    from nvflare.fuel.flare_api.api_spec import NoConnection
+
+    session = Session(monkeypatch, ROWS)
+    with opened() as fed:
+        em.MomentPCA(1).fit(fed)
+        reached = session.do_app_command
+
+        def unreachable(*arguments):
+            raise NoConnection("down")
+
+        session.do_app_command = unreachable
+        with pytest.raises(PartyLost, match="cannot be reached"):
+            em.MomentPCA(1).fit(fed)
+        session.do_app_command = reached
+        em.MomentPCA(1).fit(fed)
+    assert len(session.jobs) == 1
+
+
 def test_a_job_that_ends_in_mid_run_is_a_loss_and_no_answer(monkeypatch):
     session = Session(monkeypatch, ROWS)
     with opened() as fed:

@@ -242,6 +242,10 @@ class JobEnded(PartyLost):
     """The NVFlare job that carried the requests is over; `party` is whose process ended first."""
 
 
+class ServerUnreachable(JobEnded):
+    """Neither the job nor another one can be reached."""
+
+
 class Relayed(Engine):
     """Requests go to a job at the server, which calls the sites.
 
@@ -315,7 +319,7 @@ class Relayed(Engine):
         try:
             return self._job.work(operation, fields, on_progress)
         except JobEnded as ended:
-            if not may_replace:
+            if not may_replace or isinstance(ended, ServerUnreachable):
                 raise
             self._replace_job(ended.reason)
         return self._job.work(operation, fields, on_progress)
@@ -335,13 +339,10 @@ class Relayed(Engine):
             self._is_running, self._is_fresh = False, True
 
     def _replace_job(self, why: str) -> None:
-        warnings.warn(
-            f"NVFlare job {self._job.id} is of no more use ({why}); another one was submitted",
-            EigenmeshWarning,
-            stacklevel=2,
-        )
+        words = f"NVFlare job {self._job.id} is of no more use ({why}); another one was submitted"
         self._job.end()
         self._job.submit()
+        warnings.warn(words, EigenmeshWarning, stacklevel=2)
         self._gone.clear()
         introductions = self._job.meet(self.parties)
         present = [name for name in self.parties if "lost" not in introductions[name]]
@@ -540,7 +541,9 @@ class _Job:
             except (JobNotFound, JobNotRunning):
                 raise self._ending({}) from None
             except NoConnection as error:
-                raise JobEnded(f"the NVFlare server cannot be reached: {error}") from None
+                raise ServerUnreachable(
+                    f"the NVFlare server cannot be reached ({error}); fit again when it is back"
+                ) from None
             except EigenmeshError:
                 raise
             except Exception as error:

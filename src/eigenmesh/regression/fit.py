@@ -159,7 +159,7 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
     short = (f"{k} components were asked for, the {ridge.source} determine {rank}",)
     return Regression(
         fit=ridge.fit,
-        flat=is_flat(y),
+        flat=is_flat(y, ridge.fit),
         method=str(choice),
         model=ridge.model,
         estimator=None,
@@ -241,8 +241,10 @@ def _run_rows(
     return ridge(fed, scoring_run(method, estimator, gamma, k), targets, mean, alpha)
 
 
-def is_flat(y: Any) -> bool:
+def is_flat(y: Any, fit: RidgeFit) -> bool:
     """Whether there is one target a row, and not a matrix of them."""
+    if isinstance(y, str):  # the sites' own, of which only the fit tells how many there are
+        return bool(fit.coefficients.shape[1] == 1)
     entries = list(y.values()) if isinstance(y, Mapping) else y
     if isinstance(entries, list | tuple):
         entries = next((own for own in entries if own is not None), 0.0)
@@ -272,7 +274,7 @@ def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
     notes, caveats = ((), agreement) if warned else (agreement, ())
     close = _hardly_apart(getattr(door.estimator_, "model_", None) or door, door.accuracy)
     words = (notes, (*caveats, *close))
-    regression = _of_door(door, result.fit, is_flat(y), result.stop_reason, *words)
+    regression = _of_door(door, result.fit, is_flat(y, result.fit), result.stop_reason, *words)
     return dataclasses.replace(regression, left_out=left_out)
 
 
