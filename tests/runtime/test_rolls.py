@@ -10,6 +10,7 @@ from eigenmesh.connect import _introduce, sites_of
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import PolicyRefusal
+from eigenmesh.runtime import rolls
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
 
@@ -39,3 +40,18 @@ def test_after_a_restart_no_sum_is_opened_without_one_who_was_in_it(tmp_path):
         model.fit(fed)
     with restarted(tmp_path) as fed:
         np.testing.assert_array_equal(model.fit(fed).eigenvalues_, whole)
+
+
+def test_a_file_of_rolls_is_bounded_and_a_torn_line_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(rolls, "_MOST", 20)
+    path = tmp_path / "rolls"
+    for i in range(100):
+        rolls.Rolls(path).note([bytes([i])], "abcd", 3)
+    assert len(path.read_text().splitlines()) <= 41
+    path.write_text(path.read_text() + '["63", ["a", ')
+    with pytest.raises(PolicyRefusal):
+        rolls.Rolls(path).note([bytes([99])], "abc", 3)
+    assert path.read_text().endswith("]]\n")
+    path.write_text("no rolls\n")
+    with pytest.raises(em.EigenmeshError, match="restore it"):
+        rolls.Rolls(path)

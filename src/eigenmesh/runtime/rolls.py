@@ -10,7 +10,8 @@ import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from eigenmesh.errors import PolicyRefusal
+from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.safe_files import write_whole
 
 _MOST = 10_000  # sums that a site remembers
 Roll = frozenset[str]
@@ -43,9 +44,20 @@ class Rolls:
         self._path = path
         self._rolls: dict[str, list[Roll]] = {}
         if path is not None and path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines()[-_MOST:]:
-                subject, names = json.loads(line)
-                self._rolls.setdefault(subject, []).append(frozenset(names))
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        *lines, torn = path.read_text(encoding="utf-8").split("\n")  # by a power cut, else empty
+        try:
+            for subject, names in map(json.loads, lines[-_MOST:]):
+                self._rolls.setdefault(str(subject), []).append(frozenset(map(str, names)))
+        except (ValueError, TypeError):
+            raise InputError(
+                f"{path} cannot be read, in which a site keeps whom its sums covered; restore it, "
+                f"or remove it: sums that differ by one party may then be asked for once more"
+            ) from None
+        if torn or len(lines) > 2 * _MOST:
+            write_whole(path, "".join(f"{line}\n" for line in lines[-_MOST:]).encode())
 
     def note(self, subjects: Iterable[bytes], names: Iterable[str], fewest: int) -> None:
         """A sum of this is to be opened over these parties; or raise `PolicyRefusal`."""
