@@ -8,6 +8,7 @@ from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators.base import load
 from eigenmesh.estimators.plan import plan, study
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.admm.estimator import ADMMKPCA
@@ -46,6 +47,7 @@ __all__ = [
     "OneShotKPCA",
     "Partitioned",
     "Policy",
+    "Preparation",
     "SketchingPCA",
     "VFedAKPCA",
     "VFedPCA",

@@ -77,6 +77,26 @@ FITS = [
     Fit("moments-poly", rows, lambda: em.MomentPCA(2, kernel="poly", degree=2, gamma=0.1)),
     Fit("kernel-pca-linear", rows, lambda: em.KernelPCA(2, kernel="linear", random_state=0)),
     Fit("kernel-pca-rows", rows, lambda: em.KernelPCA(2, **RBF, n_landmarks=12, random_state=0)),
+    Fit(
+        "kernel-pca-prepared",
+        rows,
+        lambda: em.KernelPCA(
+            2,
+            random_state=0,
+            preparation=em.Preparation(standardize=True, fill_missing=0.1),
+        ),
+    ),
+    Fit(
+        "kernel-kmeans-prepared",
+        rows,
+        lambda: em.KernelKMeans(
+            2,
+            **RBF,
+            n_landmarks=12,
+            random_state=0,
+            preparation=em.Preparation(standardize=True),
+        ),
+    ),
     Fit("one-shot-linear", columns, lambda: em.OneShotKPCA(2, local_rank=2)),
     Fit("one-shot-rbf", columns, lambda: em.OneShotKPCA(2, kernel="rbf", gamma="median")),
     Fit("one-shot-poly", columns, lambda: em.OneShotKPCA(2, kernel="poly", degree=2, local_rank=3)),

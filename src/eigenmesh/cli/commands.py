@@ -170,6 +170,10 @@ def fit(
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
     align: options.Align = "strict",
+    columns: options.Columns = None,
+    standardize: options.Standardize = False,
+    fill_missing: options.FillMissing = None,
+    log: options.Log = None,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -211,6 +215,7 @@ def fit(
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
+            preparation=options.preparation(standardize, fill_missing, log),
         )
         if sites:
             with following("fitting") as follow:
@@ -218,6 +223,7 @@ def fit(
             _show_fitted(kpca, model, json)
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
+        how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
         parts = options.parties(files, split, names, allow, **how)
         with progress("fitting"):
             Z = _fit(kpca, parts, secure, scores is not None)
@@ -257,6 +263,7 @@ def transform(
     id_column: options.IdColumn = None,
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
+    columns: options.Columns = None,
     align: options.Align = "strict",
     engine: organisations.Engine = "in-process",
     startup_kit: organisations.StartupKit = None,
@@ -285,6 +292,7 @@ def transform(
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
         if holders is None:
+            how |= {"features": options.listed(columns), "allow_missing": kpca._takes_missing()}
             parts = options.parties(files, "rows", names, None, **how)
         else:
             parts = _columns_for(kpca, files, names, how)
@@ -336,6 +344,10 @@ def cluster(
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
     align: options.Align = "strict",
+    columns: options.Columns = None,
+    standardize: options.Standardize = False,
+    fill_missing: options.FillMissing = None,
+    log: options.Log = None,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -361,6 +373,7 @@ def cluster(
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
             topology=options.graph(topology),
+            preparation=options.preparation(standardize, fill_missing, log),
         )
         if sites:
             with following("clustering") as follow:
@@ -368,6 +381,7 @@ def cluster(
             _show_clusters_of_sites(kmeans, model, json)
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
+        how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
         parts = options.parties(files, split, names, allow, **how)
         with progress("clustering"), _opened(parts, secure) as source:
             kmeans.fit(source)
@@ -408,6 +422,10 @@ def plan(
     delimiter: options.Delimiter = None,
     decimal: options.Decimal = None,
     align: options.Align = "strict",
+    columns: options.Columns = None,
+    standardize: options.Standardize = False,
+    fill_missing: options.FillMissing = None,
+    log: options.Log = None,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -432,6 +450,7 @@ def plan(
                 method, landmarks, n_landmarks, accuracy, small_parties, seed=0
             ),
             "topology": options.graph(topology),
+            "preparation": options.preparation(standardize, fill_missing, log),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)
         if sites:
@@ -441,6 +460,7 @@ def plan(
         else:
             usual, files = "rows" if clusters else "columns", data or []
             how = options.reading_words(id_column, align, delimiter, decimal)
+            how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
             parts = options.parties(files, split or usual, names, allow, **how)
             keeps = _stays(files, parts)
             with _opened(parts, secure) as source:

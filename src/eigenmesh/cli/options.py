@@ -14,6 +14,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.data.text_format import DELIMITERS
 from eigenmesh.errors import InputError
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.runtime.policy import Policy
 
 _SIZED = re.compile("(?P<name>.+)=(?P<rows>[1-9][0-9]*)x(?P<columns>[1-9][0-9]*)")
@@ -142,6 +143,33 @@ Decimal: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Columns: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="For rows: the columns that are features, as a,b,c; what else the files hold (text, "
+        "dates) is not looked at. All but the ids if left out.",
+        show_default=False,
+    ),
+]
+Standardize: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--standardize",
+        help="For rows: subtract each column's mean and divide by its deviation over all parties.",
+    ),
+]
+FillMissing: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="For rows: fill missing values by their column's mean over all parties, if at most "
+        "this share of the column is missing, such as 0.2. None may be missing if left out.",
+        show_default=False,
+    ),
+]
+Log: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="For rows: columns whose logarithm is taken, as a,b,c.", show_default=False),
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),
@@ -213,6 +241,19 @@ def _stems(data: list[Path]) -> list[str] | None:
     """Files name their parties, unless two of them have the same name."""
     stems = [path.name.split(".")[0] if path.suffix == ".gz" else path.stem for path in data]
     return stems if len(set(stems)) == len(stems) else None
+
+
+def preparation(
+    standardize: bool, fill_missing: float | None, log: str | None
+) -> Preparation | None:
+    """What is done to rows first; None if nothing is.
+
+    >>> preparation(True, None, "age,dose").log
+    ('age', 'dose')
+    """
+    if not standardize and fill_missing is None and log is None:
+        return None
+    return Preparation(standardize, fill_missing, tuple(listed(log) or ()))
 
 
 def owners(data: list[Path], parties: Sequence[str]) -> list[str]:

@@ -61,6 +61,8 @@ class Partitioned:
         that the coordinator does not know; if None the environment variable EIGENMESH_ID_SECRET of
         each party, or a new one where all parties live in this process
     allow_missing : take NaN for missing values, for estimators with `fill_missing`
+    features : for rows, the names of the columns that are features, in this order; what else is in
+        files and DataFrames is not looked at, be it text or dates. All but the ids if None
     delimiter, decimal : of text files: comma, semicolon or tab, and "." or ","; told from the
         files if None
 
@@ -83,6 +85,7 @@ class Partitioned:
     _allow_missing: bool = False
     _id_column: str | None = None
     _text: Mapping[str, Any] = {}  # what is stated of text files
+    _features: tuple[str, ...] | None = None  # the columns that are features, if not all
     _agreed_names: tuple[str, ...] | None = None  # of rows, where other parties have been left out
 
     def __init__(
@@ -99,6 +102,7 @@ class Partitioned:
         allow_missing: bool = False,
         delimiter: str | None = None,
         decimal: str | None = None,
+        features: Sequence[str] | None = None,
     ) -> None:
         split, sources = _one_split(rows, columns)
         self.align = checked_align(align, split)
@@ -107,9 +111,12 @@ class Partitioned:
         TextFormat(delimiter, decimal)  # checks both
         self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
+        self._features = checked_features(features, split)
         names = checked_names(names, len(sources))
         tables = [
-            None if _is_path(source) else as_table(source, name, self._allow_missing, id_column)
+            None
+            if _is_path(source)
+            else as_table(source, name, self._allow_missing, id_column, self._features)
             for source, name in zip(sources, names, strict=True)
         ]
         paths = tuple(Path(source) if _is_path(source) else None for source in sources)
@@ -355,7 +362,7 @@ class Partitioned:
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
         another = type(self).__new__(type(self))
-        for name in ("align", "_secret", "_allow_missing", "_id_column", "_text"):
+        for name in ("align", "_secret", "_allow_missing", "_id_column", "_text", "_features"):
             setattr(another, name, getattr(self, name))
         return another
 
@@ -393,7 +400,11 @@ class Partitioned:
         assert path is not None, "a party has a table or a path"
         with _blaming(name):
             table = read_table(
-                path, self._id_column, allow_missing=self._allow_missing, **self._text
+                path,
+                self._id_column,
+                columns=self._features,
+                allow_missing=self._allow_missing,
+                **self._text,
             )
         X = as_matrix(table.X, name, self._allow_missing)
         return self._arrange_columns(party, Table(X, table.sample_ids, table.feature_names))
@@ -406,6 +417,8 @@ class Partitioned:
         if table is not None:
             return table.feature_names
         assert path is not None, "a party has a table or a path"
+        if self._features is not None:
+            return self._features
         with _blaming(self.names[party]):
             return peek_names(path, self._id_column, **self._text)
 
@@ -433,7 +446,9 @@ class Partitioned:
             return rows, columns
         assert path is not None, "a party has a table or a path"
         with _blaming(self.names[party]):
-            return peek_shape(path, self._id_column)
+            shape = peek_shape(path, self._id_column)
+        chosen = self._features
+        return shape if shape is None or chosen is None else (shape[0], len(chosen))
 
     def _shape(self, party: int) -> Shape:
         shape = self._shapes[party]
@@ -516,6 +531,21 @@ def checked_id_column(id_column: Any, sample_ids: Any = None) -> str | None:
     if id_column is not None and sample_ids is not None:
         raise InputError(f"id_column is {id_column!r} and sample_ids are given; pass one of them")
     return id_column
+
+
+def checked_features(features: Any, split: str) -> tuple[str, ...] | None:
+    """The names of columns, or None."""
+    if features is None:
+        return None
+    names = () if isinstance(features, str) else tuple(features)
+    if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+        raise InputError(f"features is {features!r}; a list of columns' names is expected")
+    if split == "columns":
+        raise InputError(
+            "features= is for rows, whose parties have the same columns; of columns each owner "
+            "leaves out its own: data[[...]]"
+        )
+    return names
 
 
 def _one_split(rows: Any, columns: Any) -> tuple[Split, list[Any]]:

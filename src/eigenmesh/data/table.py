@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -55,6 +55,7 @@ def as_table(
     owner: str | None = None,
     allow_missing: bool = False,
     id_column: str | None = None,
+    features: Sequence[str] | None = None,
 ) -> Table:
     """Check `data` and turn it into a Table; valid float arrays are not copied.
 
@@ -65,8 +66,11 @@ def as_table(
     dtype('float64')
     """
     if is_arrow_frame(data):
-        return _table_of_arrow(data, owner, allow_missing, id_column)
+        return _table_of_arrow(data, owner, allow_missing, id_column, features)
     if not is_frame(data):
+        if features is not None:
+            complaint = f"has no named columns, so no column {features[0]!r}"
+            raise refuse(owner, f"{complaint}; leave features out and choose them by number")
         if id_column is not None:
             complaint = f"has no named columns, so no id column {id_column!r}"
             raise refuse(owner, f"{complaint}; leave the ids out and pass them as sample_ids=")
@@ -74,12 +78,18 @@ def as_table(
     ids = frame_index(data)
     if id_column is not None:
         ids, data = _ids_apart(data, id_column, owner)
+    if features is not None:
+        data = data.iloc[:, [_place(data, name, owner) for name in features]]
     X = as_matrix(_frame_values(data, owner), owner, allow_missing)
     return Table(X, ids, frame_names(data))
 
 
 def _table_of_arrow(
-    data: Any, owner: str | None, allow_missing: bool, id_column: str | None
+    data: Any,
+    owner: str | None,
+    allow_missing: bool,
+    id_column: str | None,
+    features: Sequence[str] | None,
 ) -> Table:
     import pyarrow as pa  # it takes long, and most parties never need it
 
@@ -89,7 +99,7 @@ def _table_of_arrow(
         return refuse(owner, f"{complaint}; {remedy}")
 
     frame = table_of_arrow(pa.table(data), complain)
-    table = gather([frame], id_column, None, allow_missing)
+    table = gather([frame], id_column, features, allow_missing)
     X = as_matrix(table.X, owner, allow_missing)
     return Table(X, table.sample_ids, table.feature_names)
 
@@ -101,13 +111,18 @@ def frame_names(frame: Any) -> tuple[str, ...] | None:
 
 
 def _ids_apart(frame: Any, id_column: str, owner: str | None) -> tuple[Ids, Any]:
-    places = [i for i, name in enumerate(frame.columns) if name == id_column]
+    place = _place(frame, id_column, owner)
+    others = [i for i in range(frame.shape[1]) if i != place]
+    return np.asarray(frame.iloc[:, place].to_numpy()), frame.iloc[:, others]
+
+
+def _place(frame: Any, column: str, owner: str | None) -> int:
+    places = [i for i, name in enumerate(frame.columns) if name == column]
     if len(places) != 1:
         names = ", ".join(map(str, list(frame.columns)[:10]))
         count = f"{len(places)} columns" if places else "no column"
-        raise refuse(owner, f"has {count} {id_column!r}, only {names}; pass one of them")
-    others = [i for i in range(frame.shape[1]) if i != places[0]]
-    return np.asarray(frame.iloc[:, places[0]].to_numpy()), frame.iloc[:, others]
+        raise refuse(owner, f"has {count} {column!r}, only {names}; pass one of them")
+    return places[0]
 
 
 def as_matrix(data: Any, owner: str | None = None, allow_missing: bool = False) -> Matrix:

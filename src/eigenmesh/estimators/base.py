@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import chain
@@ -34,6 +34,7 @@ from eigenmesh.estimators.naming import (
     warn_of_ids_of_parties,
     whole_names,
 )
+from eigenmesh.estimators.preparation import Preparation, checked_preparation
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.estimators.small_parties import LeftOut, names_of
@@ -42,6 +43,7 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
+from eigenmesh.stages.prepare_rows import RowPreparation, name_of
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
 Shapes = Sequence[tuple[int, int]]
@@ -488,6 +490,8 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
         return [str(item) for item in value]
+    if isinstance(value, Preparation):
+        return value.to_tree()
     if isinstance(value, nx.Graph):  # a topology
         return {"nodes": list(value.nodes), "edges": [list(edge) for edge in value.edges]}
     return value
@@ -500,13 +504,74 @@ def _from_plain(value: Any) -> Any:
         graph.add_nodes_from(value["nodes"])
         graph.add_edges_from(value["edges"])
         return graph
+    if isinstance(value, dict) and set(value) == set(Preparation().to_tree()):
+        return Preparation(**value)
     return value
 
 
 class FrontDoor(FederatedEstimator):
-    """Saves and loads `estimator_` with itself: the fitted one behind the door, or None."""
+    """Saves and loads `estimator_` with itself: the fitted one behind the door, or None.
+
+    Rows are prepared first, as `preparation` says: `preparation_` is what was learnt, or None.
+    """
 
     estimator_: Any
+    model_: Any
+    preparation: Preparation | None
+    preparation_: RowPreparation | None = None
+
+    def _takes_missing(self) -> bool:
+        return self.preparation is not None and self.preparation.fill_missing is not None
+
+    def _preparing_stages(self, names: Sequence[str] | None) -> tuple[Stage, ...]:
+        """The run that prepares rows, if there is one."""
+        preparation = checked_preparation(self.preparation)
+        return () if preparation is None else (preparation.stage(names),)
+
+    def _require_rows_to_prepare(self, split: str, on_graph: bool) -> None:
+        if self.preparation is None or (split == "rows" and not on_graph):
+            return
+        where = "parties on a graph, which have no coordinator" if on_graph else "columns"
+        remedy = "prepare the rows at their parties" if on_graph else "pass standardize="
+        raise InputError(f"preparation is for rows with a coordinator, not for {where}; {remedy}")
+
+    @contextmanager
+    def _preparing(self, fed: Federation) -> Iterator[None]:
+        """The runs inside see rows as they are prepared, if they are."""
+        self.preparation_ = None
+        self._require_rows_to_prepare(fed.split, fed.graph is not None)
+        stages = self._preparing_stages(self._known_names)
+        if not stages:
+            yield
+            return
+        fed.require_stages(*stages)
+
+        def prepare() -> None:
+            self.preparation_ = stages[0].run(fed).value
+
+        with fed.prepared(name_of(*stages[0].args), prepare):
+            yield
+
+    def _as_prepared(self, X: Any) -> Any:
+        """New rows as the model knows them."""
+        return X if self.preparation_ is None else self.preparation_.apply(X)
+
+    def _unprepared(self, X: Any) -> Any:
+        """Rows of the model in their owners' units."""
+        return X if self.preparation_ is None else self.preparation_.undo(X)
+
+    def _scores(self, X: Any) -> Any:
+        """Scores (n, k) of checked rows."""
+        return self.model_.transform(self._as_prepared(X))
+
+    def _note_preparation(self) -> None:
+        if self.preparation_ is not None and self.preparation is not None:
+            words = self.preparation_.in_words(self.preparation.standardize, self._known_names)
+            self.report_ = replace(self.report_, notes=(*self.report_.notes, words))
+
+    def _saved_names(self) -> list[str]:
+        own = [] if self.preparation_ is None else ["preparation_"]
+        return [*super()._saved_names(), *own]
 
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree()

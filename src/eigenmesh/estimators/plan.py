@@ -15,6 +15,7 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import described
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
+from eigenmesh.estimators.naming import columns_of, whole_names
 from eigenmesh.estimators.small_parties import SURVEY, LeftOut
 from eigenmesh.runtime.consent import expected_releases
 from eigenmesh.runtime.content import Release
@@ -22,10 +23,11 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.schedule import Parties, Scope, forecast, planned_masks
-from eigenmesh.runtime.study import FitStudy, Study, forecast_stages, stage
+from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
+from eigenmesh.stages.prepare_rows import name_of
 
 Shapes = Sequence[tuple[int, int]]
 
@@ -144,6 +146,7 @@ def _losses_under_masks(source: Any, secure: bool) -> str | None:
 
 def _plan(estimator: Any, source: Any) -> Plan:
     door, estimator = estimator, _estimator_for(estimator, source)
+    preparing = _preparing(door, source)
     names, shapes, policies = _parties_of(source)
     aligned = getattr(source, "align", "strict") == "inner"
     notes: tuple[str, ...] = ()
@@ -158,6 +161,9 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if left_out is not None:  # who say how few rows they have, and no more
         asked = Parties(left_out.names, tuple(members[name] for name in left_out.names))
         ledger.entries += forecast_stages([SURVEY], asked, "rows").entries
+    prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes)), "rows")
+    ledger.entries += prepared.entries
+    ledger.rounds += prepared.rounds
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes)
     if aligned:
@@ -173,7 +179,7 @@ def _plan(estimator: Any, source: Any) -> Plan:
     policies = {name: own for name, own in policies.items() if name in by_name}
     content: dict[str, set[str]] = {}
     if any(policy.minds_content for policy in policies.values()):
-        runs = _runs_of(estimator, source, names, shapes)
+        runs = _runs_of(estimator, source, names, shapes, preparing)
         content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
     return Plan.of(ledger, by_name, split, policies, notes, method, content)
 
@@ -218,7 +224,7 @@ def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
     if estimator._left_out is not None:
         members = dict(zip(names, shapes, strict=True))
         names, shapes = _taking_part(members, estimator._left_out.names)
-    runs = _runs_of(estimator, source, names, shapes)
+    runs = _runs_of(estimator, source, names, shapes, _preparing(door, source))
     if at_sites:  # last: they may come at any time, and the first run begins a fit anew
         opening = [stage(survey)]
         opening += [stage(column_agreement)] if runs[0].scope.split == "rows" else []
@@ -261,7 +267,20 @@ def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Par
     return Partitioned.from_tables(split, tables, names=list(sizes))
 
 
-def _runs_of(estimator: Any, source: Any, names: Sequence[str], shapes: Shapes) -> list[Study]:
+def _preparing(door: Any, source: Any) -> list[Stage]:
+    """The run that prepares rows, of a front door that does."""
+    if getattr(door, "preparation", None) is None:
+        return []
+    split, graph = _split_of(door, source), getattr(source, "graph", None)
+    on_graph = graph is not None or getattr(door, "topology", None) is not None
+    door._require_rows_to_prepare(split, on_graph)
+    known = isinstance(source, Federation | Partitioned)
+    return list(door._preparing_stages(whole_names(split, columns_of(source)) if known else None))
+
+
+def _runs_of(
+    estimator: Any, source: Any, names: Sequence[str], shapes: Shapes, preparing: Sequence[Stage]
+) -> list[Study]:
     """The studies of a fit's runs, with stand-ins for what is found on the way."""
     left_out = estimator._left_out
     if isinstance(source, Federation) and left_out is None:
@@ -275,9 +294,11 @@ def _runs_of(estimator: Any, source: Any, names: Sequence[str], shapes: Shapes) 
         scope = replace(_scope_without(scope, left_out), **how)
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
+    prepare = [run.study(scope) for run in preparing]
+    scope = replace(scope, prepared=name_of(*preparing[0].args) if preparing else "")
     whole = _whole(scope, left_out)
     before = [run.study(whole) for run in [*align, *estimator._preceding]]
-    return [*before, *(run.study(scope) for run in estimator._stages(parties))]
+    return [*before, *prepare, *(run.study(scope) for run in estimator._stages(parties))]
 
 
 def _scope_without(scope: Scope, left_out: LeftOut) -> Scope:

@@ -32,6 +32,7 @@ from eigenmesh.estimators.party_values import (
     values_by_party,
     weight_array,
 )
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.small_parties import (
     LEAVE_OUT,
@@ -114,6 +115,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`; rows that are left out get labels by
         the others' model, at their own site.
+    preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
     accuracy : the largest share that landmarks may miss of the eigenvalues asked for (the
         n_clusters largest, if n_eigenvectors is None), those of the uncentred kernel matrix. It is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
@@ -195,6 +197,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
+        preparation: Preparation | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -214,6 +217,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.random_state = random_state
         self.accuracy = accuracy
         self.small_parties = small_parties
+        self.preparation = preparation
 
     # Fitting.
 
@@ -227,9 +231,14 @@ class KernelKMeans(FrontDoor, PartyLabels):
         params = self._checked_parameters()
         split, on_graph = self._place(X)
         if self._is_registered(params) and (split, on_graph) == ("rows", False):
+            self._require_own_method()
             return self._fit_by_its_estimator(X, sample_weight)
         topology = None if is_plain(X) else self.topology
-        with self._opened(self._source(X), topology) as fed, fed.recording() as recording:
+        with (
+            self._opened(self._source(X), topology) as fed,
+            fed.recording() as recording,
+            self._preparing(fed),
+        ):
             outcome = self._fitted_to(fed, params, sample_weight)
             self._adopt(outcome)
             if outcome.labels is None:
@@ -247,6 +256,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         )
         if not is_plain(X) and outcome.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
+        self._note_preparation()
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if outcome.left_out is not None:
@@ -366,6 +376,14 @@ class KernelKMeans(FrontDoor, PartyLabels):
         own, names = self.get_params(deep=False), method.estimator._get_param_names()
         return method.estimator(**{name: own[name] for name in names if name in own})
 
+    def _require_own_method(self) -> None:
+        self.preparation_ = None
+        if self.preparation is not None:
+            raise InputError(
+                f"preparation is given, and method {self.method!r} takes rows as they are; None is "
+                f"expected, or method='landmarks'"
+            )
+
     def _fit_by_its_estimator(self, X: Any, sample_weight: Any) -> Self:
         if sample_weight is not None:
             raise InputError(
@@ -436,7 +454,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             rows = [X if isinstance(X, Federation) else self._whole(X)]
             weights = [np.ones(n) if sample_weight is None else weight_array(sample_weight, n)]
         each = zip(rows, scores, weights, strict=True)
-        return -sum(float(w @ self._distances(A, Z)) for A, Z, w in each)
+        return -sum(float(w @ self._distances(self._as_prepared(A), Z)) for A, Z, w in each)
 
     def _party_weights(self, X: Partitioned, scores: list[Any], sample_weight: Any) -> list[Any]:
         sizes = {name: len(own) for name, own in zip(X.names, scores, strict=True)}

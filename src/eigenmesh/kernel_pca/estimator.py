@@ -14,8 +14,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.connect import chunk_shapes, chunk_split, is_dask_collection
+from eigenmesh.connect import chunk_shapes, chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
 from eigenmesh.estimators.base import FrontDoor
@@ -29,6 +30,7 @@ from eigenmesh.estimators.checks import (
 )
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.small_parties import (
     LEAVE_OUT,
@@ -69,6 +71,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import masks_are_planned
 from eigenmesh.runtime.topology import Topology
+from eigenmesh.stages.prepare_rows import RowPreparation
 
 _OF_INNER = (
     "eigenvalues_",
@@ -120,6 +123,7 @@ class KernelPCA(FrontDoor):
         more.
     landmarks : "auto", one of DisKPCA's choices, or the landmarks themselves (q, n_features).
     center : centre in feature space.
+    preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
     standardize, fill_missing : of columns that parties hold, done by each owner to its own: divide
         by the standard deviation; fill missing values (NaN) with the column's mean, of a column at
         most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
@@ -218,6 +222,7 @@ class KernelPCA(FrontDoor):
         verbose: bool = False,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
+        preparation: Preparation | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -247,6 +252,7 @@ class KernelPCA(FrontDoor):
         self.verbose = verbose
         self.accuracy = accuracy
         self.small_parties = small_parties
+        self.preparation = preparation
 
     # Fitting.
 
@@ -264,13 +270,16 @@ class KernelPCA(FrontDoor):
             if _is_split(X):
                 self._take_names(X)
                 self._fit_split(X, sample_weight)
+                self._note_preparation()
                 return self
             self._require_columns_for_preparing("rows")
             if isinstance(X, Iterator):
+                self._require_no_preparation("blocks of rows")
                 _require_no_weights(sample_weight, "blocks of rows", "one array")
                 self._fit_blocks(self._checked_blocks(X))
             else:
                 self._fit_array(self._checked(X, reset=True, min_samples=2), sample_weight)
+        self._note_preparation()
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
@@ -291,6 +300,7 @@ class KernelPCA(FrontDoor):
         Given `landmarks` stay from the start. Gamma by a rule comes from the same first rows.
         """
         self._check_parameters()
+        self._require_no_preparation("partial_fit")
         stream = getattr(self, "_stream", None)
         with rows_shown("kernel PCA", self.verbose):
             self._fit_blocks(iter([self._checked(X, reset=stream is None)]), stream)
@@ -301,11 +311,19 @@ class KernelPCA(FrontDoor):
         """Whether `landmarks` are rows, and not a way to choose them."""
         return not isinstance(self.landmarks, str)
 
+    def _require_no_preparation(self, what: str) -> None:
+        self.preparation_ = None
+        if self.preparation is not None:
+            raise InputError(
+                f"preparation takes all rows to learn from, and {what} come one after the other; "
+                f"None is expected, or one array"
+            )
+
     def _require_columns_for_preparing(self, split: str) -> None:
         if split != "columns" and (self.standardize or self.fill_missing is not None):
             raise InputError(
-                "standardize and fill_missing are for columns that parties hold; for rows put "
-                "sklearn's StandardScaler or SimpleImputer before KernelPCA"
+                "standardize and fill_missing are for columns that parties hold; for rows pass "
+                "preparation=em.Preparation(standardize=, fill_missing=)"
             )
 
     def _check_parameters(self) -> None:
@@ -334,6 +352,7 @@ class KernelPCA(FrontDoor):
     def _fit_array(self, X: Rows, sample_weight: Any) -> None:
         weights = None if sample_weight is None else weight_array(sample_weight, X.shape[0])
         start = time.perf_counter()
+        X = self._prepared_alone(X)
         if self.landmarks_are_given and pooled_choice(self, X.shape[0]).name != "exact":
             if weights is not None:
                 raise InputError(
@@ -346,6 +365,18 @@ class KernelPCA(FrontDoor):
         self._adopt(components)
         self._fit_preimages(X)
         self._report_alone(components, time.perf_counter() - start, weights is not None)
+
+    def _prepared_alone(self, X: Rows) -> Rows:
+        """Rows in one place, prepared as those of parties are."""
+        if self.preparation is None:
+            self.preparation_ = None
+            return X
+        if self.kernel == "precomputed":
+            self._require_no_preparation("rows of a kernel matrix")
+        alone = Partitioned.from_tables("rows", [Table(X)])
+        with federation(alone) as fed:
+            self.preparation_ = self._preparing_stages(self._known_names)[0].run(fed).value
+        return self._as_prepared(X)
 
     def _checked_blocks(self, blocks_of_rows: Iterator[Any]) -> Iterator[Rows]:
         for i, block in enumerate(blocks_of_rows):
@@ -387,7 +418,11 @@ class KernelPCA(FrontDoor):
 
     def _fit_split(self, X: Any, sample_weight: Any) -> None:
         weighted = sample_weight is not None
-        with self._opened(X, self.topology) as fed, fed.recording() as recording:
+        with (
+            self._opened(X, self.topology) as fed,
+            fed.recording() as recording,
+            self._preparing(fed),
+        ):
             candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
             if weighted:
                 candidates = _those_with_weights(candidates, fed.split, sample_weight)
@@ -541,11 +576,12 @@ class KernelPCA(FrontDoor):
         if self.estimator_ is not None:
             return self.estimator_.transform(X)
         if isinstance(X, Partitioned):
-            return [_scores(part, self.model_) for part in self._rows_in_order(X).parts]
+            parts = self._rows_in_order(X).parts
+            return [_scores(part, self.model_, self.preparation_) for part in parts]
         if is_dask_collection(X):
             X = frame_in_order(X, self._known_names)
             self._require_width(X, X.shape[1])
-            return _lazily(self.model_, X)
+            return _lazily(self.model_, X, self.preparation_)
         if isinstance(X, Federation):
             raise InputError(
                 "transform got a federation of rows; who has the model scores its own rows: give "
@@ -553,7 +589,7 @@ class KernelPCA(FrontDoor):
             )
         rows = self._checked(X, reset=False)
         with rows_shown("kernel PCA", self.verbose):
-            scores = self.model_.transform(rows)
+            scores = self.model_.transform(self._as_prepared(rows))
         return scores.astype(rows.dtype, copy=False)
 
     def _scores_of(self, rows: Rows) -> Floats:
@@ -561,7 +597,7 @@ class KernelPCA(FrontDoor):
         if self.estimator_ is not None:
             scores: Floats = self.estimator_._scores(rows)
             return scores
-        return _scores(rows, self.model_)
+        return _scores(rows, self.model_, self.preparation_)
 
     def _require_width(self, X: Any, width: int) -> None:
         if width != self.n_features_in_:
@@ -577,7 +613,7 @@ class KernelPCA(FrontDoor):
         """
         check_is_fitted(self)
         if isinstance(self.model_, MomentModel) and self.model_.goes_back and party is None:
-            return self._rows_of(self.model_, np.asarray(X))
+            return self._unprepared(self._rows_of(self.model_, np.asarray(X)))
         if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):
             own = {} if party is None else {"party": party}
             return self.estimator_.inverse_transform(X, **own)
@@ -590,7 +626,7 @@ class KernelPCA(FrontDoor):
                 "inverse_transform needs fit_inverse_transform=True, set before fit"
             )
         Z = np.asarray(X)
-        rows = self.preimages_(Z)
+        rows = self._unprepared(self.preimages_(Z))
         return rows.astype(Z.dtype, copy=False) if Z.dtype == np.float32 else rows
 
     @staticmethod
@@ -750,15 +786,21 @@ def _require_no_weights(sample_weight: Any, data: str, instead: str) -> None:
         )
 
 
-def _lazily(model: Any, X: Any) -> Any:
+def _lazily(model: Any, X: Any, preparation: RowPreparation | None) -> Any:
     """Scores of a Dask array or DataFrame, computed where its chunks lie, when asked for."""
     array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
     k, dtype = len(model.eigenvalues), working_dtype(array)
     return array.rechunk({1: -1}).map_blocks(
-        _scores, model=model, dtype=dtype, chunks=(array.chunks[0], (k,)), meta=np.empty((0, k))
+        _scores,
+        model=model,
+        preparation=preparation,
+        dtype=dtype,
+        chunks=(array.chunks[0], (k,)),
+        meta=np.empty((0, k)),
     )
 
 
-def _scores(block: Rows, model: Any) -> Floats:
-    scores: Floats = model.transform(block).astype(working_dtype(block), copy=False)
+def _scores(block: Rows, model: Any, preparation: RowPreparation | None = None) -> Floats:
+    rows = block if preparation is None else preparation.apply(block)
+    scores: Floats = model.transform(rows).astype(working_dtype(block), copy=False)
     return scores

@@ -18,6 +18,7 @@ from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, checked_gamma, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.small_parties import LEAVE_OUT, checked_choice
@@ -59,6 +60,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     topology : of parties without a coordinator; None for one.
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`.
+    preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
     accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
         centroids that the parties can give. A warning says if more is missing in the end.
@@ -123,6 +125,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
+        preparation: Preparation | None = None,
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -137,6 +140,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.random_state = random_state
         self.accuracy = accuracy
         self.small_parties = small_parties
+        self.preparation = preparation
 
     # Fitting.
 
@@ -152,7 +156,11 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         params, source = self._checked_parameters(), self._source(X)
         y = self._checked_targets(source.n_samples, y) if is_plain(X) else y
         topology = None if is_plain(X) else self.topology
-        with self._opened(source, topology) as fed, fed.recording() as recording:
+        with (
+            self._opened(source, topology) as fed,
+            fed.recording() as recording,
+            self._preparing(fed),
+        ):
             regression = fit_split(fed, params, y)
         self._adopt(regression)
         self.report_ = RunReport.of(
@@ -165,6 +173,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         )
         if not is_plain(X) and regression.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
+        self._note_preparation()
         for caveat in regression.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if regression.left_out is not None:

@@ -156,6 +156,7 @@ class Consent:
         minded = () if self.site.policy.approve == "any" else (self.view.study, self.view.fit)
         standing = self.site.approvals.standing if minded else {}
         self._approval = next((digest for digest in minded if digest in standing), "")
+        self.view.prepared = "" if study is None else study.scope.prepared
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (self.view.fit, fit.index(digest) if digest in fit else -1)
@@ -166,7 +167,7 @@ class Consent:
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
         of = [self.view.question, self.view.study, self.view.fit, self.view.lineage]
-        of.append(self._approval)
+        of += [self._approval, self.view.prepared]
         return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
@@ -174,7 +175,7 @@ class Consent:
         self.numbers, self.directions, whole, place, self._is_charged, *of = exported
         self._fit = (whole, place)
         self.view.question, self.view.study, self.view.fit, self.view.lineage = of[:4]
-        self._approval = of[4]
+        self._approval, self.view.prepared = of[4:]
 
     # What it costs.
 

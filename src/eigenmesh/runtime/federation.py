@@ -94,6 +94,9 @@ class Federation:
 
     secure = False
 
+    _prepared_as: str = ""  # the name under which sites keep how rows are prepared
+    _prepare: Callable[[], None] | None = None  # what is still to be done for it
+
     def __init__(
         self,
         engine: Engine,
@@ -271,6 +274,7 @@ class Federation:
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
+        self._prepare_for(protocol)
         run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
         if not self._engine.coordinates:
             self._books.absorb(run.recording.ledger)
@@ -322,7 +326,29 @@ class Federation:
             edges_in = self._graph.subgraph(taking_part).edges
             edges = tuple(sorted((min(e), max(e)) for e in edges_in))
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)
-        return Scope(self._names, *how, left_out=out)
+        return Scope(self._names, *how, left_out=out, prepared=self._prepared_as)
+
+    @contextmanager
+    def prepared(self, name: str, prepare: Callable[[], None]) -> Iterator[None]:
+        """The runs inside see rows as `prepare` leaves them at the sites, under this name.
+
+        It is called before the first run that looks at rows: policies have been asked by then.
+        """
+        self._prepared_as, self._prepare = name, prepare
+        try:
+            yield
+        finally:
+            self._prepared_as, self._prepare = "", None
+
+    def _prepare_for(self, protocol: Protocol[Any]) -> None:
+        if self._prepare is None or protocol.only_counts:
+            return
+        prepare, self._prepare = self._prepare, None
+        name, self._prepared_as = self._prepared_as, ""
+        try:
+            prepare()
+        finally:
+            self._prepared_as = name
 
     @contextmanager
     def under(self, study: FitStudy) -> Iterator[None]:

@@ -24,7 +24,8 @@ class Protocol(Generic[R]):
 
     `skips` says whether its answer stays right when a party misses a round and takes part in the
     next; without it, `on_loss="skip"` is refused. `schedule` gives, from a `Scope` and those of the
-    coordinator's arguments that it names, what will be asked of the parties.
+    coordinator's arguments that it names, what will be asked of the parties. `only_counts` says
+    that it asks for sizes alone, for which rows need not be prepared.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Protocol(Generic[R]):
     skips: bool = False
     schedule: Callable[..., Any] | None = None
     version: int = 1
+    only_counts: bool = False
 
     @property
     def number(self) -> int:
@@ -46,6 +48,7 @@ def protocol(
     roles: tuple[type[Party], ...],
     skips: bool = False,
     schedule: Callable[..., Any] | None = None,
+    only_counts: bool = False,
 ) -> Callable[[Callable[..., R]], Protocol[R]]:
     """Register a protocol. Hosts know the roles of registered protocols, and no others."""
 
@@ -53,7 +56,7 @@ def protocol(
         if name in _protocols:
             raise TypeError(f"a protocol {name!r} is registered already")
         _require_own_names(roles)
-        registered = Protocol(name, roles, coordinate, skips, schedule)
+        registered = Protocol(name, roles, coordinate, skips, schedule, only_counts=only_counts)
         _protocols[name] = registered
         return registered
 

@@ -370,6 +370,7 @@ class Scope:
     edges: tuple[tuple[int, int], ...] | None = None  # None: there is a coordinator
     secure: bool = False  # whether sums are masked
     left_out: tuple[str, ...] = ()  # of the parties, who takes no part
+    prepared: str = ""  # the name of how rows were prepared before; as they are if empty
 
     @property
     def n_taking_part(self) -> int:
@@ -387,6 +388,7 @@ class Scope:
             and all(type(i) is type(j) is int and 0 <= i < j < n for i, j in edges)
             and not (self.on_loss == "skip" and self.edges is not None)
             and type(self.secure) is bool
+            and type(self.prepared) is str
             and not (self.secure and (self.forgiving or self.edges is not None))
             and list(self.left_out) == [name for name in self.parties if name in self.left_out]
         )

@@ -20,6 +20,7 @@ from eigenmesh.runtime.content import Trust
 from eigenmesh.runtime.disk_store import ANY, Origin
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.prepared import FIELDS, digest_of, prepared_rows, store_key
 from eigenmesh.runtime.rolls import Rolls
 from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.safe_files import create_once, private_folder
@@ -224,6 +225,7 @@ class SiteView:
         self.question = ""  # a digest of all that was asked so far, where the site has a budget
         self.takes: list[str] | None = None  # what of the store an answer is made of, likewise
         self.draws = 0  # of the site's own that it has seen
+        self.prepared = ""  # the name of how rows were prepared for the run under way
 
     @property
     def name(self) -> str:
@@ -232,8 +234,29 @@ class SiteView:
 
     @property
     def data(self) -> Data:
-        """The site's rows or columns."""
+        """The site's rows or columns; rows as they were prepared, where the study says so."""
+        return self._prepared_rows() if self.prepared else self._site.data
+
+    @property
+    def unprepared(self) -> Data:
+        """The data as the site has them: for their size, which no preparation changes."""
         return self._site.data
+
+    def _prepared_rows(self) -> Data:
+        share = self._prepared_by()
+        digest = digest_of(share)
+        # Of one preparation at a time: rows are kept no more than twice.
+        rows = self._site.once("prepared rows", dict[str, Data])
+        if digest not in rows:
+            rows.clear()
+            rows[digest] = prepared_rows(self._site.data, **{name: share[name] for name in FIELDS})
+        return rows[digest]
+
+    def _prepared_by(self) -> Mapping[str, Any]:
+        share = self.kept(store_key(self.prepared), *FIELDS)
+        if share is None:
+            raise StepRefused("the study is of prepared rows; nobody has prepared them for it")
+        return share
 
     @property
     def min_rows(self) -> int:
@@ -283,7 +306,8 @@ class SiteView:
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is made of the data once, for all runs while the site has them; it never leaves."""
-        return self._site.once(name, make)
+        of_rows = f" of {digest_of(self._prepared_by())}" if self.prepared else ""
+        return self._site.once(f"{name}{of_rows}", make)
 
     def keep(self, key: str, share: Mapping[str, Any], *, for_any: bool = False) -> None:
         """Put a private result into the site's store, for later runs of the same fit.

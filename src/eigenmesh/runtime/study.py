@@ -162,6 +162,8 @@ class Study:
             tree["scope"]["secure"] = True
         if self.scope.left_out:
             tree["scope"]["left_out"] = list(self.scope.left_out)
+        if self.scope.prepared:
+            tree["scope"]["prepared"] = self.scope.prepared
         return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -339,6 +341,7 @@ def read_study(text: str) -> Study:
                 edges,
                 scope.get("secure", False),
                 tuple(scope.get("left_out", ())),
+                scope.get("prepared", ""),
             ),
         )
         version = study.protocol.version

@@ -75,13 +75,13 @@ class SurveyedSite(Party):
     @property
     def shape(self) -> dict[str, int]:
         """The fields of a SiteShape, for messages that carry more."""
-        n_rows, n_columns = self.site.data.shape
+        n_rows, n_columns = self.site.unprepared.shape
         return {"n_rows": int(n_rows), "n_columns": int(n_columns)}
 
     @step
     def count_rows(self) -> RowSiteSize:
         """Its size, where sites hold rows."""
-        rows = self.site.data
+        rows = self.site.unprepared
         n_values = int(rows.nnz if is_sparse(rows) else rows.size)
         return RowSiteSize(**self.shape, n_values=n_values, min_rows=self.site.min_rows)
 
@@ -101,7 +101,7 @@ def count_step(split: str) -> Any:
     return SurveyedSite.count_rows if split == "rows" else SurveyedSite.count_columns
 
 
-@protocol("survey", roles=(SurveyedSite,), skips=True, schedule=schedule)
+@protocol("survey", roles=(SurveyedSite,), skips=True, schedule=schedule, only_counts=True)
 def survey(sites: Federation) -> Replies:
     """A `SiteShape` from every party; an error names the one that does not fit the others.
 

@@ -1,0 +1,82 @@
+"""Three messy CSV files to scores that join to ids, by the command line alone."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+from eigenmesh.cli.commands import app
+
+FEATURES = ["age", "weight", "dose"]
+
+
+@pytest.fixture
+def wards(tmp_path):
+    """Semicolons and decimal commas, tabs, another order; dates, words, gaps and ids in each."""
+    rng = np.random.default_rng(0)
+    frames = []
+    for party, n in (("north", 60), ("south", 80), ("west", 50)):
+        X = [50, 70, 3] + [12, 9, 1] * rng.normal(size=(n, 3))
+        X[rng.random((n, 3)) < 0.05] = np.nan
+        frame = pd.DataFrame(X.round(3), columns=FEATURES)
+        frame.insert(0, "patient", [f"{party[0]}{i}" for i in range(n)])
+        frame["seen"] = "2024-05-17"
+        frame["ward"] = rng.choice(["a", "b"], n)
+        frames.append(frame)
+    frames[0].to_csv(
+        tmp_path / "north.csv", sep=";", decimal=",", index=False, encoding="utf-8-sig"
+    )
+    frames[1][frames[1].columns[::-1]].to_csv(tmp_path / "south.tsv", sep="\t", index=False)
+    frames[2].to_csv(tmp_path / "west.csv.gz", index=False)
+    return [tmp_path / name for name in ("north.csv", "south.tsv", "west.csv.gz")], frames
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_messy_files_are_fitted_as_the_pooled_pipeline_would(wards, tmp_path):
+    paths, frames = wards
+    choice = ["--id-column", "patient", "--columns", ",".join(FEATURES)]
+    prepared = ["--standardize", "--fill-missing", "0.2"]
+    model, scores = tmp_path / "model.em", tmp_path / "scores.csv"
+    run("fit", *paths, "--split", "rows", *choice, *prepared, "--model", model, "--scores", scores)
+    X = pd.concat(frames)[FEATURES].to_numpy()
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCA(2)).fit(X)
+    for frame, party in zip(frames, ("north", "south", "west"), strict=True):
+        own = pd.read_csv(tmp_path / f"scores.{party}.csv")
+        assert own.iloc[:, 0].tolist() == frame["patient"].tolist()
+        expected = pipeline.transform(frame[FEATURES].to_numpy())
+        np.testing.assert_allclose(np.abs(own.iloc[:, 1:]), np.abs(expected), atol=1e-8)
+    run("transform", model, *paths, *choice, "--out", tmp_path / "again.csv")
+    np.testing.assert_array_equal(
+        pd.read_csv(tmp_path / "again.south.csv").iloc[:, 1:],
+        pd.read_csv(tmp_path / "scores.south.csv").iloc[:, 1:],
+    )
+
+
+def test_plans_and_clusters_take_the_same_options(wards, tmp_path):
+    paths, frames = wards
+    common = [*paths, "--split", "rows", "--id-column", "patient", "--columns", ",".join(FEATURES)]
+    common += ["--standardize", "--fill-missing", "0.2", "--log", "dose", "--json"]
+    plan = json.loads(run("plan", *common).stdout)
+    assert "column_sums" in json.dumps(plan["by_step"])
+    labels = tmp_path / "labels.csv"
+    tree = json.loads(run("cluster", *common, "--clusters", "2", "--labels", labels).stdout)
+    assert tree["params"]["preparation"] == {
+        "standardize": True,
+        "fill_missing": 0.2,
+        "log": ["dose"],
+    }
+    own = pd.read_csv(tmp_path / "labels.west.csv")
+    assert own.iloc[:, 0].tolist() == frames[2]["patient"].tolist()

@@ -1,0 +1,202 @@
+"""Rows prepared over parties equal scikit-learn's pipeline on the pooled rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import KernelPCA
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import eigenmesh as em
+from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
+
+
+def drawn_rows(seed, missing=0.1):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(60, 160)), int(rng.integers(3, 8))
+    X = np.exp(rng.normal(size=(n, d))) * 10.0 ** rng.integers(-3, 5, size=d)
+    X[:, 1] = 7.5  # constant
+    X[rng.random((n, d)) < missing] = np.nan
+    log = sorted(rng.choice(d, 2, replace=False).tolist())
+    return X, log
+
+
+def pooled(log):
+    def take_logs(X):
+        X = X.copy()
+        X[:, log] = np.log(X[:, log])
+        return X
+
+    return make_pipeline(FunctionTransformer(take_logs), SimpleImputer(), StandardScaler())
+
+
+def split(X, seed, **how):
+    rng = np.random.default_rng(seed + 1)
+    cuts = [int(rng.integers(10, len(X) // 2 - 10)), int(rng.integers(len(X) // 2, len(X) - 10))]
+    return em.Partitioned(rows=np.split(X, cuts), allow_missing=True, **how)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_fit_and_transform_equal_the_pooled_pipeline(seed, kernel):
+    X, log = drawn_rows(seed)
+    new = np.where(np.random.default_rng(seed).random(X.shape) < 0.2, np.nan, 1.1 * X)
+    reference = pooled(log).fit(X)
+    central = KernelPCA(2, kernel=kernel, gamma=0.1).fit(reference.transform(X))
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    # Every row is a landmark, so that nothing is approximate.
+    exact = {"landmarks": "uniform", "n_landmarks": 1000} if kernel == "rbf" else {}
+    own = em.KernelPCA(2, kernel=kernel, gamma=0.1, preparation=how, random_state=0, **exact)
+    own.set_params(gamma=None if kernel == "linear" else 0.1).fit(split(X, seed))
+    rows = own.preparation_.apply(new)
+    np.testing.assert_allclose(rows, reference.transform(new), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(own.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+    scores, expected = own.transform(new), central.transform(reference.transform(new))
+    # Signs are anybody's.
+    np.testing.assert_allclose(np.abs(scores), np.abs(expected), rtol=1e-7, atol=1e-8)
+
+
+def test_one_array_is_prepared_alike():
+    X, log = drawn_rows(4)
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    own = em.KernelPCA(3, kernel="rbf", gamma=0.1, preparation=how).fit(X)
+    central = em.KernelPCA(3, kernel="rbf", gamma=0.1).fit(pooled(log).fit_transform(X))
+    np.testing.assert_allclose(own.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(own.transform(X), own.fit_transform(X), atol=1e-10)
+
+
+def test_masked_sums_prepare_alike_and_tell_totals_alone():
+    pytest.importorskip("cryptography", reason="the extra 'secure' is not installed")
+    X, log = drawn_rows(5)
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    kpca = em.KernelPCA(2, preparation=how)
+    with em.federation(split(X, 5), secure=True) as fed:
+        kpca.fit(fed)
+    expected = pooled(log).fit_transform(X)
+    np.testing.assert_allclose(kpca.preparation_.apply(X), expected, rtol=1e-6, atol=1e-6)
+    assert all(set(kinds) <= {"counts", "aggregate"} for kinds in kpca.report_.reveals.values())
+
+
+def test_clusters_and_regressions_are_of_prepared_rows():
+    X, log = drawn_rows(6)
+    parts, how = split(X, 6), em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    kmeans = em.KernelKMeans(2, kernel="linear", gamma=None, preparation=how, random_state=0)
+    kmeans.set_params(landmarks="uniform", n_landmarks=1000).fit(parts)
+    assert [len(own) for own in kmeans.predict(parts)] == [len(own) for own in parts.parts]
+    for own, labels in zip(kmeans.predict(parts), kmeans.labels_, strict=True):
+        np.testing.assert_array_equal(own, labels)
+    rows = pooled(log).fit_transform(X)
+    targets = np.split(rows[:, 0], np.cumsum([len(own) for own in parts.parts])[:-1])
+    model = em.KernelPCRegressor(2, kernel="linear", alpha=1e-9, preparation=how)
+    assert model.fit(parts, targets).score(parts, targets) > 0.1
+
+
+def test_a_fit_without_preparation_after_one_with_it_sees_the_rows_as_they_are():
+    X, _ = drawn_rows(7, missing=0.0)
+    with em.federation(split(X, 7)) as fed:
+        raw = em.KernelPCA(2).fit(fed).eigenvalues_
+        em.KernelPCA(2, preparation=em.Preparation(standardize=True)).fit(fed)
+        again = em.KernelPCA(2).fit(fed).eigenvalues_
+    np.testing.assert_array_equal(raw, again)
+
+
+def test_preparation_is_saved_loaded_and_reported(tmp_path):
+    X, log = drawn_rows(8)
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    kpca = em.KernelPCA(2, preparation=how).fit(split(X, 8))
+    kpca.save(tmp_path / "model.em")
+    loaded = em.load(tmp_path / "model.em")
+    assert loaded.preparation == how
+    np.testing.assert_array_equal(loaded.transform(X), kpca.transform(X))
+    notes = " ".join(kpca.report_.notes)
+    assert "gaps filled" in notes
+    assert "standardised" in notes
+
+
+@pytest.mark.parametrize("door", [em.KernelPCA, em.KernelKMeans, em.KernelPCRegressor])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_plans_count_what_preparing_sends(door, standardize):
+    X, log = drawn_rows(9)
+    parts, how = split(X, 9), em.Preparation(standardize=standardize, fill_missing=1.0, log=log)
+    estimator = door(2, kernel="linear", preparation=how)
+    estimator.set_params(gamma=None, random_state=0)
+    targets = [own[:, 0] * 0 + 1.0 for own in map(np.nan_to_num, parts.parts)]
+    own = (targets,) if door is em.KernelPCRegressor else ()
+    fitted = estimator.fit(parts, *own)
+    planned = em.plan(door(2, kernel="linear", preparation=how, random_state=0, gamma=None), parts)
+    if door is em.KernelPCA:
+        assert planned.floats_up == fitted.report_.floats_up
+    steps = {step for step in planned.by_step if "column_s" in step}
+    assert len(steps) == 1 + standardize
+    with em.federation(parts) as fed:
+        asked = em.study(estimator, fed)
+        raw = [run.protocol.name for run in asked.runs if not run.scope.prepared]
+        assert raw == ["prepare-rows"]
+
+
+def test_policies_refuse_what_preparing_lets_out():
+    X, _ = drawn_rows(10, missing=0.0)
+    parts = split(X, 10, policies=em.Policy(allow={"counts"}))
+    with pytest.raises(PolicyRefusal, match="moments"):
+        em.KernelPCA(2, preparation=em.Preparation(standardize=True)).fit(parts)
+
+
+def test_columns_with_few_values_at_a_party_count_as_few_rows():
+    X, _ = drawn_rows(11, missing=0.0)
+    X[3:30, 0] = np.nan  # three values at the first party
+    parts = em.Partitioned(
+        rows=[X[:30], X[30:]], allow_missing=True, policies=em.Policy(allow={"counts", "moments"})
+    )
+    with pytest.raises(PolicyRefusal, match="rows"):
+        em.KernelPCA(2, preparation=em.Preparation(fill_missing=0.9)).fit(parts)
+
+
+def test_names_say_whose_logarithm_is_taken():
+    X, _ = drawn_rows(12, missing=0.0)
+    names = [f"x{i}" for i in range(X.shape[1])]
+    frames = [pd.DataFrame(own, columns=names) for own in (X[:30], X[30:])]
+    frames[1] = frames[1][names[::-1]]
+    how = em.Preparation(log=["x2"])
+    kpca = em.KernelPCA(2, preparation=how).fit(em.Partitioned(rows=frames))
+    assert kpca.preparation_.log == (2,)
+    with pytest.raises(InputError, match="column 'x99'"):
+        em.KernelPCA(2, preparation=em.Preparation(log=["x99"])).fit(em.Partitioned(rows=frames))
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "match"),
+    [
+        ({"fill_missing": 0.01}, InputError, "lacks .* over all parties"),
+        ({"standardize": True}, PartitionError, "lacks .* values in column .*fill_missing"),
+        ({"fill_missing": 1.0, "log": [2]}, PartitionError, "no logarithm"),
+        ({"fill_missing": 1.0, "log": [99]}, PartitionError, "names one beyond"),
+    ],
+)
+def test_rows_that_cannot_be_prepared_are_refused(how, error, match):
+    X, _ = drawn_rows(13)
+    X[0, 2] = -1.0
+    with pytest.raises(error, match=match):
+        em.KernelPCA(2, preparation=em.Preparation(**how)).fit(split(X, 13))
+
+
+def test_what_has_no_pooled_rows_is_refused():
+    X, _ = drawn_rows(14, missing=0.0)
+    how = em.Preparation(standardize=True)
+    with pytest.raises(InputError, match="not for columns"):
+        em.KernelPCA(2, preparation=how).fit(em.split(X, 2, by="columns"))
+    with pytest.raises(InputError, match="graph"):
+        em.KernelPCA(2, preparation=how, topology="ring").fit(em.split(X, 3))
+    with pytest.raises(InputError, match="preparation is 'yes'"):
+        em.KernelPCA(2, preparation="yes").fit(em.split(X, 3))
+    with pytest.raises(InputError, match="one after the other"):
+        em.KernelPCA(2, preparation=how).fit(iter([X]))
+
+
+def test_rows_come_back_in_their_own_units():
+    X, log = drawn_rows(15, missing=0.0)
+    how = em.Preparation(standardize=True, log=log)
+    kpca = em.KernelPCA(X.shape[1] - 1, preparation=how).fit(split(X, 15))
+    np.testing.assert_allclose(kpca.inverse_transform(kpca.transform(X)), X, rtol=1e-6)
