@@ -103,6 +103,17 @@ def test_transform_after_fit_equals_the_estimator(setting, tmp_path, files, new_
     np.testing.assert_allclose(np.load(tmp_path / "z.npy"), expected, atol=1e-12)
 
 
+def test_each_file_of_scores_is_said_with_its_own_number(tmp_path):
+    X, names = np.random.default_rng(0).normal(size=(90, 3)), ["a.csv", "b.csv", "c.csv"]
+    rows = zip(names, np.split(X, [7, 30]), strict=True)
+    paths = [write(tmp_path / name, own) for name, own in rows]
+    options = ("--split", "rows", "--kernel", "linear")
+    assert run("fit", *paths, "--model", tmp_path / "m.em", *options).exit_code == 0
+    result = run("transform", tmp_path / "m.em", *paths, "--out", tmp_path / "z.csv")
+    words = " ".join(result.output.split())
+    assert [f"Scores of {n} samples" in words for n in (7, 23, 60, 90)] == [True] * 3 + [False]
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_scores_of_a_fit_equal_fit_transform(setting, tmp_path, files, blocks):
     options, params = SETTINGS[setting]

@@ -300,16 +300,19 @@ def transform(
             Z = kpca.transform(parts)
         score_files = _write_scores(out, Z, kpca, parts)
         report = kpca.transform_report_ if holders is not None else None
-        n = sum(map(len, Z)) if isinstance(Z, list) else len(Z)
+        sizes = list(map(len, Z)) if isinstance(Z, list) else [len(Z)]
         k = len(kpca.eigenvalues_)
         if json:
             account = None if report is None else account_tree(report)
             saved = {"scores": score_files, "ids": _id_files(score_files, parts)}
-            typer.echo(as_json({**saved, "n_samples": n, "n_components": k, "report": account}))
+            typer.echo(
+                as_json({**saved, "n_samples": sum(sizes), "n_components": k, "report": account})
+            )
             return
         if report is not None:
             _print(report_table(report), reveals_table(report, keeps=_stays(files, parts)))
-        _print_files(*score_files, what=f"Scores of {n:,} samples, {k} components:")
+        for score_file, n in zip(score_files, sizes, strict=True):
+            _print_files(score_file, what=f"Scores of {n:,} samples, {k} components:")
         _print_files(*_id_files(score_files, parts), what="Ids of these samples:")
 
 
