@@ -13,6 +13,7 @@ from typing import Any
 
 from eigenmesh.engines.nvflare import EXECUTOR, GATE, SERVER, SERVER_CONTROLLER, SITE
 from eigenmesh.errors import InputError
+from eigenmesh.safe_files import write_whole
 
 SETTINGS = "eigenmesh.json"  # of a site: which folder belongs to a study, and who may work on it
 JOBS_LOG = "eigenmesh_jobs.jsonl"  # beside it: which jobs came, for whom, and what was refused
@@ -104,4 +105,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, tree: dict[str, Any]) -> None:
-    path.write_text(json.dumps(tree, indent=2) + "\n")
+    write_whole(path, json.dumps(tree, indent=2).encode() + b"\n")
