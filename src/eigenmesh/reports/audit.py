@@ -373,22 +373,20 @@ def _weights(account: Plan | RunReport) -> Iterator[str]:
     """How much of a number is one row's, where landmarks are drawn from masked sums.
 
     A direction of the rows' scatter is made of them in proportion to their squared scores, which
-    add up to 1: of n rows and c directions a row has c/n on average.
+    add up to 1: of n rows a row has c/n of c directions on average. What it has in truth hangs on
+    the data, which no audit looks at.
     """
     drawn = any(d.kind == "aggregate" and d.step.endswith(_DRAWN) for d in account.disclosures)
     n = sum(rows for rows, _ in account.shapes.values())
     if not drawn or not n or account.split != "rows":
         return
     directions = min(DIRECTIONS, *(columns for _, columns in account.shapes.values()), n)
-    weight = max(1 / FEWEST_ROWS, directions / n)
-    words = (
-        f"what is seen of masked sums is over the {n:,} rows of all parties; the largest weight of "
-        f"a row in it is about {weight:.2f}: in a mean of {FEWEST_ROWS}, or in one of the "
-        f"{directions} directions that landmarks are drawn along"
+    yield (
+        f"what is seen of masked sums is over the {n:,} rows of all parties: the largest weight of "
+        f"a row in a mean is 1/{FEWEST_ROWS}; in the {directions} directions that landmarks are "
+        f"drawn along it is {directions / n:.2f} on average, and a row far from all others may be "
+        f"nearly all of one"
     )
-    if directions * FEWEST_ROWS > n:
-        words += "; so few rows show in these, and rows far from all others most"
-    yield words
 
 
 def _stays(disclosure: Disclosure, kind: str) -> bool:
