@@ -21,7 +21,6 @@ from sklearn.base import clone
 
 import eigenmesh as em
 from eigenmesh.errors import (
-    EigenmeshError,
     EigenmeshWarning,
     FederationError,
     PartyLost,
@@ -148,7 +147,7 @@ def test_masked_by_default_and_the_same_to_a_millionth(federation, tmp_path):
     with federation.open("heart") as fed:
         assert fed.secure
         model.fit(fed)
-        rounds = [timed(lambda: model.fit(fed)) / model.report_.rounds for _ in range(3)]
+        again = model.fit(fed).eigenvalues_
     with rehearsal(federation, "heart", tmp_path, secure=True) as here:
         own.fit(here)
     np.testing.assert_allclose(model.eigenvalues_, own.eigenvalues_, rtol=1e-6)
@@ -158,16 +157,10 @@ def test_masked_by_default_and_the_same_to_a_millionth(federation, tmp_path):
         "aggregate",
         "counts",
     }
-    print(f"a round took {min(rounds):.3f} s")
+    np.testing.assert_allclose(again, model.eigenvalues_, rtol=1e-6)
     left = [own for line in site_lines(federation, "heart") for own in line["sent"]]
     assert left
     assert {line.get("submitter") for line in site_lines(federation, "heart")} == {ANALYST}
-
-
-def timed(work):
-    begin = time.monotonic()
-    work()
-    return time.monotonic() - begin
 
 
 @running
@@ -249,7 +242,6 @@ def with_data(job):
 @running
 @pytest.mark.parametrize("spoil", [with_code, with_class, with_data])
 def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(federation, spoil):
-    before = len(nvflare_log(federation, "north"))
     lines = len(site_lines(federation, "heart"))
     try:
         status = submitted(federation, spoil=spoil)
@@ -258,15 +250,15 @@ def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(feder
     assert status != "RUNNING"
     assert "FINISHED:COMPLETED" not in status
     assert len(site_lines(federation, "heart")) == lines, "no request has reached the host"
-    print(spoil.__name__, status, nvflare_log(federation, "north")[before:][-300:])
+    if spoil is not with_code:  # which does not even reach the site
+        assert "finished with RC 1" in nvflare_log(federation, "north")
 
 
 @running
 def test_a_study_or_submitter_that_the_owner_has_not_named_gets_no_job(federation):
-    with pytest.raises((FederationError, EigenmeshError)):
-        federation.open("lungs")
-    with pytest.raises((FederationError, EigenmeshError)):
-        federation.open("heart", analyst=STRANGER)
+    for study, analyst in (("lungs", ANALYST), ("heart", STRANGER)):
+        with pytest.raises(PartyLost, match=f"no site takes a job of study '{study}'"):
+            federation.open(study, analyst=analyst)
     jobs = list(read_log(federation.kit("north") / "local" / "eigenmesh_jobs.jsonl"))
     refused = [(own["job"], own["submitter"]) for own in jobs if "error" in own]
     assert ("eigenmesh lungs", ANALYST) in refused
