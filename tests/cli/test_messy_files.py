@@ -50,7 +50,7 @@ def test_messy_files_are_fitted_as_the_pooled_pipeline_would(wards, tmp_path):
     choice = ["--id-column", "patient", "--columns", ",".join(FEATURES)]
     prepared = ["--standardize", "--fill-missing", "0.2"]
     model, scores = tmp_path / "model.em", tmp_path / "scores.csv"
-    run("fit", *paths, "--split", "rows", *choice, *prepared, "--model", model, "--scores", scores)
+    run("fit", *paths, *choice, *prepared, "--model", model, "--scores", scores)
     X = pd.concat(frames)[FEATURES].to_numpy()
     pipeline = make_pipeline(SimpleImputer(), StandardScaler(), PCA(2)).fit(X)
     for frame, party in zip(frames, ("north", "south", "west"), strict=True):
@@ -67,7 +67,7 @@ def test_messy_files_are_fitted_as_the_pooled_pipeline_would(wards, tmp_path):
 
 def test_plans_and_clusters_take_the_same_options(wards, tmp_path):
     paths, frames = wards
-    common = [*paths, "--split", "rows", "--id-column", "patient", "--columns", ",".join(FEATURES)]
+    common = [*paths, "--id-column", "patient", "--columns", ",".join(FEATURES)]
     common += ["--standardize", "--fill-missing", "0.2", "--log", "dose", "--json"]
     plan = json.loads(run("plan", *common).stdout)
     assert "column_sums" in json.dumps(plan["by_step"])
@@ -80,3 +80,27 @@ def test_plans_and_clusters_take_the_same_options(wards, tmp_path):
     }
     own = pd.read_csv(tmp_path / "labels.west.csv")
     assert own.iloc[:, 0].tolist() == frames[2]["patient"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("headers", "split"),
+    [
+        (("id,a,b", "id,b,a"), "rows"),
+        (("id,a,b", "id,c,d"), "columns"),
+        (("id,a,b", "id,b,c"), None),
+    ],
+)
+def test_the_split_is_told_by_the_names_of_columns_or_asked_for(tmp_path, headers, split):
+    rng = np.random.default_rng(0)
+    for name, header in zip(("x.csv", "y.csv"), headers, strict=True):
+        body = [f"p{i},{a},{b}" for i, (a, b) in enumerate(rng.normal(size=(30, 2)))]
+        (tmp_path / name).write_text("\n".join([header, *body]))
+    command = ["plan", str(tmp_path / "x.csv"), str(tmp_path / "y.csv"), "--json"]
+    result = CliRunner().invoke(app, command)
+    tree = json.loads(result.stdout)
+    if split is None:
+        assert result.exit_code == 2
+        assert "--split rows" in tree["message"]
+        assert "--split columns" in tree["message"]
+        return
+    assert tree["split"] == split

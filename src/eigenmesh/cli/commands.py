@@ -151,7 +151,7 @@ def fit(
     data: options.Data = None,
     *,
     model: Annotated[Path, typer.Option(help="Where to save the model.", show_default=False)],
-    split: options.Split = "columns",
+    split: options.SplitIfTold = None,
     method: options.Method = "auto",
     components: options.Components = "2",
     kernel: options.Kernel = "linear",
@@ -224,6 +224,7 @@ def fit(
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
         how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
+        split = _split(split, files, "columns", columns, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
         with progress("fitting"):
             Z = _fit(kpca, parts, secure, scores is not None)
@@ -331,7 +332,7 @@ def cluster(
             help="Where to save the model; for columns, with the parties' private shares beside it."
         ),
     ] = None,
-    split: options.Split = "rows",
+    split: options.SplitIfTold = None,
     method: options.Method = "auto",
     kernel: options.Kernel = "rbf",
     gamma: options.Gamma = None,
@@ -385,6 +386,7 @@ def cluster(
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
         how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
+        split = _split(split, files, "rows", columns, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
         with progress("clustering"), _opened(parts, secure) as source:
             kmeans.fit(source)
@@ -464,7 +466,8 @@ def plan(
             usual, files = "rows" if clusters else "columns", data or []
             how = options.reading_words(id_column, align, delimiter, decimal)
             how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
-            parts = options.parties(files, split or usual, names, allow, **how)
+            split = _split(split, files, usual, columns, id_column, how)
+            parts = options.parties(files, split, names, allow, **how)
             keeps = _stays(files, parts)
             with _opened(parts, secure) as source:
                 account = forecast(estimator, source)
@@ -588,6 +591,21 @@ def _show_scores_of_sites(kpca: Any, sites: organisations.Sites, out: Path, json
 
 
 # From the command line to the library.
+
+
+def _split(
+    split: Any,
+    files: list[Path],
+    usual: str,
+    columns: str | None,
+    id_column: str | None,
+    how: dict[str, Any],
+) -> Any:
+    """What the files hold; who names columns that all have speaks of rows."""
+    if split is None and columns is not None:
+        return "rows"
+    text = {name: how[name] for name in ("delimiter", "decimal")}
+    return options.split_of(split, files, usual, id_column, **text)
 
 
 def _estimator(

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from eigenmesh.data import Partitioned
+from eigenmesh.data.readers import peek_names
 from eigenmesh.data.table import Table
 from eigenmesh.data.text_format import DELIMITERS
 from eigenmesh.errors import InputError
@@ -27,13 +28,14 @@ Files: TypeAlias = Annotated[list[Path], typer.Argument(help=_DATA, metavar="DAT
 Data: TypeAlias = Annotated[
     list[Path] | None, typer.Argument(help=_DATA, metavar="DATA", show_default=False)
 ]
-Split: TypeAlias = Annotated[
-    Literal["columns", "rows"],
-    typer.Option(help="What the parties hold: other columns of the same samples, or other rows."),
-]
 SplitIfTold: TypeAlias = Annotated[
     Literal["columns", "rows"] | None,
-    typer.Option(help="As for fit and cluster: columns if left out, rows with --clusters."),
+    typer.Option(
+        help="What the parties hold: other rows, or other columns of the same samples. Told by the "
+        "names of the files' columns if left out: the same are rows, others are columns. Of files "
+        "without names: rows for clusters, else columns.",
+        show_default=False,
+    ),
 ]
 Method: TypeAlias = Annotated[
     str,
@@ -189,6 +191,37 @@ def parties(
     party_names = listed(names) or _stems(data)
     rows, columns = (data, None) if split == "rows" else (None, data)
     return Partitioned(rows=rows, columns=columns, names=party_names, policies=policy, **how)
+
+
+def split_of(
+    split: str | None, data: list[Path], usual: str, id_column: str | None, **text: Any
+) -> str:
+    """What the files hold, as stated or by the names of their columns; a doubt is an error."""
+    if split is not None or len(data) < 2:
+        return split or usual
+    try:
+        own = [peek_names(path, id_column, **text) for path in data]
+    except InputError:  # which the party that cannot open its file will say
+        return usual
+    names = [set(columns) for columns in own if columns is not None and not _counts(columns)]
+    if len(names) < len(data):
+        return usual
+    common, everything = set.intersection(*names), set.union(*names)
+    if common == everything:
+        return "rows"
+    if sum(map(len, names)) == len(everything):
+        return "columns"
+    few = ", ".join(map(repr, sorted(everything - common)[:5]))
+    raise InputError(
+        f"the files share some names of columns and not others (not in all: {few}), so that it is "
+        f"not certain what they hold; add --split rows, with --columns for those that all have, or "
+        f"--split columns; `eigenmesh check` lists the differences"
+    )
+
+
+def _counts(columns: Sequence[str]) -> bool:
+    """Whether these are no names, but pandas' 0, 1, 2, …"""
+    return list(columns) == [str(i) for i in range(len(columns))]
 
 
 def reading_words(
