@@ -42,6 +42,7 @@ class Alone(Federation):
 
     parties = _names = (NAME,)  # the owner
     is_recording = True  # of nothing
+    values_stay = False  # weights come with the array
 
     def __init__(self, rows: Any) -> None:
         self.split = "rows"
