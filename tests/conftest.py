@@ -8,6 +8,7 @@ Nothing here uses eigenmesh's numerics: an oracle that shares code with the judg
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from functools import cache
@@ -20,6 +21,10 @@ from scipy.spatial.distance import cdist
 from sklearn import datasets
 
 import eigenmesh as em
+
+# What a shell starts in the background ignores interrupts, and the tests of these would wait for
+# nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ROOT = Path(__file__).parents[1]
 if str(_ROOT) not in sys.path:

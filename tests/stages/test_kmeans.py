@@ -132,9 +132,9 @@ def test_the_default_coreset_is_a_few_per_cent_off():
 def test_known_candidates_seed_as_well_and_no_single_point_leaves():
     """Means of some rows, such as landmarks, that the coordinator knows already."""
     candidates = np.stack([DIGITS[i::40].mean(axis=0) for i in range(40)])
-    parts = em.split(
-        DIGITS, 5, policies=[em.Policy(allow={"counts", "moments"})] * 5, random_state=0
-    )
+    # By content such sums may be over one row: a policy must allow `rows`, though none is sent.
+    policy = em.Policy(allow={"counts", "moments", "rows"})
+    parts = em.split(DIGITS, 5, policies=[policy] * 5, random_state=0)
     run, _ = cluster(parts, 8, candidates=candidates, n_init=8)
     assert run.value.inertia <= 1.05 * best_inertia(DIGITS, 8)
     revealed = set().union(*run.recording.ledger.revealed().values())

@@ -71,7 +71,7 @@ def concluded(
 
 # Below this median kernel value of two samples the kernel matrix is nearly the identity. A gamma
 # that somebody chose may be meant so; the default of 1 / n_features is nobody's choice.
-NEARLY_IDENTITY, IDENTITY = 0.05, 1e-6
+NEARLY_IDENTITY, IDENTITY = 0.05, 1e-3
 # Share of an eigenvalue that samples which stand for all may miss before there is a warning.
 _ENOUGH = 0.01
 # How many times as much columns of one party vary as those of the others, before it is said.

@@ -191,14 +191,14 @@ class AtSite:
     """Stands for values that are not in this process, and says where they are.
 
     >>> AtSite("north", "labels")
-    <labels of 'north': at the site, where `eigenmesh site scores` writes them>
+    <labels of 'north': kept with its rows; in a site's folder `eigenmesh site scores` writes them>
     """
 
     party: str
     values: str
 
     def __repr__(self) -> str:
-        where = "at the site, where `eigenmesh site scores` writes them"
+        where = "kept with its rows; in a site's folder `eigenmesh site scores` writes them"
         return f"<{self.values} of {self.party!r}: {where}>"
 
 

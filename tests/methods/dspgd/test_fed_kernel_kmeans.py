@@ -12,6 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import eigenmesh as em
 from eigenmesh.errors import MissingPartyShare, PolicyRefusal
+from eigenmesh.estimators.party_values import AtSite
 from eigenmesh.metrics import recovery_error
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
@@ -352,5 +353,5 @@ def test_parties_on_dask_give_the_same_answer_and_keep_their_labels():
     with open_on_dask(parts) as fed:
         there = fitted(4, source=fed)
     np.testing.assert_allclose(there.transform(DIGITS), here.transform(DIGITS), atol=1e-8)
-    assert there.labels_ == [None, None, None]
+    assert there.labels_ == [AtSite(name, "labels") for name in parts.names]
     assert there.report_.floats_up == here.report_.floats_up

@@ -104,7 +104,8 @@ def test_nodes_unlike_each_other_agree_where_eigenvalues_lie_close(seed):
     X = rng.normal(size=(400, d)) * (1 + rng.pareto(1.5, size=(400, 1)))
     parts = em.Partitioned(rows=[X[:194], *np.split(X[194:206], 12), X[206:]])
     graph = nx.compose(nx.gnp_random_graph(14, 0.3, seed=seed), nx.path_graph(14))
-    kpca, words = fitted(em.KernelPCA(k, kernel="cosine", topology=graph, center=False), parts)
+    how = {"kernel": "cosine", "topology": graph, "center": False, "small_parties": "reveal"}
+    kpca, words = fitted(em.KernelPCA(k, **how), parts)
     values = np.linalg.eigvalsh(pairwise_kernels(X, metric="cosine"))[::-1][:k]
     true = (1 - kpca.eigenvalues_ / values).max()
     assert true <= 0.01
@@ -160,10 +161,11 @@ def test_nodes_too_small_for_a_centroid_are_named_where_they_matter(seed):
     rng = np.random.default_rng(seed)
     far = [rng.normal(size=(int(rng.integers(1, 5)), 3)) + 8 for _ in range(4)]
     parts = em.Partitioned(rows=[rng.normal(size=(80, 3)), *far])
-    kpca, words = fitted(em.KernelPCA(2, kernel="rbf", gamma=0.1, topology="star"), parts)
+    how = {"kernel": "rbf", "gamma": 0.1, "topology": "star"}
+    kpca, words = fitted(em.KernelPCA(2, **how, small_parties="reveal"), parts)
     assert any("'party-1'" in told and "joined with another" in told for told in words)
     assert "rows" not in kpca.report_.reveals["party-1"]
-    alone, words = fitted(em.GossipKPCA(2, kernel="rbf", gamma=0.1, topology="star"), parts)
+    alone, words = fitted(em.GossipKPCA(2, **how), parts)
     assert any("'party-1'" in told and "give none" in told for told in words)
 
 
@@ -171,7 +173,8 @@ def test_nodes_too_small_for_a_centroid_are_named_where_they_matter(seed):
 def test_where_no_node_has_rows_enough_the_front_door_takes_sums(seed):
     rng = np.random.default_rng(seed)
     parts = em.Partitioned(rows=[rng.normal(size=(int(rng.integers(1, 5)), 3)) for _ in range(6)])
-    door = em.KernelPCA(1, kernel="rbf", gamma=0.2, topology="full", n_landmarks=50)
+    how = {"kernel": "rbf", "gamma": 0.2, "topology": "full", "n_landmarks": 50}
+    door = em.KernelPCA(1, **how, small_parties="reveal")
     kpca, words = fitted(door, parts)
     assert any("no node has the 5 rows" in told for told in words)
     assert set(kpca.report_.reveals["party-0"]) <= {"moments", "counts", "eigenvectors"}
