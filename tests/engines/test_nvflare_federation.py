@@ -42,6 +42,7 @@ SITES = ("east", "north", "south")
 ALL_KINDS = "min_parties = 2\n"
 
 
+@pytest.mark.nvflare
 @pytest.mark.timeout(300)
 def test_the_example_runs_and_says_what_it_promises():
     done = subprocess.run(
