@@ -321,7 +321,7 @@ def test_values_of_rows_are_the_sites_to_name_and_labels_say_where_they_are(monk
         with pytest.raises(InputError, match="y='sites'"):
             em.KernelPCRegressor(1, kernel="linear").fit(fed, [np.ones(20)] * 3)
         clusters = em.KernelKMeans(2, landmarks="diskpca", random_state=0).fit(fed)
-    assert "'north': at the site" in repr(clusters.labels_[1])
+    assert "'north': kept with its rows" in repr(clusters.labels_[1])
 
 
 # What travels.
