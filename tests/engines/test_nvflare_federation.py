@@ -139,7 +139,7 @@ def test_row_fits_on_one_job_are_those_of_one_process(federation, tmp_path, quie
                 there.fit(fed)
                 np.testing.assert_allclose(there.eigenvalues_, own.eigenvalues_, rtol=1e-8)
                 same_costs(there.report_, own.report_)
-        assert "'north': at the site" in repr(there.labels_[1])
+        assert "'north': kept with its rows" in repr(there.labels_[1])
 
 
 @running
