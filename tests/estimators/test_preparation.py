@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import eigenmesh as em
-from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
+from eigenmesh.errors import EigenmeshWarning, InputError, PartitionError, PolicyRefusal
 
 
 def drawn_rows(seed, missing=0.1):
@@ -200,3 +201,17 @@ def test_rows_come_back_in_their_own_units():
     how = em.Preparation(standardize=True, log=log)
     kpca = em.KernelPCA(X.shape[1] - 1, preparation=how).fit(split(X, 15))
     np.testing.assert_allclose(kpca.inverse_transform(kpca.transform(X)), X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_other_units_at_one_party_are_named_though_rows_are_standardised(seed):
+    rng = np.random.default_rng(seed)
+    rows = [
+        rng.normal([5.4, 26.0], [1.2, 4.0], size=(int(rng.integers(60, 120)), 2)) for _ in "abc"
+    ]
+    culprit = int(rng.integers(3))
+    door = em.KernelPCA(2, kernel="rbf", preparation=em.Preparation(standardize=True))
+    clone(door).fit(em.Partitioned(rows=rows, names=list("abc")))  # a warning would be an error
+    rows[culprit] = rows[culprit] * [18.0, 1.0]  # mg/dL beside mmol/L
+    with pytest.warns(EigenmeshWarning, match=f"column 0 .*of party '{'abc'[culprit]}' is"):
+        door.fit(em.Partitioned(rows=rows, names=list("abc")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -546,8 +546,9 @@ class FrontDoor(FederatedEstimator):
             return
         fed.require_stages(*stages)
 
-        def prepare() -> None:
+        def prepare() -> Callable[[Any], Any]:
             self.preparation_ = stages[0].run(fed).value
+            return self._unprepared
 
         with fed.prepared(name_of(*stages[0].args), prepare):
             yield

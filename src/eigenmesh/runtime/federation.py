@@ -95,7 +95,8 @@ class Federation:
     secure = False
 
     _prepared_as: str = ""  # the name under which sites keep how rows are prepared
-    _prepare: Callable[[], None] | None = None  # what is still to be done for it
+    _prepare: Callable[[], Callable[[Any], Any]] | None = None  # what is still to be done for it
+    _undo: Callable[[Any], Any] | None = None  # how prepared rows are taken back
 
     def __init__(
         self,
@@ -329,16 +330,21 @@ class Federation:
         return Scope(self._names, *how, left_out=out, prepared=self._prepared_as)
 
     @contextmanager
-    def prepared(self, name: str, prepare: Callable[[], None]) -> Iterator[None]:
+    def prepared(self, name: str, prepare: Callable[[], Callable[[Any], Any]]) -> Iterator[None]:
         """The runs inside see rows as `prepare` leaves them at the sites, under this name.
 
-        It is called before the first run that looks at rows: policies have been asked by then.
+        It is called before the first run that looks at rows: policies have been asked by then. It
+        gives the way back, to rows in their owners' units.
         """
         self._prepared_as, self._prepare = name, prepare
         try:
             yield
         finally:
-            self._prepared_as, self._prepare = "", None
+            self._prepared_as, self._prepare, self._undo = "", None, None
+
+    def in_own_units(self, points: Any) -> Any:
+        """Points among prepared rows as their owners would write them; others as they are."""
+        return points if self._undo is None else self._undo(points)
 
     def _prepare_for(self, protocol: Protocol[Any]) -> None:
         if self._prepare is None or protocol.only_counts:
@@ -346,7 +352,7 @@ class Federation:
         prepare, self._prepare = self._prepare, None
         name, self._prepared_as = self._prepared_as, ""
         try:
-            prepare()
+            self._undo = prepare()
         finally:
             self._prepared_as = name
 

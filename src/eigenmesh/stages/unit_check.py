@@ -13,8 +13,14 @@ _SHOWN = 3  # columns that the remark names
 
 
 def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) -> None:
-    """At the coordinator, of rows or their means that each party sent; once for a federation."""
-    factors = unit_factors(points, means=means)
+    """At the coordinator, of rows or their means that each party sent; once for a federation.
+
+    Standardised rows have no units: points are compared as their owners would write them.
+    """
+    if len(points) < 2:
+        return
+    own_units = {name: rows.in_own_units(own) for name, own in points.items()}
+    factors = unit_factors(own_units, means=means)
     if factors:
         names = (names for names in rows.column_names().values() if names is not None)
         rows.remark("units", _remark(factors, next(names, None)))
