@@ -156,12 +156,20 @@ def test_job_ends_soon_says_who_and_leaves_no_process():
     assert wrong == {}
 
 
+NOT_STARTED = 213  # mpirun's own code: of many that are started at once, one seldom has no room
+
+
 def run_all(dooms, *options):
-    jobs = {}
-    for doom in dooms:
-        module = None if "raise" in doom else "mpi4py"  # `-m mpi4py` would end it without our help
-        jobs[doom] = Job(3, SCRIPTS / "light.py", "doomed", *doom, module=module, options=options)
-    return {doom: job.wait(80.0) for doom, job in jobs.items()}
+    jobs = {doom: doomed(doom, options) for doom in dooms}
+    ended = {doom: job.wait(80.0) for doom, job in jobs.items()}
+    for doom in [doom for doom, job in ended.items() if job.code == NOT_STARTED]:
+        ended[doom] = doomed(doom, options).wait(80.0)
+    return ended
+
+
+def doomed(doom, options):
+    module = None if "raise" in doom else "mpi4py"  # `-m mpi4py` would end it without our help
+    return Job(3, SCRIPTS / "light.py", "doomed", *doom, module=module, options=options)
 
 
 def ended_well(ended, words):
