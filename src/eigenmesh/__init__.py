@@ -24,6 +24,7 @@ from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.regression.estimator import KernelPCRegressor
 from eigenmesh.reports.audit import audit
+from eigenmesh.reports.page import report
 from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.study import load_study
@@ -57,6 +58,7 @@ __all__ = [
     "load",
     "load_study",
     "plan",
+    "report",
     "split",
     "study",
 ]

@@ -1,4 +1,4 @@
-"""The command line: `eigenmesh demo | check | fit | transform | cluster | plan | study | site`.
+"""The command line: `eigenmesh demo | check | fit | report | transform | cluster | plan | …`.
 
 A DATA file is a party.
 """
@@ -20,10 +20,11 @@ from rich.table import Table
 
 import eigenmesh
 from eigenmesh.cli import options, organisations
+from eigenmesh.cli.new_samples import column_holders, samples_for
+from eigenmesh.cli.pages import PAGE_SUFFIXES, features_beside, labels_in, report, write_page
 from eigenmesh.cli.site import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
-from eigenmesh.data.column_names import parties_by_columns
 from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import load
@@ -43,6 +44,7 @@ from eigenmesh.reports.documents import (
     model_tree,
     write_scores,
 )
+from eigenmesh.reports.page.facts import AT_SITES
 from eigenmesh.reports.tables import (
     clusters_table,
     components_table,
@@ -64,6 +66,7 @@ app = typer.Typer(
 
 
 app.add_typer(site_app, name="site")
+app.command()(report)
 
 
 def _print_version(show: bool) -> None:
@@ -188,6 +191,8 @@ def fit(
         Path | None,
         typer.Option(help="Save the samples' scores, as .npy or .csv; for rows, a file a party."),
     ] = None,
+    page: options.Page = None,
+    label_column: options.LabelColumn = None,
     engine: organisations.Engine = "in-process",
     startup_kit: organisations.StartupKit = None,
     study: organisations.Study = None,
@@ -203,11 +208,14 @@ def fit(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "scores": scores}
+        theirs |= {"label_column": label_column}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         files = data or []
         check_output(model, files)
         if scores:
             check_output(scores, [*files, model], SCORE_SUFFIXES)
+        if page:
+            check_output(page, [*files, model], PAGE_SUFFIXES)
         kpca = KernelPCA(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -220,20 +228,24 @@ def fit(
         if sites:
             with following("fitting") as follow:
                 kpca = organisations.fitted(kpca, sites, follow)
-            _show_fitted(kpca, model, json)
+            _show_fitted(kpca, model, page, json)
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
-        how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
-        split = _split(split, files, "columns", columns, id_column, how)
+        features = features_beside(label_column, files, options.listed(columns), how)
+        how |= {"features": features, "allow_missing": fill_missing is not None}
+        split = _split(split, files, "columns", features, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
+        labels = labels_in(files, label_column, how)
         with progress("fitting"):
             Z = _fit(kpca, parts, secure, scores is not None)
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
         own = own if split == "columns" else []
         kpca.save(model, parties=bool(own))
         score_files = _write_scores(scores, Z, kpca, parts) if scores else []
+        if page:
+            write_page(kpca, page, parts, labels)
         if json:
-            saved = {"model": model, "shares": own, "scores": score_files}
+            saved = {"model": model, "shares": own, "scores": score_files, "page": page}
             saved["ids"] = _id_files(score_files, parts)
             typer.echo(as_json({**saved, **model_tree(kpca)}))
             return
@@ -244,6 +256,7 @@ def fit(
         keeps = _stays(files, parts)
         _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
         _print_files(model, *score_files, *_id_files(score_files, parts))
+        _print_files(*([page] if page else []), what="A page about it, with scores of single rows:")
         if own:
             _print_files(*own, what="Private to its party, for transform:")
 
@@ -287,16 +300,12 @@ def transform(
         files = data or []
         check_output(out, [*files, model], SCORE_SUFFIXES)
         kpca = load(model)
-        holders = _column_holders(kpca)
+        holders = column_holders(kpca)
         if sites:
             _show_scores_of_sites(kpca, sites, out, json)
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
-        if holders is None:
-            how |= {"features": options.listed(columns), "allow_missing": kpca._takes_missing()}
-            parts = options.parties(files, "rows", names, None, **how)
-        else:
-            parts = _columns_for(kpca, files, names, how)
+        parts = samples_for(kpca, files, names, options.listed(columns), how)
         with progress("transforming"):
             Z = kpca.transform(parts)
         score_files = _write_scores(out, Z, kpca, parts)
@@ -355,6 +364,8 @@ def cluster(
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
+    page: options.Page = None,
+    label_column: options.LabelColumn = None,
     engine: organisations.Engine = "in-process",
     startup_kit: organisations.StartupKit = None,
     study: organisations.Study = None,
@@ -367,9 +378,10 @@ def cluster(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "labels": labels}
+        theirs |= {"label_column": label_column}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         files = data or []
-        for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ())):
+        for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ()), (page, PAGE_SUFFIXES)):
             if file:
                 check_output(file, files, suffixes)
         kmeans = KernelKMeans(
@@ -382,25 +394,30 @@ def cluster(
         if sites:
             with following("clustering") as follow:
                 kmeans = organisations.fitted(kmeans, sites, follow)
-            _show_clusters_of_sites(kmeans, model, json)
+            _show_clusters_of_sites(kmeans, model, page, json)
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
-        how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
-        split = _split(split, files, "rows", columns, id_column, how)
+        features = features_beside(label_column, files, options.listed(columns), how)
+        how |= {"features": features, "allow_missing": fill_missing is not None}
+        split = _split(split, files, "rows", features, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
         with progress("clustering"), _opened(parts, secure) as source:
             kmeans.fit(source)
         if model:
             kmeans.save(model, parties=split == "columns")
         label_files = _write_labels(labels, kmeans.labels_, parts) if labels else []
+        if page:
+            write_page(kmeans, page, parts, labels_in(files, label_column, how))
         if json:
             saved = {"model": model, "labels": label_files, "ids": _id_files(label_files, parts)}
+            saved["page"] = page
             typer.echo(as_json({**saved, **cluster_tree(kmeans)}))
             return
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
         _print(reveals_table(kmeans.report_, keeps=_stays(files, parts)))
         _print_files(*([model] if model else []), *label_files, *_id_files(label_files, parts))
+        _print_files(*([page] if page else []), what="A page about it, with scores of single rows:")
 
 
 @app.command()
@@ -466,7 +483,7 @@ def plan(
             usual, files = "rows" if clusters else "columns", data or []
             how = options.reading_words(id_column, align, delimiter, decimal)
             how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
-            split = _split(split, files, usual, columns, id_column, how)
+            split = _split(split, files, usual, how["features"], id_column, how)
             parts = options.parties(files, split, names, allow, **how)
             keeps = _stays(files, parts)
             with _opened(parts, secure) as source:
@@ -551,32 +568,39 @@ def server(
 # Where the parties are sites elsewhere.
 
 
-def _show_fitted(kpca: KernelPCA, model: Path, json: bool) -> None:
+def _show_fitted(kpca: KernelPCA, model: Path, page: Path | None, json: bool) -> None:
     kpca.save(model)
+    if page:
+        write_page(kpca, page, no_rows=AT_SITES)
     if json:
-        typer.echo(as_json({"model": model, **model_tree(kpca)}))
+        typer.echo(as_json({"model": model, "page": page, **model_tree(kpca)}))
         return
     _print(components_table(kpca), report_table(kpca.report_, notes=False))
     _say(f"method {kpca.method_}")
     _print(reveals_table(kpca.report_, title="What left each site in the fit"))
-    _print_files(model)
+    _print_files(model, *([page] if page else []))
 
 
-def _show_clusters_of_sites(kmeans: KernelKMeans, model: Path | None, json: bool) -> None:
+def _show_clusters_of_sites(
+    kmeans: KernelKMeans, model: Path | None, page: Path | None, json: bool
+) -> None:
     if model:
         kmeans.save(model)
+    if page:
+        write_page(kmeans, page, no_rows=AT_SITES)
     if json:
-        typer.echo(as_json({"model": model, "report": account_tree(kmeans.report_)}))
+        account = account_tree(kmeans.report_)
+        typer.echo(as_json({"model": model, "page": page, "report": account}))
         return
     _print(report_table(kmeans.report_, notes=False))
     _say(f"method {kmeans.method_}")
     _print(reveals_table(kmeans.report_))
     _say("Clusters of rows are at their sites, where `eigenmesh site scores` writes them.")
-    _print_files(*([model] if model else []))
+    _print_files(*(file for file in (model, page) if file))
 
 
 def _show_scores_of_sites(kpca: Any, sites: organisations.Sites, out: Path, json: bool) -> None:
-    if _column_holders(kpca) is None:
+    if column_holders(kpca) is None:
         raise InputError(
             "the model scores rows on its own, and rows are at their sites, where `eigenmesh site "
             "scores` writes their scores"
@@ -597,7 +621,7 @@ def _split(
     split: Any,
     files: list[Path],
     usual: str,
-    columns: str | None,
+    columns: list[str] | None,
     id_column: str | None,
     how: dict[str, Any],
 ) -> Any:
@@ -640,33 +664,6 @@ def _fit(kpca: KernelPCA, parts: Partitioned, secure: bool, with_scores: bool) -
 def _for_clusters(words: dict[str, Any]) -> dict[str, Any]:
     """Without a gamma, the rule that KernelKMeans takes by default."""
     return {**words, "gamma": words["gamma"] or "mean-distance"}
-
-
-def _column_holders(model: Any) -> tuple[str, ...] | None:
-    """The parties whose columns a model needs; None if it scores rows on its own."""
-    inner = getattr(model, "estimator_", None)
-    holder = model if inner is None else inner
-    return getattr(getattr(holder, "model_", None), "parties", None)
-
-
-def _columns_for(
-    model: Any, data: list[Path], names: str | None, settings: dict[str, Any]
-) -> Partitioned:
-    """Files of columns, each under the name of the party of the model that it belongs to."""
-    if names is not None:
-        return Partitioned(columns=data, names=options.listed(names), **settings)
-    parties = _column_holders(model) or ()
-    if len(data) != len(parties):
-        raise InputError(
-            f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
-            f"{', '.join(parties)}; or say with --names whose they are"
-        )
-    parts = Partitioned(columns=data, **settings)
-    own = dict(zip(parts.names, parts.feature_names, strict=True))
-    owners = parties_by_columns(own, model.party_feature_names_)
-    if owners is not None:
-        return parts.rename(owners)
-    return Partitioned(columns=data, names=options.owners(data, parties), **settings)
 
 
 def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:

@@ -172,6 +172,23 @@ Log: TypeAlias = Annotated[
     str | None,
     typer.Option(help="For rows: columns whose logarithm is taken, as a,b,c.", show_default=False),
 ]
+Page: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        help="Write a page about the fit, as .html: one file that needs no network. It shows the "
+        "scores of the rows in DATA; of sites elsewhere it shows none.",
+        show_default=False,
+    ),
+]
+LabelColumn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="For rows, with --report: a column of the files that is no feature, by which the rows "
+        "may be coloured on the page.",
+        show_default=False,
+    ),
+]
 Allow: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="A kind that may leave a party; may be repeated. Every kind if left out."),

@@ -103,6 +103,29 @@ def peek_names(
         return tabular.peek_names(table, id_column)
 
 
+def read_words(
+    path: str | Path, column: str, *, delimiter: str | None = None, decimal: str | None = None
+) -> NDArray[Any]:
+    r"""One column of a table, whatever it holds, as words.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "north.csv"
+    >>> _ = file.write_text("age,ward\n31,A\n25,B\n")
+    >>> read_words(file, "ward").tolist()
+    ['A', 'B']
+    """
+    from eigenmesh.data import tabular
+
+    words: list[str] = []
+    for file in _files_of(path):
+        with checked_table_file(file) as own, _reading(own):
+            table = tabular.open_table(own, TextFormat(delimiter, decimal))
+            position = tabular.id_position(table, column)
+            for (block,) in table.blocks((), position):
+                words += ["" if value is None else str(value) for value in block.to_pylist()]
+    return np.array(words, dtype=str)
+
+
 def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int] | None:
     """Rows and columns of the matrix in a file, without reading it; None for text.
 

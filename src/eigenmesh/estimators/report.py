@@ -11,6 +11,7 @@ from typing import Any, Self
 from eigenmesh.errors import CostWarning
 from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
+from eigenmesh.estimators.traffic import Traffic
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
 
@@ -54,6 +55,7 @@ def _account(recording: Recording, fed: Federation) -> dict[str, Any]:
         "by_party": ledger.by_party(fed.parties),
         "reveals": ledger.revealed(),
         "log_heads": fed.log_heads(),
+        "traffic": Traffic.of(ledger),
     }
 
 
@@ -85,6 +87,7 @@ class RunReport:
     notes : caveats, in words.
     split, shapes, disclosures : what `em.audit` is made of: rows or columns, how many of both each
         party has, and what left whom for whom. Empty in models of earlier versions.
+    traffic : floats and bytes by round and by link.
     log_heads : number and digest of the last line of a party's own log, of those that keep one;
         `eigenmesh site verify --head` finds at the party whether lines up to it are missing.
     """
@@ -110,6 +113,7 @@ class RunReport:
     disclosures: tuple[Disclosure, ...] = ()
     log_heads: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
 
     @classmethod
     def of(
@@ -204,6 +208,8 @@ class RunReport:
         shapes, disclosures = tree.get("shapes", {}), tree.get("disclosures", ())
         parts["shapes"] = {name: (rows, columns) for name, (rows, columns) in shapes.items()}
         parts["disclosures"] = tuple(Disclosure.from_tree(one) for one in disclosures)
+        if "traffic" in tree:  # files of earlier versions have none
+            parts["traffic"] = Traffic.from_tree(tree["traffic"])
         return cls(**{**tree, **parts})
 
     def __str__(self) -> str:

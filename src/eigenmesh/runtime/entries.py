@@ -54,6 +54,15 @@ class Flow(NamedTuple):
     messages: int
 
 
+class LinkTotal(NamedTuple):
+    """All that one sender sent one receiver."""
+
+    sender: str
+    receiver: str
+    floats: int
+    bytes: int
+
+
 @record
 class Entries(Sequence[Entry]):
     """Entries in the order in which they came. Only numbers are kept: 64 bytes a message.
@@ -163,6 +172,26 @@ class Entries(Sequence[Entry]):
     def bytes(self) -> int:
         """Of all messages."""
         return int(self._numbers()[:, 6].sum())
+
+    def by_round(self, rounds: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Floats and bytes of each round; the first are those before round 1."""
+        table, sums = self._numbers(), np.zeros((2, rounds + 1), np.int64)
+        np.add.at(sums.T, table[:, 0], table[:, 5:7])
+        floats, sizes = sums.tolist()
+        return tuple(floats), tuple(sizes)
+
+    def by_link(self) -> list[LinkTotal]:
+        """Sums over rounds and steps, by sender and receiver."""
+        table, words = self._numbers(), list(self._words)
+        keys = table[:, 2] * len(words) + table[:, 3]
+        alike, group = np.unique(keys, return_inverse=True)
+        sums = np.zeros((len(alike), 2), np.int64)
+        np.add.at(sums, group, table[:, 5:7])
+        ends = [divmod(key, len(words)) for key in alike.tolist()]
+        return [
+            LinkTotal(words[sender], words[receiver], *own)
+            for (sender, receiver), own in zip(ends, sums.tolist(), strict=True)
+        ]
 
     def flows(self) -> list[Flow]:
         """Sums over rounds: who sent what to whom."""

@@ -1,0 +1,52 @@
+"""Files of samples that a model has not seen, matched to the model's parties and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eigenmesh.cli import options
+from eigenmesh.data import Partitioned
+from eigenmesh.data.column_names import parties_by_columns
+from eigenmesh.errors import InputError
+
+
+def samples_for(
+    model: Any,
+    files: list[Path],
+    names: str | None,
+    features: list[str] | None,
+    how: dict[str, Any],
+) -> Partitioned:
+    """The files as the parties of a model: rows of any, or columns of those that it knows."""
+    if column_holders(model) is not None:
+        return _columns_for(model, files, names, how)
+    rows = {**how, "features": features, "allow_missing": model._takes_missing()}
+    return options.parties(files, "rows", names, None, **rows)
+
+
+def column_holders(model: Any) -> tuple[str, ...] | None:
+    """The parties whose columns a model needs; None if it scores rows on its own."""
+    inner = getattr(model, "estimator_", None)
+    holder = model if inner is None else inner
+    return getattr(getattr(holder, "model_", None), "parties", None)
+
+
+def _columns_for(
+    model: Any, data: list[Path], names: str | None, settings: dict[str, Any]
+) -> Partitioned:
+    """Files of columns, each under the name of the party of the model that it belongs to."""
+    if names is not None:
+        return Partitioned(columns=data, names=options.listed(names), **settings)
+    parties = column_holders(model) or ()
+    if len(data) != len(parties):
+        raise InputError(
+            f"got {len(data)} DATA, expected {len(parties)}: one file a party, in the order "
+            f"{', '.join(parties)}; or say with --names whose they are"
+        )
+    parts = Partitioned(columns=data, **settings)
+    own = dict(zip(parts.names, parts.feature_names, strict=True))
+    owners = parties_by_columns(own, model.party_feature_names_)
+    if owners is not None:
+        return parts.rename(owners)
+    return Partitioned(columns=data, names=options.owners(data, parties), **settings)
