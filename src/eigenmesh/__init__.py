@@ -20,6 +20,8 @@ from eigenmesh.methods.dspgd.estimator import FedKernelKMeans
 from eigenmesh.methods.gossip.estimator import GossipKPCA
 from eigenmesh.methods.moments.estimator import MomentPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
+from eigenmesh.methods.private_features.estimator import PrivatePCA
+from eigenmesh.methods.private_features.kmeans_estimator import PrivateKMeans
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.regression.estimator import KernelPCRegressor
@@ -49,6 +51,8 @@ __all__ = [
     "Partitioned",
     "Policy",
     "Preparation",
+    "PrivateKMeans",
+    "PrivatePCA",
     "SketchingPCA",
     "VFedAKPCA",
     "VFedPCA",

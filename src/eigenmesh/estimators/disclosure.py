@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eigenmesh.runtime.entries import Flow
 from eigenmesh.runtime.ledger import COORDINATOR, Ledger
-from eigenmesh.runtime.message import Covered, covered_by, usually_covered
+from eigenmesh.runtime.message import Covered, Message, covered_by, usually_covered
 from eigenmesh.runtime.party import steps_of
 from eigenmesh.runtime.protocol import known_roles
 
@@ -33,6 +33,7 @@ class Disclosure:
     floats : that one receiver got from one party, in all rounds.
     rows : behind one number, the fewest; "all" of the sender's, or "joint": what all parties
         together have found.
+    noised : whether noise hides what any one row holds.
     """
 
     parties: tuple[str, ...]
@@ -42,6 +43,7 @@ class Disclosure:
     kind: str
     floats: int
     rows: Covered
+    noised: bool = False
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Disclosure:
@@ -58,12 +60,16 @@ class _Facts(NamedTuple):
     kind: str
     floats: int
     rows: Covered
+    noised: bool
 
 
 def disclosures_in(ledger: Ledger) -> tuple[Disclosure, ...]:
     """The facts of a ledger, parties that sent alike together."""
     together: dict[_Facts, list[str]] = defaultdict(list)
-    rows = cache(rows_behind)  # for this ledger: other packages may register roles later
+    rows, noised = (
+        cache(rows_behind),
+        cache(is_noised),
+    )  # for this ledger: other packages may register roles later
     for (step, sender, kind), by_receiver in _by_sender(ledger.entries.flows()).items():
         facts = _Facts(
             receiver=_receiver_in_words(sender, by_receiver),
@@ -72,6 +78,7 @@ def disclosures_in(ledger: Ledger) -> tuple[Disclosure, ...]:
             kind=kind,
             floats=max(by_receiver.values()),
             rows=rows(step, kind),
+            noised=noised(step),
         )
         together[facts].append(sender)
     return tuple(Disclosure(tuple(parties), *facts) for facts, parties in together.items())
@@ -95,11 +102,21 @@ def _receiver_in_words(sender: str, receivers: Mapping[str, int]) -> str:
 
 def rows_behind(step: str, kind: str) -> Covered:
     """The rows behind one number of a kind that leaves by a step of the ledger."""
+    gives = _given_by(step)
+    return usually_covered(kind) if gives is None else covered_by(gives, kind)
+
+
+def is_noised(step: str) -> bool:
+    """Whether what leaves by a step of the ledger is differentially private."""
+    gives = _given_by(step)
+    return gives is not None and gives.noised
+
+
+def _given_by(step: str) -> type[Message] | None:
     role_name, _, name = step.rpartition(".")
     role = known_roles().get(role_name)
     offered = {} if role is None else steps_of(role)
-    gives = offered[name].signature.gives if name in offered else None
-    return usually_covered(kind) if gives is None else covered_by(gives, kind)
+    return offered[name].signature.gives if name in offered else None
 
 
 def of_party(disclosures: Sequence[Disclosure]) -> dict[str, list[Disclosure]]:

@@ -22,6 +22,7 @@ from eigenmesh.runtime.content import Release
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.privacy import in_words, promised_by
 from eigenmesh.runtime.schedule import Parties, Scope, forecast, planned_masks
 from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
@@ -40,7 +41,8 @@ class Plan:
     """The forecast of a fit; its names are those of `report_`.
 
     `method` says what will run; `refusals` names the parties whose own policy would refuse, and the
-    kinds that it forbids; `notes` says where the figures are bounds.
+    kinds that it forbids; `notes` says where the figures are bounds; `privacy` has epsilon and
+    delta of each row, where noise is added.
     """
 
     floats_up: int
@@ -57,6 +59,7 @@ class Plan:
     split: str = ""
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     disclosures: tuple[Disclosure, ...] = ()
+    privacy: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,6 +71,7 @@ class Plan:
         notes: tuple[str, ...] = (),
         method: str = "",
         content: Mapping[str, Collection[str]] | None = None,
+        privacy: Mapping[str, float] | None = None,
     ) -> Self:
         """The plan that a forecast ledger amounts to; `content` are kinds that sizes tell of."""
         names, reveals = tuple(shapes), ledger.revealed()
@@ -91,6 +95,7 @@ class Plan:
             split=split,
             shapes=shapes,
             disclosures=disclosures_in(ledger),
+            privacy=privacy or {},
         )
 
     @property
@@ -178,10 +183,16 @@ def _plan(estimator: Any, source: Any) -> Plan:
     split, method = _split_of(estimator, source), estimator._plan_method(shapes)
     policies = {name: own for name, own in policies.items() if name in by_name}
     content: dict[str, set[str]] = {}
+    stages = estimator._stages(Parties(tuple(names), tuple(shapes))) if _promises(estimator) else []
+    privacy = promised_by(term for run in stages for term in run.args)
     if any(policy.minds_content for policy in policies.values()):
         runs = _runs_of(estimator, source, names, shapes, preparing)
         content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
-    return Plan.of(ledger, by_name, split, policies, notes, method, content)
+    return Plan.of(ledger, by_name, split, policies, notes, method, content, privacy)
+
+
+def _promises(estimator: Any) -> bool:
+    return getattr(estimator, "epsilon", None) is not None
 
 
 def _taking_part(
@@ -246,9 +257,15 @@ def plan_of_study(study: FitStudy, party: str, shape: tuple[int, int], policy: P
             ledger.entries += own.entries
             ledger.rounds += own.rounds
     content = {party: _by_content(study.runs, shape, policy)} if policy.minds_content else None
-    notes = (f"{ABOUT}: as if every party had {shape[0]:,} rows and {shape[1]:,} columns",)
+    notes: tuple[str, ...] = (
+        f"{ABOUT}: as if every party had {shape[0]:,} rows and {shape[1]:,} columns",
+    )
     method = ", ".join(dict.fromkeys(run.protocol.name for run in study.runs))
-    return Plan.of(ledger, shapes, scope.split, {party: policy}, notes, method, content)
+    privacy = promised_by(term for run in study.runs for term in run.terms.values())
+    if privacy:
+        notes += (f"differential privacy of each row: {in_words(privacy)}",)
+    who = (scope.split, {party: policy})
+    return Plan.of(ledger, shapes, *who, notes, method, content, privacy)
 
 
 def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Partitioned:

@@ -90,6 +90,7 @@ class RunReport:
     traffic : floats and bytes by round and by link.
     log_heads : number and digest of the last line of a party's own log, of those that keep one;
         `eigenmesh site verify --head` finds at the party whether lines up to it are missing.
+    privacy : epsilon and delta of each row, where noise was added; {} where none was.
     """
 
     floats_up: int
@@ -114,6 +115,7 @@ class RunReport:
     log_heads: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
+    privacy: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -126,6 +128,7 @@ class RunReport:
         bounds: Mapping[str, float] | None = None,
         notes: tuple[str, ...] = (),
         cheaper: str = "",
+        privacy: Mapping[str, float] | None = None,
     ) -> Self:
         """The report of what a federation recorded.
 
@@ -153,6 +156,7 @@ class RunReport:
             shapes=fed.shapes(),
             disclosures=disclosures_in(ledger),
             left_out=dict(fed.left_out),
+            privacy=dict(privacy or {}),
         )
 
     def over(self, recording: Recording, fed: Federation) -> Self:

@@ -33,6 +33,8 @@ from eigenmesh.estimators.party_values import (
     weight_array,
 )
 from eigenmesh.estimators.preparation import Preparation
+from eigenmesh.estimators.private_doors import METHOD as PRIVATE
+from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.small_parties import (
     LEAVE_OUT,
@@ -116,6 +118,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
     small_parties : "leave-out" or "reveal", as in `KernelPCA`; rows that are left out get labels by
         the others' model, at their own site.
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
+    epsilon, delta : differential privacy of each row: `PrivateKMeans`, for rows and kernels whose
+        features have norm 1, with a `gamma` that is a number. None for none.
     accuracy : the largest share that landmarks may miss of the eigenvalues asked for (the
         n_clusters largest, if n_eigenvectors is None), those of the uncentred kernel matrix. It is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
@@ -198,6 +202,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
         preparation: Preparation | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -218,6 +224,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.accuracy = accuracy
         self.small_parties = small_parties
         self.preparation = preparation
+        self.epsilon = epsilon
+        self.delta = delta
 
     # Fitting.
 
@@ -232,7 +240,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         split, on_graph = self._place(X)
         if self._is_registered(params) and (split, on_graph) == ("rows", False):
             self._require_own_method()
-            return self._fit_by_its_estimator(X, sample_weight)
+            return self._fit_by_its_estimator(params.method, X, sample_weight)
         topology = None if is_plain(X) else self.topology
         with (
             self._opened(self._source(X), topology) as fed,
@@ -321,8 +329,10 @@ class KernelKMeans(FrontDoor, PartyLabels):
             raise InputError(f"tol is {self.tol!r}; a number from 0 is expected")
         psd_kernel(self.kernel, 1.0, self.degree, self.coef0)
         checked_gamma(self.gamma)
+        require_private(self, "KernelKMeans")
+        method = PRIVATE if self.epsilon is not None else self.method
         return ClusteringParameters(
-            method=one_of(self.method, "method", ("auto", *row_methods(), *component_methods())),
+            method=one_of(method, "method", ("auto", *row_methods(), *component_methods())),
             kernel=self.kernel,
             n_clusters=k,
             n_eigenvectors=whole_number(s, "n_eigenvectors"),
@@ -384,13 +394,13 @@ class KernelKMeans(FrontDoor, PartyLabels):
                 f"expected, or method='landmarks'"
             )
 
-    def _fit_by_its_estimator(self, X: Any, sample_weight: Any) -> Self:
+    def _fit_by_its_estimator(self, name: str, X: Any, sample_weight: Any) -> Self:
         if sample_weight is not None:
             raise InputError(
-                f"sample_weight is given, and method {self.method!r} has none; None is expected, "
+                f"sample_weight is given, and method {name!r} has none; None is expected, "
                 f"or method='landmarks'"
             )
-        method = method_called(self.method, task="clusters")
+        method = method_called(name, task="clusters")
         fed = self._behind_this(method).fit(X)
         self._keep_names_of(fed)
         self._adopt(
@@ -521,7 +531,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             return self._planned_components(params, source, split, on_graph)
         require_row_method(params)
         if self._is_registered(params):
-            method = method_called(self.method, task="clusters")
+            method = method_called(params.method, task="clusters")
             estimator = self._behind_this(method)
             estimator._chosen_as = _in_words(method)
             return estimator

@@ -47,14 +47,17 @@ def suitable_methods(
     on_graph: bool,
     secure: bool = False,
     alone: bool = False,
+    private: bool = False,
 ) -> list[Method]:
     """The methods that suit, best first; an error says what would suit if none does.
+
+    `private` says that epsilon is given: then only methods that add noise are.
 
     `secure` says whether sums are masked. What lets out rows has to be asked for by name; `alone`
     says that rows are in one place, whom nothing leaves.
     """
     by_name = landmarks != "auto"
-    known = methods(split=split, graph=on_graph)
+    known = [own for own in methods(split=split, graph=on_graph) if own.private == private]
     at_hand = [method for method in known if secure or by_name or not method.masked]
     candidates = [method for method in at_hand if name in ("auto", method.name)]
     suitable = for_kernel(candidates, kernel)

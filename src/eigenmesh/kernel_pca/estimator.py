@@ -19,7 +19,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
-from eigenmesh.estimators.base import FrontDoor
+from eigenmesh.estimators.base import FrontDoor, require_no_iterator
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
@@ -31,6 +31,7 @@ from eigenmesh.estimators.checks import (
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation import Preparation
+from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.small_parties import (
     LEAVE_OUT,
@@ -133,6 +134,8 @@ class KernelPCA(FrontDoor):
         (5), where sums are not masked: "leave-out" goes on without them and a warning names them;
         "reveal" takes them, though their rows can be told from what they send. Where rows are asked
         for by name, everybody is in.
+    epsilon, delta : differential privacy of each row: `PrivatePCA`, for rows and kernels whose
+        features have norm 1, with a `gamma` that is a number. None for none.
     verbose : show the progress of long work.
 
     Attributes
@@ -223,6 +226,8 @@ class KernelPCA(FrontDoor):
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
         preparation: Preparation | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -253,6 +258,8 @@ class KernelPCA(FrontDoor):
         self.accuracy = accuracy
         self.small_parties = small_parties
         self.preparation = preparation
+        self.epsilon = epsilon
+        self.delta = delta
 
     # Fitting.
 
@@ -267,6 +274,8 @@ class KernelPCA(FrontDoor):
         """
         self._check_parameters()
         with rows_shown("kernel PCA", self.verbose):
+            if self.epsilon is not None and not _is_split(X):
+                X = self._as_one_party(X)
             if _is_split(X):
                 self._take_names(X)
                 self._fit_split(X, sample_weight)
@@ -281,6 +290,12 @@ class KernelPCA(FrontDoor):
                 self._fit_array(self._checked(X, reset=True, min_samples=2), sample_weight)
         self._note_preparation()
         return self
+
+    def _as_one_party(self, X: Any) -> Partitioned:
+        """Rows in one place, whose model is to keep a promise all the same."""
+        require_no_iterator(X)
+        checked = Table(self._checked(X, reset=True, min_samples=2))
+        return Partitioned.from_tables("rows", [checked])
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
@@ -334,6 +349,7 @@ class KernelPCA(FrontDoor):
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
         checked_choice(self.small_parties)
+        require_private(self, "KernelPCA")
         one_of(self.method, "method", ("auto", "exact", *names))
         if isinstance(self.landmarks, str):
             one_of(self.landmarks, "landmarks", ("auto", *landmarks))
@@ -477,7 +493,7 @@ class KernelPCA(FrontDoor):
                 "split data name a choice such as 'centroids'"
             )
         how = (self.method, split, self.kernel, self.landmarks, on_graph, secure, alone)
-        suitable = suitable_methods(*how)
+        suitable = suitable_methods(*how, private=self.epsilon is not None)
         if not (self.fit_inverse_transform and self.method == "auto"):
             return suitable
         return [method for method in suitable if goes_back(method, self.kernel)] or suitable

@@ -55,6 +55,7 @@ class Method:
     rank: int = LAST
     discloses: Disclosure = "rows"
     accurate: bool = True
+    private: bool = False  # adds noise: taken where epsilon is given, and nowhere else
     options: Mapping[str, Any] = field(default_factory=dict)  # parameters that make the variant
     n_components: Literal["number", "or all", "or share"] = "number"  # what it takes for it
     # Of rows at a coordinator: where scores live.
@@ -80,9 +81,10 @@ def _place(method: Method) -> tuple[bool, int, int]:
 
 
 def register(method: Method) -> Method:
-    """Make a method known; a name stands for one estimator."""
+    """Make a method known; a name stands for one estimator of its task."""
     for other in _METHODS:
-        if other.name == method.name and other.estimator is not method.estimator:
+        same = (other.name, other.task) == (method.name, method.task)
+        if same and other.estimator is not method.estimator:
             raise TypeError(
                 f"{other.estimator.__name__} is registered as {method.name!r} already; choose "
                 f"another name for {method.estimator.__name__}"

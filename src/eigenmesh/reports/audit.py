@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
@@ -30,6 +30,7 @@ from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
+from eigenmesh.runtime.privacy import in_words
 
 DIRECTIONS = 16  # along which landmarks are drawn, of narrow rows all columns
 _DRAWN = ".scatter_products"  # the step that tells of them
@@ -70,6 +71,7 @@ class Line:
     numbers : how many it got; `unknowns` are the party's rows times columns, None if not known.
     rows : the fewest behind one number; None if not known.
     words : what could be rebuilt.
+    noised : whether noise hides what any one row holds, so that nothing is.
     """
 
     party: str
@@ -81,11 +83,12 @@ class Line:
     rows: int | None
     severity: Severity
     words: str
+    noised: bool = False
 
     @property
     def is_determined(self) -> bool:
         """Whether there are as many numbers as unknowns."""
-        return self.unknowns is not None and 0 < self.unknowns <= self.numbers
+        return self.unknowns is not None and 0 < self.unknowns <= self.numbers and not self.noised
 
     def __str__(self) -> str:
         return f"{self.party} → {self.receiver}: {self.words}"
@@ -155,7 +158,8 @@ def audit(account: Plan | RunReport) -> Audit:
     passed_on = own.pop(COORDINATOR, [])
     lines: list[Line] = []
     for name, disclosures in own.items():
-        party = _Party(name, account.split, account.shapes.get(name), disclosures)
+        shape = account.shapes.get(name)
+        party = _Party(name, account.split, shape, disclosures, account.privacy)
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     return Audit(tuple(lines), tuple(_inside_model(account)), (*_beyond(lines), *_weights(account)))
@@ -181,6 +185,7 @@ class _Party:
     split: str
     shape: tuple[int, int] | None
     disclosures: Sequence[Disclosure]
+    privacy: Mapping[str, float]
 
     def lines(self, passed_on: Sequence[Disclosure]) -> Iterator[Line]:
         """A line a receiver and kind; then what a receiver has in all."""
@@ -188,6 +193,8 @@ class _Party:
         by_receiver = sorted(own, key=_receiver)
         for receiver, some in groupby(by_receiver, key=_receiver):
             got = list(some)
+            yield from self._under_noise(receiver, [d for d in got if d.noised and d.floats])
+            got = [d for d in got if not (d.noised and d.floats)]
             numbers = sum(d.floats for d in got)
             for kind, of_kind in groupby(sorted(got, key=lambda d: d.kind), lambda d: d.kind):
                 yield self._line(receiver, kind, list(of_kind), numbers)
@@ -197,6 +204,20 @@ class _Party:
         if any(d.floats and d.kind in _INSIDE_MODELS for d in passed_on):
             for kind in sorted(_INSIDE_MODELS & {d.kind for d in own if d.floats}):
                 yield self._line(_OTHERS, kind, [d for d in own if d.kind == kind], 0)
+
+    def _under_noise(self, receiver: str, disclosures: Sequence[Disclosure]) -> Iterator[Line]:
+        """What differentially private numbers tell: of any one row no more than the promise."""
+        if not disclosures:
+            return
+        numbers, kind = sum(d.floats for d in disclosures), disclosures[0].kind
+        promise = f" ({in_words(self.privacy)})" if self.privacy else ""
+        words = (
+            f"{numbers:,} numbers as {kind} under noise: whatever its receiver knows besides, they "
+            f"tell it of any one row no more than the promise{promise}"
+        )
+        verdict = Verdict(kind, Severity.LITTLE, words)
+        line = self._as_line(receiver, kind, numbers, self._rows_behind(disclosures), verdict)
+        yield dataclasses.replace(line, noised=True)
 
     @property
     def unknowns(self) -> int | None:
@@ -350,6 +371,8 @@ def _receiver(disclosure: Disclosure) -> str:
 def _inside_model(account: Plan | RunReport) -> Iterator[str]:
     """Landmarks are part of a model, and so are the joint scores of samples."""
     columns = next((d for _, d in account.shapes.values()), 0)
+    if account.privacy:
+        yield f"is made of noised sums: of any one row it tells {in_words(account.privacy)} at most"
     for kind in sorted(_INSIDE_MODELS):
         numbers = sum(d.floats * len(d.parties) for d in account.disclosures if _stays(d, kind))
         if numbers and columns and account.split == "rows":
@@ -361,7 +384,8 @@ def _inside_model(account: Plan | RunReport) -> Iterator[str]:
 
 def _beyond(lines: Sequence[Line]) -> tuple[str, ...]:
     """What sums do not hide once there are others, of nearly the same rows."""
-    if not any(line.sent_as in _SUMMED and line.numbers for line in lines):
+    plain = [line for line in lines if not line.noised]
+    if not any(line.sent_as in _SUMMED and line.numbers for line in plain):
         return ()
     return (
         "sums over data that differ in a few rows tell these rows by subtraction: fewer than "

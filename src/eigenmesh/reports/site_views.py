@@ -18,12 +18,13 @@ from eigenmesh.estimators.disclosure import rows_behind
 from eigenmesh.estimators.plan import Plan, plan_of_study
 from eigenmesh.reports.audit import Line, Severity, audit
 from eigenmesh.reports.tables import LOOK, facts_table
-from eigenmesh.runtime.budget import row_digests
+from eigenmesh.runtime.budget import Budget, Spent, row_digests
 from eigenmesh.runtime.consent import Consent
 from eigenmesh.runtime.disk_store import Origin, StoredShare, stored_shares
 from eigenmesh.runtime.ledger import step_label
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import Policy
+from eigenmesh.runtime.privacy import epsilon_of
 from eigenmesh.runtime.schedule import Own, table
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.site_log import verify_log
@@ -123,6 +124,7 @@ def spent_words(site: Site) -> list[str]:
             else f"{getattr(spent, name):g} {name}"
             for name in ("studies", "draws", "numbers")
         ]
+        pairs += [] if budget is None or budget.epsilon is None else [_epsilon_words(spent, budget)]
         lines.append(", ".join(pairs) + f", in {len(spent.versions)} versions of the data")
     try:
         site.account.require_apart(row_digests(site.data), site.policy.min_rows)
@@ -132,6 +134,11 @@ def spent_words(site: Site) -> list[str]:
             f"were answered from; every study is refused until more have changed"
         )
     return lines or ["nothing"]
+
+
+def _epsilon_words(spent: Spent, budget: Budget) -> str:
+    epsilon = epsilon_of(spent.loss, budget.delta)
+    return f"epsilon {epsilon:.3g} of {budget.epsilon:g} at delta {budget.delta:g}"
 
 
 # A study.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.errors import EigenmeshError, InputError, PolicyRefusal
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.privacy import epsilon_of, require_promise
 from eigenmesh.safe_files import write_whole
 
 
@@ -28,16 +29,20 @@ class Budget:
     draws : how many draws of the site's own, such as samples of rows, studies may see.
     numbers : how many numbers may be released, beside those that the site has: 0.5 is half as many
         as rows times columns.
+    epsilon : how much privacy all studies together may cost, each row's, at `delta`: they are
+        composed by the accountant. Then nothing is told of rows but under noise.
 
     Examples
     --------
     >>> Budget(studies=20, numbers=0.5)
-    Budget(studies=20, draws=None, numbers=0.5)
+    Budget(studies=20, draws=None, numbers=0.5, epsilon=None, delta=1e-06)
     """
 
     studies: int | None = None
     draws: int | None = None
     numbers: float | None = None
+    epsilon: float | None = None
+    delta: float = 1e-6
 
     def __post_init__(self) -> None:
         for name, limit in (("studies", self.studies), ("draws", self.draws)):
@@ -48,6 +53,8 @@ class Budget:
                 f"numbers is {self.numbers!r}; a share of the site's own numbers, such as 0.5, "
                 f"is expected"
             )
+        if self.epsilon is not None:
+            require_promise(self.epsilon, self.delta)
 
 
 def _is_share(value: Any) -> bool:
@@ -58,6 +65,7 @@ def _is_share(value: Any) -> bool:
 
 _MOST_CHAINS = 20_000  # questions that are remembered; older ones cost again
 _MOST_VERSIONS = 100
+_ROUNDING = 1e-9  # of an epsilon, that the accountant's search may be off by
 _MULTIPLIERS = np.random.default_rng(0x5EED).integers(0, 2**63, 1 << 12, dtype=np.uint64) * 2 + 1
 Digests = NDArray[np.uint64]
 
@@ -110,6 +118,7 @@ class Spent:
     studies: int = 0
     draws: int = 0
     numbers: float = 0.0  # beside those that the site has
+    loss: float = 0.0  # of privacy; see `runtime.privacy`
 
     def joined(self, other: Spent) -> Spent:
         """Of two data sets that turn out to be one."""
@@ -118,6 +127,7 @@ class Spent:
             self.studies + other.studies,
             self.draws + other.draws,
             self.numbers + other.numbers,
+            self.loss + other.loss,
         )
 
 
@@ -167,9 +177,11 @@ class Account:
             limit, total = getattr(budget, name), getattr(spent, name) + getattr(cost, name)
             if limit is not None and total > limit:
                 raise _over(f"its {name} are spent: {limit:g} over the life of the data")
+        require_epsilon(spent.loss + cost.loss, budget)
         spent.studies += cost.studies
         spent.draws += cost.draws
         spent.numbers += cost.numbers
+        spent.loss += cost.loss
         self.chains[chain] = None
         while len(self.chains) > _MOST_CHAINS:
             del self.chains[next(iter(self.chains))]
@@ -180,7 +192,8 @@ class Account:
     def _write(self, versions: bool = False) -> None:
         if self._file is None:
             return
-        spent = [[own.studies, own.draws, own.numbers, len(own.versions)] for own in self.sets]
+        costs = [[own.studies, own.draws, own.numbers, own.loss] for own in self.sets]
+        spent = [[*c, len(own.versions)] for c, own in zip(costs, self.sets, strict=True)]
         if versions:
             rows = [v.view(np.int64) for own in self.sets for v in own.versions]
             whole = wire.dumps({"spent": spent, "rows": rows})
@@ -203,6 +216,14 @@ class Account:
                 f"what was spent of the site's budget cannot be read ({error}); restore its files "
                 f"{self._file('.budget').name!r} and {self._file('.versions').name!r}"
             ) from None
+
+
+def require_epsilon(loss: float, budget: Budget) -> None:
+    """Raise `PolicyRefusal` if releases of this loss in all cost more epsilon than there is."""
+    if budget.epsilon is None:
+        return
+    if epsilon_of(loss, budget.delta) > budget.epsilon * (1 + _ROUNDING):
+        raise _over(f"its epsilon is spent: {budget.epsilon:g} over the life of the data")
 
 
 def _over(words: str) -> PolicyRefusal:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.runtime.bounds import outside
-from eigenmesh.runtime.budget import Spent, row_digests
+from eigenmesh.runtime.budget import Spent, require_epsilon, row_digests
 from eigenmesh.runtime.content import (
     OVER_ROWS,
     Release,
@@ -22,12 +22,14 @@ from eigenmesh.runtime.content import (
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
+from eigenmesh.runtime.privacy import loss_of, promised_by
 from eigenmesh.runtime.requests import Tree
 from eigenmesh.runtime.schedule import Ask, Match, Own, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
 
 _SUMS = frozenset(("centroids", "gram", "moments"))
+_OF_NO_ROW = frozenset(("counts", "hashes", "seed"))  # neighbours have the same (`privacy`)
 _FREE = nullcontext()  # nothing is counted
 
 
@@ -71,8 +73,10 @@ class Consent:
             lambda: self._require_kinds(study),
             lambda: self._require_bounds(study),
             lambda: self._require_parties(study),
+            lambda: self._require_noise(study),
             lambda: self._require_approval(study, fit),
             lambda: self._require_content(study, owns),
+            lambda: self._require_epsilon(study),
         )
         for check in checks:
             try:
@@ -106,6 +110,20 @@ class Consent:
         fewest, n = self.site.policy.fewest_parties(self.site.trust), study.scope.n_taking_part
         if n < fewest:
             raise self._refuse("min_parties", f"it is of {n} parties, at least {fewest} must be in")
+
+    def _require_noise(self, study: Study) -> None:
+        """Where epsilon is bounded, nothing is told of rows but under noise: else it has no end."""
+        budget = self.site.policy.budget
+        if budget is None or budget.epsilon is None:
+            return
+        for step, kinds in study.leaving.items():
+            gives = step.signature.gives
+            if gives is not None and not gives.noised and not kinds <= _OF_NO_ROW:
+                raise self._refuse(
+                    "budget",
+                    f"its policy bounds epsilon, and step {step.name!r} adds no noise: pass "
+                    f"epsilon= to KernelPCA or KernelKMeans",
+                )
 
     def _require_approval(self, study: Study, fit: list[str]) -> None:
         """A study by itself is approved, or the whole fit that it says it is a run of."""
@@ -143,6 +161,15 @@ class Consent:
         for expected in expected_releases(study, nothing):
             self._check(*expected)
 
+    def _require_epsilon(self, study: Study) -> None:
+        """A study of several noised releases is refused before the first, not half-way."""
+        budget, promise = self.site.policy.budget, promised_by(study.terms.values())
+        if budget is None or budget.epsilon is None or not promise:
+            return
+        with naming(self.site.name):
+            spent, _ = self.site.once("spent", self._spent)
+            require_epsilon(spent.loss + loss_of(**promise), budget)
+
     # Before a reply leaves.
 
     def begin(self, study: Study | None, fit: list[str]) -> None:
@@ -157,6 +184,7 @@ class Consent:
         standing = self.site.approvals.standing if minded else {}
         self._approval = next((digest for digest in minded if digest in standing), "")
         self.view.prepared = "" if study is None else study.scope.prepared
+        self.view.n_summed = _n_summed(study)
         if study is not None and fit:
             digest = study.as_agreed.digest
             self._fit = (self.view.fit, fit.index(digest) if digest in fit else -1)
@@ -166,8 +194,9 @@ class Consent:
 
     def export(self) -> list[Any]:
         """What a restarted host goes on from."""
-        of = [self.view.question, self.view.study, self.view.fit, self.view.lineage]
-        of += [self._approval, self.view.prepared]
+        view = self.view
+        of: list[Any] = [view.question, view.study, view.fit, view.lineage]
+        of += [self._approval, view.prepared, view.n_summed]
         return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
@@ -175,7 +204,7 @@ class Consent:
         self.numbers, self.directions, whole, place, self._is_charged, *of = exported
         self._fit = (whole, place)
         self.view.question, self.view.study, self.view.fit, self.view.lineage = of[:4]
-        self._approval, self.view.prepared = of[4:]
+        self._approval, self.view.prepared, self.view.n_summed = of[4:]
 
     # What it costs.
 
@@ -188,7 +217,7 @@ class Consent:
     @contextmanager
     def _counted(self, tree: Tree, brings: Callable[[], Iterable[bytes]]) -> Iterator[None]:
         """The question is the digest of a request, with that of all requests before it."""
-        self.view.takes, self.view.draws = [], 0
+        self.view.takes, self.view.draws, self.view.loss = [], 0, 0.0
         self.view.question = _chained(self.view.question, *_asked_in(tree), *brings())
         try:
             yield
@@ -211,11 +240,12 @@ class Consent:
         with naming(name):
             spent, version = self.site.once("spent", self._spent)
             chain = _chained(self.view.question, version)
-            if chain in self.site.account.chains:
-                return
+            if chain in self.site.account.chains and not self.view.loss:
+                return  # noise is drawn anew, and costs anew
             rows, columns = self.site.data.shape
             share = numbers / (rows * columns)
-            cost = Spent([], int(not self._is_charged), self.view.draws, share)
+            new = int(not self._is_charged)
+            cost = Spent([], new, self.view.draws, share, self.view.loss)
             self.site.account.charge(spent, cost, budget, chain)
         self._is_charged = True
 
@@ -257,6 +287,10 @@ class Consent:
         if self.site.policy.forbids(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
+
+
+def _n_summed(study: Study | None) -> int:
+    return study.scope.n_taking_part if study is not None and study.scope.secure else 1
 
 
 def _asked_in(tree: Tree) -> Iterator[bytes]:

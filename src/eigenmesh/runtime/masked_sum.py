@@ -66,6 +66,7 @@ from eigenmesh.runtime.masks import (
     unseal,
 )
 from eigenmesh.runtime.message import Integers, Message, Shape, check, decode, encode
+from eigenmesh.runtime.privacy import honest_fewest
 from eigenmesh.runtime.requests import MASK_ROUNDS
 from eigenmesh.runtime.rolls import require_apart
 from eigenmesh.runtime.site import Site
@@ -275,9 +276,10 @@ class Masker:
     def _strict(self) -> bool:
         return self._site.trust == "organisations"
 
-    @property
-    def _fewest(self) -> int:
-        return max(_FEWEST, self._site.policy.fewest_parties(self._site.trust))
+    def _fewest_in(self, summand: Message) -> int:
+        """Parties of a sum; where each adds a share of noise, so many as have enough of it."""
+        noisy = honest_fewest(self._study.scope.n_taking_part) if summand.noised else 0
+        return max(_FEWEST, noisy, self._site.policy.fewest_parties(self._site.trust))
 
     def drop(self) -> None:
         """Forget the sum under way: what was not opened never will be."""
@@ -434,8 +436,9 @@ class Masker:
         ordered = list(members) == sorted(set(members))
         if not ordered or not set(members) <= set(current.members) or self._index not in members:
             raise StepRefused("the parties of the sum are not some of those before, with this one")
-        if len(members) < self._fewest:
-            raise StepRefused(f"a sum covers at least {self._fewest} parties")
+        fewest = self._fewest_in(current.summand)
+        if len(members) < fewest:
+            raise StepRefused(f"a sum covers at least {fewest} parties")
         if not keep:
             current.members = members
         return members

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError, MessageRefused, StepRefused
-from eigenmesh.runtime.message import Field, Message, check, fields_of
+from eigenmesh.runtime.message import Field, Message, Whole, check, fields_of
 
 try:
     from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -208,7 +208,7 @@ def neighbours(members: tuple[int, ...], seed: bytes) -> dict[int, tuple[int, ..
 
 
 def _is_exact(field: Field) -> bool:
-    return field.type is int or field.dtype_kinds == "iu"
+    return field.type is int or field.dtype_kinds == "iu" or Whole in field.checks
 
 
 def shapes_of(message: Message) -> str:

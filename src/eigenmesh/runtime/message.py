@@ -167,6 +167,8 @@ Positive = Check(
 )
 Distinct = Check("must not repeat a number", lambda a: len(np.unique(a)) == np.size(a))
 NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
+# Masked sums of whole numbers are exact, and nobody has to tell how large its own are.
+Whole = Check("must be whole numbers", lambda a: np.asarray(a).dtype.kind in "iu")
 Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
 
 
@@ -207,14 +209,20 @@ class Message:
     reveals: ClassVar[str | None] = None
     is_handed_on: ClassVar[bool] = False  # whether its rows are what other parties gave
     covers: ClassVar[Covered] = "all"
+    noised: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, reveals: str | None, covers: Covered | None = None) -> None:
-        """`covers` are the rows behind one number; of a kind usually the same."""
+    def __init_subclass__(
+        cls, *, reveals: str | None, covers: Covered | None = None, noised: bool = False
+    ) -> None:
+        """`covers` are the rows behind one number; of a kind usually the same.
+
+        `noised` says that it is differentially private: noise hides what one row holds.
+        """
         if reveals is not None and reveals not in KINDS:
             raise TypeError(f"{cls.__name__} reveals {reveals!r}, which is none of {sorted(KINDS)}")
         if covers is None:
             covers = cls.covers if reveals == cls.reveals else usually_covered(reveals)
-        cls.reveals, cls.covers = reveals, covers
+        cls.reveals, cls.covers, cls.noised = reveals, covers, noised
         record(dataclasses.dataclass(frozen=True, eq=False)(cls))
 
     def contradiction(self, context: Context) -> str | None:

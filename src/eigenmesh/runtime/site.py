@@ -225,6 +225,8 @@ class SiteView:
         self.question = ""  # a digest of all that was asked so far, where the site has a budget
         self.takes: list[str] | None = None  # what of the store an answer is made of, likewise
         self.draws = 0  # of the site's own that it has seen
+        self.loss = 0.0  # of privacy, that an answer costs by its noise (`runtime.privacy`)
+        self.n_summed = 1  # parties whose sums are masked together; 1 where they are not
         self.prepared = ""  # the name of how rows were prepared for the run under way
 
     @property

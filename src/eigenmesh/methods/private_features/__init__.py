@@ -1,0 +1,1 @@
+"""Kernel PCA and k-means over rows with differential privacy, from noised sums of features."""

@@ -1,0 +1,206 @@
+"""Kernel PCA over row partitions with differential privacy: noised moments of random features.
+
+Random features (Rahimi and Recht, 2007) have norm 1, so that one row moves the sum of their
+products by a known amount, and Gaussian noise hides it: Dwork, Talwar, Thakurta and Zhang, "Analyze
+Gauss", STOC 2014. Here for rows of several parties, each of which adds noise from its own entropy.
+
+===================  ============================================================================
+party keeps          its rows A_i (n_i, d)
+party reveals        how many rows it has (counts); the sum of products of its rows' features, under
+                     noise that hides what any one row holds (moments)
+coordinator learns   these: by themselves (ε, δ)-private where sums are plain; with masked sums the
+                     total alone, which has all the noise that it takes
+===================  ============================================================================
+
+Who adds how much: a party computes the noise from ε and δ of the study itself, and is told no σ.
+Where its sum is seen, it adds all of it. Where sums are masked, each of s parties adds σ²/h of
+variance, h = ⌈s/2⌉ (`runtime.privacy.honest_fewest`): any half of the parties have noise enough,
+whoever of the others is lost, adds none, or tells its own.
+
+Letters: t features and a constant; ẽ and the sensitivity √2 are in `maths`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from eigenmesh.errors import InputError
+from eigenmesh.methods.private_features.maths import (
+    MOMENTS_SENSITIVITY,
+    UNIT_KERNELS,
+    TopOfMoments,
+    UnitFeatures,
+    moment_vector,
+    unit_width,
+)
+from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.feature_model import FeatureModel
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import (
+    Message,
+    Numbers,
+    OwnRows,
+    Positive,
+    Reveals,
+    Shape,
+    Whole,
+    no_more_than,
+)
+from eigenmesh.runtime.party import Party, step
+from eigenmesh.runtime.privacy import GaussianMechanism, loss_of
+from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.records import record
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, enlist, sequence, total
+from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.row_messages import RowCount, by_party, count
+
+MOST_FEATURES = 2000  # whose products take 16 MB
+
+
+class PrivateSetup(Message, reveals=None):
+    """Kernel and features, which hang on no data, and the promise: of one row, ε and δ."""
+
+    kernel: str
+    gamma: float | None
+    n_features: Annotated[int, Positive, no_more_than(MOST_FEATURES)]
+    seed: int
+    center: bool
+    epsilon: Annotated[float, Positive]
+    delta: Annotated[float, Positive]
+
+
+class NoisedMoments(Message, reveals="moments", noised=True):
+    """Σ ẽẽᵀ as a vector under noise, in whole numbers of its grid, and over how many rows."""
+
+    upper: Annotated[Numbers, Shape("t*(t+1)//2"), Whole]
+    n_rows: Annotated[int, Reveals("counts"), OwnRows]
+
+
+class PrivateRows(Party):
+    """Holds some rows of all columns."""
+
+    Setup: ClassVar[type[PrivateSetup]] = PrivateSetup
+
+    def __init__(self, site: SiteView, setup: PrivateSetup) -> None:
+        super().__init__(site, setup)
+        self.features = features_of(setup, int(site.data.shape[1]))
+
+    @step
+    def count_rows(self) -> RowCount:
+        """Rows and columns."""
+        return count(self.site.data)
+
+    @step(reusable=False)
+    def noised_moments(self) -> NoisedMoments:
+        """Σ ẽẽᵀ, under noise."""
+        return self.released_moments()
+
+    def released_moments(self, share_of_loss: float = 1.0) -> NoisedMoments:
+        """Noise is drawn anew each time, and each time its loss is counted."""
+        mechanism = moments_mechanism(self.setup, self.features.width, share_of_loss)
+        self.site.loss += mechanism.loss
+        X = self.site.data
+        vector = moment_vector(self.features, X, self.setup.center)
+        noised = mechanism.release(vector, self.site.n_summed)
+        return NoisedMoments(upper=noised, n_rows=int(X.shape[0]))
+
+
+def features_of(setup: PrivateSetup, n_columns: int) -> UnitFeatures:
+    """The features that the parties agreed on."""
+    if setup.kernel not in UNIT_KERNELS:
+        raise InputError(
+            f"kernel is {setup.kernel!r}, whose features have no bound; one of "
+            f"{', '.join(map(repr, UNIT_KERNELS))} is expected, whose features have norm 1"
+        )
+    width = unit_width(setup.kernel, n_columns, setup.n_features)
+    if width > MOST_FEATURES:
+        raise InputError(
+            f"the rows have {width:,} features; at most {MOST_FEATURES:,} are expected: choose "
+            f"kernel='rbf' with a lower n_features"
+        )
+    kernel = Kernel(setup.kernel, setup.gamma, 3.0, 1.0)
+    return UnitFeatures(kernel, n_columns, setup.n_features, setup.seed)
+
+
+def moments_mechanism(
+    setup: PrivateSetup, width: int, share_of_loss: float = 1.0
+) -> GaussianMechanism:
+    """The noise of the moments, which may spend a share of what is promised."""
+    loss = share_of_loss * loss_of(setup.epsilon, setup.delta)
+    t = width + int(setup.center)
+    return GaussianMechanism(loss, MOMENTS_SENSITIVITY, t * (t + 1) // 2)
+
+
+@record
+@dataclass(frozen=True)
+class PrivateResult:
+    """The components that were found under noise, and about how much of the best they have."""
+
+    model: FeatureModel
+    edge: float  # the largest eigenvalue that noise has by itself
+    share_of_best: float
+    aligned: Doubles  # squared cosines between components and what they would be without noise
+    sigma: float  # of the noise in every number of the sum
+    baseline_floats: int
+    stop_reason: str = "the noised moments are complete"
+
+    @property
+    def n_told_apart(self) -> int:
+        """Components whose eigenvalue is above what noise alone would give."""
+        return int(np.count_nonzero(self.aligned))
+
+
+def schedule(scope: Scope, setup: PrivateSetup, n_components: int) -> Node:
+    """Sizes, and one noised sum."""
+
+    def t(own: Own) -> int:
+        return unit_width(setup.kernel, own.columns, setup.n_features) + int(setup.center)
+
+    return sequence(
+        enlist(PrivateRows, setup),
+        ask(PrivateRows.count_rows),
+        total(PrivateRows.noised_moments, t=t),
+    )
+
+
+@protocol("private-features", roles=(PrivateRows,), schedule=schedule)
+def private_pca(rows: Federation, setup: PrivateSetup, n_components: int) -> PrivateResult:
+    """Two rounds: sizes, and the noised moments; all else is made of these."""
+    rows.enlist(PrivateRows, setup)
+    sizes = by_party(rows.ask(PrivateRows.count_rows))
+    features = features_of(setup, next(iter(sizes.values())).n_columns)
+    require_components(n_components, features.width)
+    released = rows.total(PrivateRows.noised_moments)
+    mechanism = moments_mechanism(setup, features.width)
+    sigma = sigma_in_sum(rows, mechanism, len(released.parties))
+    vector, n_rows = mechanism.read(released.sum.upper), released.sum.n_rows
+    top = TopOfMoments.of(vector, sigma, n_rows, setup.center)
+    return PrivateResult(
+        features.model(top, n_components, n_rows),
+        top.edge,
+        top.share_of_best(n_components),
+        top.aligned[:n_components],
+        sigma,
+        sum(size.n_values for size in sizes.values()),
+    )
+
+
+def sigma_in_sum(rows: Federation, mechanism: GaussianMechanism, n_in_sum: int) -> float:
+    """The noise in a sum that covers so many of the parties."""
+    if not rows.secure:
+        return mechanism.sigma * float(np.sqrt(n_in_sum))
+    n = rows.scope.n_taking_part
+    return mechanism.sum_sigma(n, masked=True) * float(np.sqrt(n_in_sum / n))
+
+
+def require_components(n_components: int, width: int) -> None:
+    """Raise `InputError` unless the features can have so many components."""
+    if n_components > width:
+        raise InputError(
+            f"{n_components} components of {width} features are asked for; at most as many as "
+            f"features are expected: raise n_features"
+        )
