@@ -73,6 +73,13 @@ FITS = [
     Fit("diskpca-paper", rows, lambda: em.DisKPCA(2, **RBF, exact=False, **FEW)),
     Fit("diskpca-poly", rows, lambda: em.DisKPCA(2, kernel="poly", degree=2, gamma=0.1, **FEW)),
     Fit("sketching", rows, lambda: em.SketchingPCA(2, **RBF, embedding_dim=20, random_state=0)),
+    # Noise that is nothing: contracts hold one fit against another.
+    Fit("private-pca", rows, lambda: em.PrivatePCA(2, gamma=0.05, n_features=12, epsilon=1e12)),
+    Fit(
+        "private-kmeans",
+        rows,
+        lambda: em.PrivateKMeans(3, gamma=0.05, n_features=12, epsilon=1e12, n_rounds=3),
+    ),
     Fit("moments-linear", rows, lambda: em.MomentPCA(2)),
     Fit("moments-poly", rows, lambda: em.MomentPCA(2, kernel="poly", degree=2, gamma=0.1)),
     Fit("kernel-pca-linear", rows, lambda: em.KernelPCA(2, kernel="linear", random_state=0)),

@@ -46,7 +46,8 @@ def loss_of(epsilon: float, delta: float) -> float:
     4.225
     """
     require_promise(epsilon, delta)
-    return float(_accountant().get_sigma_gaussian(epsilon, delta)) ** -2
+    with np.errstate(divide="ignore"):  # it looks at noise that would be far too little
+        return float(_accountant().get_sigma_gaussian(epsilon, delta)) ** -2
 
 
 def epsilon_of(loss: float, delta: float) -> float:
@@ -55,7 +56,10 @@ def epsilon_of(loss: float, delta: float) -> float:
     >>> round(epsilon_of(2 * loss_of(1.0, 1e-6), 1e-6), 3)  # two studies of epsilon 1
     1.458
     """
-    return float(_accountant().get_epsilon_gaussian(loss**-0.5, delta)) if loss > 0 else 0.0
+    if loss == 0:
+        return 0.0
+    with np.errstate(divide="ignore"):
+        return float(_accountant().get_epsilon_gaussian(loss**-0.5, delta))
 
 
 def require_promise(epsilon: Any, delta: Any) -> None:

@@ -181,13 +181,14 @@ def schedule(scope: Scope, setup: PrivateKMeansSetup, n_clusters: int, n_eigenve
     def t(own: Own) -> int:
         return features_of(setup, own.columns).width
 
-    role, s, cells = PrivateClusterRows, n_eigenvectors, at_most(setup.n_cells)
+    role, s, early = PrivateClusterRows, n_eigenvectors, setup.n_rounds - FINAL_ROUNDS
     return sequence(
         enlist(role, setup),
         ask(role.count_rows),
         total(role.noised_moments, t=t),
         ask(role.keep_scores, t=t, s=s),
-        times(setup.n_rounds, total(role.noised_cells, m=cells, s=s)),
+        times(early, total(role.noised_cells, m=setup.n_cells, s=s)),
+        times(FINAL_ROUNDS, total(role.noised_cells, m=at_most(n_clusters), s=s)),
         ask(role.keep_labels, m=at_most(n_clusters), s=s),
     )
 
