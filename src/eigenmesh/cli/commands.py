@@ -164,6 +164,8 @@ def fit(
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
     accuracy: options.Accuracy = 0.01,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-6,
     topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
@@ -220,6 +222,8 @@ def fit(
             options.components(components),
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
+            epsilon=epsilon,
+            delta=delta,
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
@@ -350,6 +354,8 @@ def cluster(
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
     accuracy: options.Accuracy = 0.01,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-6,
     topology: options.Topology = None,
     seed: options.Seed = 0,
     names: options.Names = None,
@@ -388,6 +394,8 @@ def cluster(
             clusters,
             **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
+            epsilon=epsilon,
+            delta=delta,
             topology=options.graph(topology),
             preparation=options.preparation(standardize, fill_missing, log),
         )
@@ -436,6 +444,8 @@ def plan(
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
     accuracy: options.Accuracy = 0.01,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-6,
     topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
@@ -471,6 +481,8 @@ def plan(
             **options.landmark_words(
                 method, landmarks, n_landmarks, accuracy, small_parties, seed=0
             ),
+            "epsilon": epsilon,
+            "delta": delta,
             "topology": options.graph(topology),
             "preparation": options.preparation(standardize, fill_missing, log),
         }
@@ -518,6 +530,8 @@ def study(
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
     accuracy: options.Accuracy = 0.01,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-6,
     topology: options.Topology = None,
     local_rank: options.LocalRank = None,
     fusion: options.Fusion = "product",
@@ -539,6 +553,8 @@ def study(
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
             **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
+            "epsilon": epsilon,
+            "delta": delta,
             "topology": options.graph(topology),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)

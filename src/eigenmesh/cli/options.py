@@ -91,6 +91,16 @@ Accuracy: TypeAlias = Annotated[
         "given they double while it is more, and a warning says what is missing in the end."
     ),
 ]
+Epsilon: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="Differential privacy of each row, for rows and --kernel rbf, laplacian or cosine "
+        "with --gamma a number: noise is added where the rows are. 1, say; none if left out."
+    ),
+]
+Delta: TypeAlias = Annotated[
+    float, typer.Option(help="With --epsilon: the chance that is left, far below 1/rows.")
+]
 Topology: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 from sklearn.metrics import adjusted_rand_score
+from tests.engines.dask_cluster import open_on_dask
+from tests.engines.nvflare_sides import open_here
 
 import eigenmesh as em
 from eigenmesh.connect import sites_of
@@ -311,3 +313,19 @@ def test_scores_of_rows_stay_in_the_unit_ball_whatever_components_come():
     features = UnitFeatures(Kernel("rbf", 0.1, 3.0, 1.0), 5, 30, 0)
     scores = scores_of(features, X, 1e3 * RNG.normal(size=(30, 4)))
     assert np.linalg.norm(scores, axis=1).max() <= 1 + 1e-12
+
+
+# Engines.
+
+
+@pytest.mark.parametrize("opened", [open_on_dask, open_here], ids=["dask", "nvflare sides"])
+@pytest.mark.parametrize("secure", [False, True])
+def test_engines_give_what_one_process_gives_but_for_noise(opened, secure):
+    for estimator in (pca(epsilon=NO_NOISE), em.PrivateKMeans(3, epsilon=NO_NOISE, gamma=0.1)):
+        with em.federation(PARTS, secure=secure) as fed:
+            expected, report = estimator.fit(fed).eigenvalues_, estimator.report_
+        with opened(PARTS, secure=secure) as fed:
+            estimator.fit(fed)
+        np.testing.assert_allclose(estimator.eigenvalues_, expected, rtol=1e-3)
+        for field in ("floats_up", "floats_down", "rounds", "by_step", "reveals", "privacy"):
+            assert getattr(estimator.report_, field) == getattr(report, field)
