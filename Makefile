@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-nvflare check format bench fuzz clean
+.PHONY: demo test test-fast test-nvflare check format bench fuzz reproduce clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
@@ -27,6 +27,10 @@ SECONDS_OF_FUZZ ?= 60
 SEED ?= 0
 fuzz: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python tests/fuzz.py --seconds $(SECONDS_OF_FUZZ) --seed $(SEED)
+
+# Every table and figure of the papers at full size; what was measured before is not measured again.
+reproduce: $(VENV)/.installed
+	$(PINNED) $(BIN)/eigenmesh reproduce all
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -22,6 +22,7 @@ import eigenmesh
 from eigenmesh.cli import options, organisations
 from eigenmesh.cli.new_samples import column_holders, samples_for
 from eigenmesh.cli.pages import PAGE_SUFFIXES, features_beside, labels_in, report, write_page
+from eigenmesh.cli.reproduce import reproduce
 from eigenmesh.cli.site import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
@@ -67,6 +68,7 @@ app = typer.Typer(
 
 app.add_typer(site_app, name="site")
 app.command()(report)
+app.command()(reproduce)
 
 
 def _print_version(show: bool) -> None:

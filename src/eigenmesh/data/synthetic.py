@@ -2,6 +2,8 @@
 
 Paper 000: F. He, X. Huang, K. Lv, J. Yang, "A Communication-efficient Distributed Algorithm
 for Kernel Principal Component Analysis", section V.
+Paper 002: Y. Cheung, J. Jiang, F. Yu, J. Lou, "Vertical Federated Principal Component Analysis and
+Its Kernel Extension on Feature-wise Distributed Data", section IV.B.
 """
 
 from __future__ import annotations
@@ -44,6 +46,38 @@ def paper_linear(
     rng = np.random.default_rng(random_state)
     U, V = _orthonormal(n_features, rank, rng), _orthonormal(n_samples, rank, rng)
     return (V * np.sqrt(squares)) @ U.T
+
+
+def density_columns(
+    n_samples: int = 200,
+    n_features: int = 1000,
+    *,
+    mixture: bool = False,
+    random_state: Any = None,
+) -> Array:
+    """Paper 002's "single" and "mixture" Gaussian sets: densities at points drawn uniformly.
+
+    Column i holds the density of N(μ_i, σ_i²) at uniform points within 3σ_i of μ_i, which are not
+    Gaussian samples. Of a mixture μ and σ are drawn from 0 … n_features, but no σ is 0, which has
+    no density; else μ = 0 and σ = 1 in all columns.
+
+    >>> X = density_columns(50, 20, random_state=0)
+    >>> X.shape, bool(X.max() <= 1 / np.sqrt(2 * np.pi))
+    ((50, 20), True)
+    >>> density_columns(50, 20, mixture=True, random_state=0).std(axis=0).argmax()
+    np.int64(3)
+    """
+    for name, value in {"n_samples": n_samples, "n_features": n_features}.items():
+        if value < 1:
+            raise InputError(f"{name} is {value}, expected at least 1")
+    rng = np.random.default_rng(random_state)
+    mean, scale = np.zeros(n_features), np.ones(n_features)
+    if mixture:
+        mean = rng.integers(0, n_features + 1, n_features).astype(np.float64)
+        scale = rng.integers(1, n_features + 1, n_features).astype(np.float64)
+    x = rng.uniform(mean - 3 * scale, mean + 3 * scale, size=(n_samples, n_features))
+    densities: Array = np.exp(-(((x - mean) / scale) ** 2) / 2) / (np.sqrt(2 * np.pi) * scale)
+    return densities
 
 
 def gene_like(

@@ -26,6 +26,15 @@ def whole_number(value: Any, name: str) -> int:
     raise InputError(f"{name} is {value!r}; a whole number from 1 is expected")
 
 
+def optional_count(value: Any, name: str) -> int | None:
+    """The same, or None where the method is to choose.
+
+    >>> optional_count(None, "coreset_size"), optional_count(300, "coreset_size")
+    (None, 300)
+    """
+    return None if value is None else whole_number(value, name)
+
+
 def restarts(n_init: Any, usual: int) -> int:
     """How often k-means starts; "auto", as scikit-learn has it, is `usual`."""
     if isinstance(n_init, str) and n_init == "auto":

@@ -100,6 +100,8 @@ class ClusteringParameters(NamedTuple):
     degree: float = 3
     coef0: float = 1.0
     small_parties: str = LEAVE_OUT
+    coreset_size: int | None = None
+    embedding_dim: int | None = None
 
 
 def require_row_method(params: ClusteringParameters) -> None:

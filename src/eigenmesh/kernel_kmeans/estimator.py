@@ -20,6 +20,7 @@ from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
     one_of,
+    optional_count,
     restarts,
     whole_number,
 )
@@ -109,6 +110,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         over groups of at least as many rows as the parties' policies ask for (5); "auto" is "lloyd"
         where rounds cost little, else "means", or "groups" where a policy minds sums over fewer.
     n_features : of "random-features" and "fed".
+    coreset_size : draws of kmeans="coreset"; None for 50 a cluster, at least 200.
+    embedding_dim : dimensions in which the leverage of method="diskpca" is measured; twice
+        n_eigenvectors if None.
     n_init : restarts of k-means, the best of which counts; "auto" is 4.
     max_iter, tol : Lloyd ends after so many iterations, or when the squared move of the centres is
         at most `tol` of a row's mean squared distance to its centre (of columns: as in
@@ -204,6 +208,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         preparation: Preparation | None = None,
         epsilon: float | None = None,
         delta: float = 1e-6,
+        coreset_size: int | None = None,
+        embedding_dim: int | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -226,6 +232,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.preparation = preparation
         self.epsilon = epsilon
         self.delta = delta
+        self.coreset_size = coreset_size
+        self.embedding_dim = embedding_dim
 
     # Fitting.
 
@@ -351,6 +359,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             degree=float(self.degree),
             coef0=float(self.coef0),
             small_parties=checked_choice(self.small_parties),
+            coreset_size=optional_count(self.coreset_size, "coreset_size"),
+            embedding_dim=optional_count(self.embedding_dim, "embedding_dim"),
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:

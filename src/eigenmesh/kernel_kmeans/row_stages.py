@@ -49,13 +49,14 @@ _HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, h
 def setup_of(params: ClusteringParameters, kernel: Kernel, weights: str) -> LandmarkSetup:
     """What the parties agree on."""
     s = params.n_eigenvectors
+    width = 2 * s if params.embedding_dim is None else params.embedding_dim
     return LandmarkSetup(
         kernel=kernel.name,
         gamma=kernel.gamma,
         degree=float(kernel.degree),
         coef0=float(kernel.coef0),
         leverage_rank=s,
-        embedding_dim=params.n_features if params.method == "random-features" else 2 * s,
+        embedding_dim=params.n_features if params.method == "random-features" else width,
         seed=params.seed,
         scores=SCORES,
         weights=weights,
@@ -87,6 +88,7 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "max_iter": params.max_iter,
         "tol": params.tol,
         "refine": REFINE[choice.kmeans],
+        "coreset_size": params.coreset_size,
     }
 
 

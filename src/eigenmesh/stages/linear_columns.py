@@ -59,6 +59,7 @@ class VFedResult:
     converged: bool
     stop_reason: str
     node_vectors: Doubles | None = None  # (nodes, n, k), where there is no coordinator
+    history: tuple[Doubles, ...] = ()  # after every round, the vectors as far as they were known
 
 
 def model_of(starts: Replies, ordered: Doubles, vectors: Doubles, k: int, name: str) -> ColumnModel:

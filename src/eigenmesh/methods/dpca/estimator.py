@@ -38,6 +38,8 @@ class DPCA(LinearColumnEstimator):
     tolerance : residual ‖A u − λ u‖, as a share of its own eigenvalue, above which a warning
         says that the answer has not converged.
     center, standardize, fill_missing : as in `VFedPCA`.
+    keep_history : for research: after every fit of the loadings each node tells its estimate of
+        the scores' span, which is counted as sent.
     random_state : seed of the common start.
 
     Attributes
@@ -46,6 +48,8 @@ class DPCA(LinearColumnEstimator):
         them.
     relative_residual_ : largest residual of any node, as a share of its own eigenvalue.
     node_vectors_ : the eigenvectors at every node, (nodes, n, k).
+    history_ : with `keep_history`, after every fit of the loadings an orthonormal basis of the
+        scores at every node, (nodes, n, k); fewer nodes after one has left. Not in a saved model.
     report_ : what it cost, and what left each node.
 
     Examples
@@ -83,6 +87,7 @@ class DPCA(LinearColumnEstimator):
         center: bool = True,
         standardize: bool = False,
         fill_missing: float | None = None,
+        keep_history: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -94,6 +99,7 @@ class DPCA(LinearColumnEstimator):
         self.center = center
         self.standardize = standardize
         self.fill_missing = fill_missing
+        self.keep_history = keep_history
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -112,6 +118,7 @@ class DPCA(LinearColumnEstimator):
         self._adopt(result.model, None, result.shortfalls)
         self.relative_residual_ = float(result.convergence[-1])
         self.node_vectors_ = result.node_vectors
+        self.history_ = result.history
         caveats = self._caveats()
         reason, cheaper = result.stop_reason, self._less(fed.split, True)
         self.report_ = concluded(result.model, matched, caveats, reason, recording, fed, cheaper)
@@ -131,7 +138,7 @@ class DPCA(LinearColumnEstimator):
             penalty=positive(self.penalty, "penalty"),
             **prepared_as(self),
         )
-        return stage(dpca, setup, *self._steps())
+        return stage(dpca, setup, *self._steps(), bool(self.keep_history))
 
     def _caveats(self) -> tuple[str, ...]:
         most = positive(self.tolerance, "tolerance")

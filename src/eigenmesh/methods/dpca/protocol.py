@@ -7,7 +7,8 @@ Transactions on Signal Processing 63, 2015: the baseline that one-shot kernel PC
 node keeps     its columns X_j (n, m_j), its loadings B_j, multipliers
 node reveals   to its neighbours: its estimate of the common scores S (n, k), and the bridge
                between its neighbours' (scores); on its way to an average, X_j X_jᵀU of the
-               common directions U (gram); how many samples and columns, a digest of the ids
+               common directions U (gram); how many samples and columns, a digest of the ids;
+               where a history is asked for, a basis of S after every fit (scores)
 =============  =============================================================================
 
 min Σ_j ‖X_j − S_j B_jᵀ‖² with S_j equal at all nodes. B_j is a least-squares fit at its node. For S
@@ -81,6 +82,12 @@ class Estimate(Message, reveals="scores"):
     """S_j + V_jl / c for the bridge of the receiver l, or that bridge."""
 
     value: Annotated[Floats, Shape("n", "k")]
+
+
+class ScoreBasis(Message, reveals="scores", covers="joint"):
+    """An orthonormal basis of a node's estimate of the scores, on the way."""
+
+    basis: Annotated[Floats, Shape("n", "k")]
 
 
 class NodeScores(Message, reveals="scores", covers="joint"):
@@ -175,6 +182,11 @@ class DpcaNode(MixingParty):
     # How good it is, and what it is.
 
     @step(reusable=False)
+    def tell_basis(self) -> ScoreBasis:
+        """For the history."""
+        return ScoreBasis(basis=np.linalg.qr(self.S)[0])
+
+    @step(reusable=False)
     def begin_products(self) -> None:
         """Average X_j X_jᵀU."""
         self.U = np.linalg.qr(self.S)[0]
@@ -207,7 +219,9 @@ class DpcaNode(MixingParty):
         self.mix(received)
 
 
-def schedule(scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int) -> Node:
+def schedule(
+    scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int, keep_history: bool = False
+) -> Node:
     """As many steps as were asked for, then one average."""
     k = setup.n_components
     steps = times(
@@ -224,6 +238,7 @@ def schedule(scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int) ->
             largest_rounds(scope, DpcaNode, 1),
             ask(DpcaNode.adopt_penalty),
             steps,
+            *([ask(DpcaNode.tell_basis, n=rows, k=k)] if keep_history else []),
         ),
         ask(DpcaNode.begin_products),
         mixing_rounds(scope, DpcaNode, lambda own: own.rows * k),
@@ -232,10 +247,17 @@ def schedule(scope: Scope, setup: DpcaSetup, n_iterations: int, n_inner: int) ->
 
 
 @protocol("dpca", roles=(DpcaNode,), schedule=schedule)
-def dpca(nodes: Federation, setup: DpcaSetup, n_iterations: int, n_inner: int) -> VFedResult:
+def dpca(
+    nodes: Federation,
+    setup: DpcaSetup,
+    n_iterations: int,
+    n_inner: int,
+    keep_history: bool = False,
+) -> VFedResult:
     """`n_iterations` fits of the loadings, after each `n_inner` ADMM steps of two exchanges."""
     nodes.enlist(DpcaNode, setup)
     starts = nodes.ask(DpcaNode.introduce)
+    history: list[Doubles] = []
     for _ in range(n_iterations):
         nodes.ask(DpcaNode.fit_loadings)
         largest(nodes, DpcaNode)
@@ -243,16 +265,20 @@ def dpca(nodes: Federation, setup: DpcaSetup, n_iterations: int, n_inner: int) -
         for _ in range(n_inner):
             nodes.exchange(DpcaNode.offer_estimates, DpcaNode.take_estimates)
             nodes.exchange(DpcaNode.offer_bridge, DpcaNode.take_bridges)
+        if keep_history:
+            history.append(np.array([told.basis for told in nodes.ask(DpcaNode.tell_basis)]))
     nodes.ask(DpcaNode.begin_products)
     average(nodes, DpcaNode)
     ends = nodes.ask(DpcaNode.keep_loadings, NodeTotal(n_nodes=len(nodes.parties)))
     # A node that has left on the way keeps no loadings: the model is of those who end.
     introduced = dict(zip(starts.parties, starts, strict=True))
     those = Replies(tuple(introduced[name] for name in ends.parties), ends.parties)
-    return _result(those, ends, setup, n_iterations)
+    return _result(those, ends, setup, n_iterations, tuple(history))
 
 
-def _result(starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int) -> VFedResult:
+def _result(
+    starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int, history: tuple[Doubles, ...]
+) -> VFedResult:
     first = ends[0]
     values = np.einsum("ij,ij->j", first.scores, first.scores)
     residual = max(end.residual for end in ends)
@@ -262,4 +288,4 @@ def _result(starts: Any, ends: Any, setup: DpcaSetup, n_iterations: int) -> VFed
     reason = f"{n_iterations} fits of the loadings are done"
     residuals = np.full(len(values), residual)
     shortfalls = residuals / (1 + residuals)
-    return VFedResult(model, (residual,), residuals, shortfalls, True, reason, vectors)
+    return VFedResult(model, (residual,), residuals, shortfalls, True, reason, vectors, history)

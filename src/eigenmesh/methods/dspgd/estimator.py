@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, Self
+
+from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import missing_gap
@@ -12,6 +15,7 @@ from eigenmesh.estimators.checks import (
     checked_gamma,
     finite_number,
     one_of,
+    optional_count,
     restarts,
     whole_number,
 )
@@ -24,8 +28,9 @@ from eigenmesh.methods.dspgd.labels import label_everybody
 from eigenmesh.methods.dspgd.maths import STEP_SIZES
 from eigenmesh.methods.dspgd.outcome import DSPGDResult, Goal
 from eigenmesh.methods.dspgd.party_side import EXTRA_DRAWS, DSPGDSetup
-from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd
+from eigenmesh.methods.dspgd.protocol import SOLVERS, dspgd, last_rotation
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.arrays import as_rows
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
@@ -71,6 +76,7 @@ class FedKernelKMeans(PartyLabels):
     mechanism : "efficient"; "direct" is the paper's comparison without it, for "lanczos" only: the
         coordinator then sees every coordinate of every row, and the traffic grows with the rows.
     clustering : "coreset" (Balcan et al., 2013), three rounds; "lloyd", exact.
+    coreset_size : draws of "coreset"; None for 50 a cluster, at least 200.
     n_init : starts of k-means; "auto" is 10.
     random_state : seed of all draws.
 
@@ -135,6 +141,7 @@ class FedKernelKMeans(PartyLabels):
         clustering: str = "coreset",
         n_init: int | str = RESTARTS,
         random_state: Any = None,
+        coreset_size: int | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_eigenvectors = n_eigenvectors
@@ -153,6 +160,7 @@ class FedKernelKMeans(PartyLabels):
         self.clustering = clustering
         self.n_init = n_init
         self.random_state = random_state
+        self.coreset_size = coreset_size
 
     # Fitting.
 
@@ -259,7 +267,12 @@ class FedKernelKMeans(PartyLabels):
         return clusters
 
     def _clustering(self, goal: Goal, clustering: str, n_init: int, seed: int) -> Stage:
-        how = {"method": clustering, "n_init": n_init, "dim": goal.n_eigenvectors}
+        how = {
+            "method": clustering,
+            "n_init": n_init,
+            "dim": goal.n_eigenvectors,
+            "coreset_size": optional_count(self.coreset_size, "coreset_size"),
+        }
         return stage(distributed_kmeans, _points(seed), goal.n_clusters, **how)
 
     def _adopt(self, result: DSPGDResult, clusters: KMeansResult, gamma: float | None) -> None:
@@ -289,6 +302,25 @@ class FedKernelKMeans(PartyLabels):
                 f"they were asked again, and at worst an iteration rests on {thin:.0%} of the rows",
             )
         return (*notes, *clusters.notes)
+
+    def transform_history(self, X: Any) -> Iterator[Any]:
+        """Scores after each iteration, as if it had been the last: for research, without refits.
+
+        `X` has all rows that were fitted, in one place: the eigenvectors of an iterate are theirs.
+
+        >>> import eigenmesh as em
+        >>> from sklearn.datasets import load_iris
+        >>> X = load_iris().data
+        >>> model = em.FedKernelKMeans(3, n_iterations=4, random_state=0).fit(X)
+        >>> history = list(model.transform_history(X))
+        >>> len(history), bool(abs(abs(history[-1]) - abs(model.transform(X))).max() < 1e-8)
+        (4, True)
+        """
+        check_is_fitted(self)
+        goal = self._goal()
+        for B in self.model_.iterates(as_rows(X)):
+            rotation = last_rotation(B.T @ B, goal, self.threshold_)[1]
+            yield B @ rotation
 
     @property
     def _n_features_out(self) -> int:

@@ -8,7 +8,7 @@ knows the X's can so map any row, a new one too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -252,9 +252,16 @@ class SpectralFeatures:
         return scores
 
     def _replay(self, X: Rows) -> Doubles:
+        B = np.zeros((X.shape[0], 0))
+        for B in self.iterates(X):  # noqa: B007  (the last is wanted)
+            pass
+        return B
+
+    def iterates(self, X: Rows) -> Iterator[Doubles]:
+        """The rows of B after each iteration, (n, rank)."""
         X = X if is_sparse(X) else np.asarray(X, dtype=np.float64)
         B = np.zeros((X.shape[0], 0))
         for t, step in enumerate(self.steps, start=1):
             A = fresh_features(self.kernel, self.n_columns, self.width, self.seed, t, self.law)(X)
             B = advance(A, B, step, step_size(self.step_rule, t))
-        return B
+            yield B

@@ -59,6 +59,8 @@ class VFedPCA(LinearColumnEstimator):
         "isolated", each party on its own; whether signs are aligned before merging, without which
         centred data go wrong.
     random_state : seed.
+    keep_history : of "exact" with a coordinator, keep the vectors of every round; nothing more is
+        sent, but they take rounds × samples × components.
 
     Attributes
     ----------
@@ -70,7 +72,8 @@ class VFedPCA(LinearColumnEstimator):
         of "paper" how far the merged vector has moved.
     shortfalls_, shortfall_ : the share of each eigenvalue that may be missing, and the largest; not
         with "paper", which does not know.
-    history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n).
+    history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n); with
+        `keep_history` the eigenvectors as they were after each, (rounds, n, k). Else None.
     node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
     report_ : what it cost, and what left each party.
 
@@ -120,6 +123,7 @@ class VFedPCA(LinearColumnEstimator):
         merge: str = "weighted",
         align_signs: bool = True,
         random_state: Any = None,
+        keep_history: bool = False,
     ) -> None:
         self.n_components = n_components
         self.variant = variant
@@ -135,6 +139,7 @@ class VFedPCA(LinearColumnEstimator):
         self.merge = merge
         self.align_signs = align_signs
         self.random_state = random_state
+        self.keep_history = keep_history
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
@@ -152,7 +157,8 @@ class VFedPCA(LinearColumnEstimator):
         self.convergence_ = np.asarray(result.convergence)
         self.node_vectors_ = result.node_vectors
         self._settled = isinstance(result, VFedResult) and result.converged
-        self.history_ = result.history if isinstance(result, PaperResult) else None
+        paper_like = isinstance(result, PaperResult)
+        self.history_ = np.asarray(result.history) if paper_like or result.history else None
         caveats = self._caveats(result)
         reason, cheaper = result.stop_reason, self._less(fed.split, fed.graph is not None)
         self.report_ = concluded(result.model, matched, caveats, reason, recording, fed, cheaper)
@@ -182,8 +188,10 @@ class VFedPCA(LinearColumnEstimator):
     def _exact_run(self, k: int, on_graph: bool) -> Stage:
         """The search for k components, or as many as there are where a share is asked for."""
         agreed = self._agreed(k, at_most=not isinstance(self._wanted(), int))
-        method = vfed_peers if on_graph else vfed_pca
-        return stage(method, agreed, self._rounds(), positive(self.tolerance, "tolerance"))
+        how = (agreed, self._rounds(), positive(self.tolerance, "tolerance"))
+        if on_graph:
+            return stage(vfed_peers, *how)
+        return stage(vfed_pca, *how, keep_history=bool(self.keep_history))
 
     def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
         """How many components are sought, one after the other; the last are all that there can be.

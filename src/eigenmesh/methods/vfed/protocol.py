@@ -169,15 +169,21 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
 
 
 @protocol("vfed-pca", roles=(VectorHolder,), schedule=schedule)
-def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
+def vfed_pca(
+    columns: Federation,
+    setup: VFedSetup,
+    n_rounds: int,
+    tolerance: float,
+    keep_history: bool = False,
+) -> VFedResult:
     """The coordinator's side, in at most `n_rounds` rounds of one vector a component up and down.
 
-    A party that leaves takes its part of A with it: the search is then begun anew, from what the
-    others sent and the best vectors so far.
+    `keep_history` keeps the vectors of every round. A party that leaves takes its part of A with
+    it: the search is then begun anew, from what the others sent and the best vectors so far.
     """
     columns.enlist(VectorHolder, setup)
     starts = ask_everyone(columns, VectorHolder.local_start)
-    search = _Search(columns, starts, setup, tolerance)
+    search = _Search(columns, starts, setup, tolerance, keep_history)
     while True:
         pairs = search.run(n_rounds)
         total = float(sum(start.total for start in search.starts))
@@ -194,6 +200,7 @@ def vfed_pca(columns: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
                 pairs.shortfalls[:k],
                 search.converged,
                 search.why(),
+                history=tuple(search.history),
             )
 
 
@@ -201,9 +208,15 @@ class _Search:
     """Rounds of products until the residuals are small, over the parties that are there."""
 
     def __init__(
-        self, columns: Federation, starts: Replies, setup: VFedSetup, tolerance: float
+        self,
+        columns: Federation,
+        starts: Replies,
+        setup: VFedSetup,
+        tolerance: float,
+        keep_history: bool,
     ) -> None:
         self.columns, self.setup, self.tolerance = columns, setup, tolerance
+        self.keep_history, self.history = keep_history, list[Doubles]()
         self.rounds, self.begun, self.trace = 1, 0, list[float]()
         self._begin(starts)
         self._propose()
@@ -219,6 +232,8 @@ class _Search:
     def _look(self) -> None:
         self.pairs = self.operator.top(min(self.setup.n_components, len(self.operator.Q)))
         self.trace.append(self.pairs.residual)
+        if self.keep_history:
+            self.history.append(self.pairs.vectors)
 
     def _propose(self) -> None:
         """What to multiply next; where pairs are to be locked, the others anew."""

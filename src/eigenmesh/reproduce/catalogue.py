@@ -1,0 +1,62 @@
+"""All figures that can be run, found in the modules of `figures`."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from eigenmesh.errors import InputError
+from eigenmesh.reproduce import figures
+from eigenmesh.reproduce.datasets import SETS
+from eigenmesh.reproduce.declare import Figure
+from eigenmesh.reproduce.runner import jobs_of
+
+
+def catalogue() -> dict[str, Figure]:
+    """By id, in the order of the papers.
+
+    >>> len([name for name in catalogue() if name.startswith("003/")])
+    3
+    """
+    modules = [
+        import_module(f"{figures.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(figures.__path__)
+    ]
+    by_id = {figure.id: figure for module in modules for figure in module.FIGURES}
+    return dict(sorted(by_id.items(), key=lambda entry: _order(entry[0])))
+
+
+def _order(figure_id: str) -> tuple[str, bool, int]:
+    """fig2 before fig10, tables last."""
+    paper, _, name = figure_id.partition("/")
+    return paper, not name.startswith("fig"), int("".join(filter(str.isdigit, name)) or 0)
+
+
+def selected(ids: Sequence[str]) -> list[Figure]:
+    """Figures by id; a paper's number stands for all of its own, "all" for all."""
+    known = catalogue()
+    chosen: list[Figure] = []
+    for name in ids:
+        own = [f for f in known.values() if name in ("all", f.id, f.paper)]
+        if not own:
+            raise InputError(
+                f"{name!r} is no table or figure; expected 'all', a paper or one of "
+                f"{', '.join(known)}"
+            )
+        chosen += [figure for figure in own if figure not in chosen]
+    return chosen
+
+
+def entry(figure: Figure, size: str = "full") -> dict[str, Any]:
+    """What is told of a figure before it is run."""
+    names = list(dict.fromkeys(panel.data.name for panel in figure.panels))
+    return {
+        "id": figure.id,
+        "paper": figure.paper,
+        "title": figure.title,
+        "claims": [claim.words for claim in figure.claims],
+        "data": {name: SETS[name].shape for name in names},
+        "cost": {"trials": len(jobs_of(figure, size)), "size": size},
+    }

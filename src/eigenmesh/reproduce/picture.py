@@ -1,0 +1,241 @@
+"""Draws a figure's results: one look for all, with what was sent under every plot."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+from eigenmesh.reproduce.runner import Outcome
+from eigenmesh.reproduce.style import MEASURES, METHODS, Look
+
+_LEAST = 1e-16  # what is drawn of an error that is nothing
+_MOST_ACROSS = 4
+# Inches: a plot with what is above and below it; the bars under it; margins of the page.
+_WIDTH, _LEFT, _PLOT, _ABOVE, _BELOW = 3.5, 0.95, 2.2, 0.72, 0.5
+_BAR, _BAR_BELOW = 0.17, 0.5
+_TOP, _LEGEND_LINE, _BOTTOM = 0.45, 0.24, 0.15
+
+
+class _Sheet:
+    """Axes at places in inches from the top left: a fixed layout takes no time to find."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self.canvas = Canvas(figsize=(width, height))
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Any:
+        bottom = self.height - top - height
+        place = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return self.canvas.add_axes(place)
+
+
+def draw(outcome: Outcome, path: Path) -> None:
+    """A block of plots a measure, one for each panel; bars tell the floats of every method."""
+    n, shows = len(outcome.figure.panels), outcome.figure.shows.split()
+    across = min(n, _MOST_ACROSS)
+    rows = -(-n // across)
+    bars = max(len(_senders(outcome, panel)) for panel in range(n)) * _BAR
+    plot = _ABOVE + _PLOT + _BELOW
+    # The first measure has bars under it, the others need none: floats are the same.
+    tall = plot + bars + _BAR_BELOW
+    names = _drawn(outcome)
+    columns = max(2, across)
+    legend = -(-len(names) // columns) * _LEGEND_LINE
+    height = _TOP + rows * (tall + (len(shows) - 1) * plot) + legend + _BOTTOM
+    sheet = _Sheet(max(across, 2) * (_LEFT + _WIDTH) + 0.25, height)
+    for panel in range(n):
+        row, column = divmod(panel, across)
+        left, top = column * (_LEFT + _WIDTH) + _LEFT, _TOP + row * tall + _ABOVE
+        _plot(sheet.axes(left, top, _WIDTH, _PLOT), outcome, panel, shows[0])
+        _bars(sheet.axes(left, top + _PLOT + _BELOW, _WIDTH, bars), outcome, panel)
+        for block, measure in enumerate(shows[1:]):
+            top = _TOP + rows * tall + (block * rows + row) * plot + _ABOVE
+            _plot(sheet.axes(left, top, _WIDTH, _PLOT), outcome, panel, measure)
+    _frame(sheet, outcome, names, columns)
+    sheet.canvas.savefig(path, dpi=100, facecolor="white")
+
+
+def _drawn(outcome: Outcome) -> list[str]:
+    """All methods of the figure, in the order of the legend."""
+    panels = range(len(outcome.figure.panels))
+    used = {name for panel in panels for name in outcome.results.methods(panel)}
+    return [name for name in METHODS if name in used]
+
+
+def _frame(sheet: _Sheet, outcome: Outcome, names: list[str], columns: int) -> None:
+    title = f"{outcome.figure.id}   {outcome.figure.title}"
+    x, y = 0.15 / sheet.width, 1 - 0.12 / sheet.height
+    sheet.canvas.text(x, y, title, fontsize=12.5, fontweight="bold", va="top")
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, ls=look.line, lw=1.8, ms=5)
+        for look in (METHODS[name] for name in names)
+    ]
+    labels = [METHODS[name].label for name in names]
+    at = (0.5, _BOTTOM / sheet.height / 2)
+    options = {"ncols": columns, "frameon": False, "fontsize": 9, "borderaxespad": 0.0}
+    sheet.canvas.legend(handles, labels, loc="lower center", bbox_to_anchor=at, **options)
+
+
+def _plot(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
+    results, over = outcome.results, outcome.figure.over
+    for method in results.methods(panel):
+        values = [v for v in results.values(panel) if results.has(panel, v, method, measure)]
+        if not values:
+            continue
+        look = METHODS[method]
+        if method == "shipping" and over != "floats":
+            continue
+        if over == "round":
+            _courses(axes, outcome, panel, method, measure, values)
+        else:
+            _line(axes, outcome, panel, method, measure, values, look)
+    _dress(axes, outcome, panel, measure)
+
+
+def _line(
+    axes: Any, outcome: Outcome, panel: int, method: str, measure: str, values: Any, look: Look
+) -> Any:
+    """Means over the sweep, or over another measure; a level where the sweep means nothing."""
+    results, over = outcome.results, outcome.figure.over
+    own = [results.measured(panel, value, method, measure) for value in values]
+    y, spread = np.array([m.mean for m in own]), np.array([m.spread for m in own])
+    if MEASURES[measure].log:
+        y = np.maximum(y, _LEAST)
+    if over != "sweep" and method == "pooled":
+        return axes.axhline(y.mean(), color=look.colour, ls=look.line, lw=1.4)
+    if over != "sweep" and method == "shipping":
+        x = results.measured(panel, values[-1], method, over).mean
+        return axes.axvline(x, color=look.colour, ls=look.line, lw=1.6)
+    x = _positions(values) if over == "sweep" else _means(outcome, panel, method, over, values)
+    low = np.maximum(y - spread, y / 3 if MEASURES[measure].log else -np.inf)
+    axes.fill_between(x, low, y + spread, color=look.colour, alpha=0.15, lw=0)
+    width = 2.2 if method == "default" else 1.5
+    return axes.plot(x, y, color=look.colour, marker=look.marker, ls=look.line, lw=width, ms=5)[0]
+
+
+def _means(outcome: Outcome, panel: int, method: str, measure: str, values: Any) -> Any:
+    return np.array([outcome.results.measured(panel, v, method, measure).mean for v in values])
+
+
+def _positions(values: Any) -> Any:
+    """Numbers as they are; names in their order."""
+    plain = all(isinstance(value, int | float) for value in values)
+    return np.array(values, dtype=float) if plain else np.arange(len(values))
+
+
+def _courses(
+    axes: Any, outcome: Outcome, panel: int, method: str, measure: str, values: Any
+) -> Any:
+    """A line a swept value, paler for the first ones; lists that have one entry are levels."""
+    look, line = METHODS[method], None
+    for i, value in enumerate(values):
+        mean, _ = outcome.results.course(panel, value, method, measure)
+        if MEASURES[measure].log:
+            mean = np.maximum(mean, _LEAST)
+        shade = 0.35 + 0.65 * (i + 1) / len(values)
+        if len(mean) == 1:
+            line = axes.axhline(mean[0], color=look.colour, ls=look.line, lw=1.3, alpha=shade)
+            continue
+        x = np.arange(1, len(mean) + 1)
+        marker = look.marker if len(mean) <= 30 else ""
+        style = {"color": look.colour, "ls": look.line, "marker": marker, "ms": 4}
+        line = axes.plot(x, mean, alpha=shade, lw=1.6, **style)[0]
+        if len(values) > 1:
+            axes.annotate(
+                str(value),
+                (x[-1], mean[-1]),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=7,
+                color=look.colour,
+                va="center",
+            )
+    return line
+
+
+def _dress(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
+    results, over = outcome.results, outcome.figure.over
+    sweep = results.sweeps[panel].replace("_", " ").removeprefix("n ")
+    origin = "\n".join(textwrap.wrap(outcome.data[panel], 68))
+    axes.set_title(
+        results.titles[panel], loc="left", fontsize=10, pad=8 + 8 * (1 + origin.count("\n"))
+    )
+    axes.annotate(
+        origin,
+        (0, 1),
+        xytext=(0, 3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=6.5,
+        color="0.35",
+        va="bottom",
+    )
+    axes.set_ylabel(MEASURES[measure].label, fontsize=9)
+    if MEASURES[measure].log:
+        axes.set_yscale("log")
+    if over == "round":
+        values = results.values(panel)
+        axes.set_xlabel("round" + (f" ({sweep} at the lines)" if len(values) > 1 else ""))
+    elif over == "sweep":
+        _sweep_axis(axes, results.values(panel), sweep)
+    else:
+        axes.set_xscale("log")
+        axes.set_xlabel(MEASURES[over].label, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.minorticks_off()  # a logarithmic axis makes dozens, and each is text to be laid out
+    axes.grid(color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+
+
+def _sweep_axis(axes: Any, values: Any, words: str) -> None:
+    numbers = _positions(values)
+    plain = all(isinstance(value, int | float) for value in values)
+    if plain and numbers.min() > 0 and numbers.max() / numbers.min() > 20:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(numbers, [str(value) for value in values])
+    axes.set_xlabel(words, fontsize=9)
+
+
+def _senders(outcome: Outcome, panel: int) -> list[str]:
+    """Methods whose floats are known; what is pooled has been shipped."""
+    value = outcome.results.values(panel)[-1]
+    names = outcome.results.methods(panel)
+    known = [name for name in names if outcome.results.has(panel, value, name, "floats")]
+    return [name for name in known if name != "pooled"]
+
+
+def _bars(axes: Any, outcome: Outcome, panel: int) -> None:
+    """Floats of each method at the last swept value, on one scale with shipping every row."""
+    results, names = outcome.results, _senders(outcome, panel)
+    value = results.values(panel)[-1]
+    floats = [results.measured(panel, value, name, "floats").mean for name in names]
+    drawn = np.maximum(floats, 1.0)
+    places = np.arange(len(names))[::-1]
+    axes.barh(places, drawn, color=[METHODS[name].colour for name in names], height=0.75)
+    axes.set_xscale("log")
+    axes.set_xlim(drawn.min() / 4, 40 * drawn.max())
+    axes.set_yticks([])
+    for place, number, at in zip(places, floats, drawn, strict=True):
+        axes.annotate(
+            f"{number:,.0f}",
+            (at, place),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=6.5,
+        )
+    words = results.sweeps[panel].replace("_", " ").removeprefix("n ")
+    axes.set_xlabel(f"floats sent at {words} {value}", fontsize=8)
+    axes.xaxis.set_major_locator(LogLocator(numticks=5))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(axis="x", labelsize=7)

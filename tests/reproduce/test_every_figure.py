@@ -1,0 +1,73 @@
+"""Every table and figure of the papers runs to its end, small, and says what came of each claim."""
+
+import ast
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from eigenmesh.reproduce import figures as declarations
+from eigenmesh.reproduce.catalogue import catalogue, entry
+from eigenmesh.reproduce.picture import draw
+from eigenmesh.reproduce.runner import result_path, run
+from eigenmesh.reproduce.style import MEASURES, METHODS
+
+WANTED = {
+    "000": ["fig2", "fig3", "fig4", "table1"],
+    "001": [f"fig{i}" for i in range(1, 8)],
+    "002": [f"fig{i}" for i in (6, 7, 8, 9, 10, 11, 12, 14)],
+    "003": ["fig3", "fig4", "fig5"],
+    "004": [f"fig{i}" for i in range(1, 6)],
+}
+IDS = [f"{paper}/{name}" for paper, names in WANTED.items() for name in names]
+# Figures of one experiment share their trials: they are run in one folder.
+SHARED = [("001/fig1", "001/fig2"), ("001/fig3", "001/fig4"), ("001/fig5", "001/fig6")]
+GROUPS = SHARED + [(own,) for own in IDS if not any(own in pair for pair in SHARED)]
+
+
+def test_none_is_missing():
+    assert list(catalogue()) == IDS
+
+
+@pytest.mark.parametrize("ids", GROUPS, ids="+".join)
+def test_runs_to_its_end_and_judges_every_claim(ids, tmp_path, monkeypatch):
+    monkeypatch.delenv("EIGENMESH_DATA", raising=False)
+    for figure_id in ids:
+        figure = catalogue()[figure_id]
+        outcome = run(figure, "smoke", tmp_path, offline=True)
+        picture = result_path(tmp_path, figure_id, "smoke", "png")
+        draw(outcome, picture)
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        tree = json.loads(result_path(tmp_path, figure_id, "smoke").read_text())
+        assert [claim["claim"] for claim in tree["claims"]] == entry(figure)["claims"]
+        for claim in tree["claims"]:
+            assert claim["verdict"] in ("held", "held in part", "not held")
+            assert claim["cases"], claim["claim"]
+        assert tree["seeds"] == [0]
+        assert {"eigenmesh", "numpy", "scikit-learn"} <= set(tree["versions"])
+
+
+@pytest.mark.parametrize("figure", catalogue().values(), ids=lambda figure: figure.id)
+def test_every_panel_has_the_default_and_shipping_and_known_looks(figure):
+    for panel in figure.panels:
+        names = panel.methods.split()
+        assert {"default", "shipping"} <= set(names)
+        assert set(names) <= set(METHODS) & set(panel.on.methods)
+    assert set(figure.shows.split()) <= set(MEASURES)
+
+
+def test_a_declaration_is_short():
+    folder = Path(declarations.__path__[0])
+    for path in folder.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            call = getattr(node, "value", None)
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Figure":
+                lines = node.end_lineno - node.lineno + 1
+                assert lines <= 40, f"{path.name}: {node.targets[0].id} has {lines} lines"
+
+
+def test_a_further_paper_is_one_module():
+    for path in Path(declarations.__path__[0]).glob("[a-z]*.py"):
+        module = import_module(f"{declarations.__name__}.{path.stem}")
+        assert module.FIGURES
