@@ -550,6 +550,7 @@ def sites_of(parts: Partitioned) -> list[Site]:
             policy=parts.policies[i] or Policy(),
             identifies=partial(_ids_digest, parts, i),
             names_columns=partial(parts.part_names, i),
+            level_columns=partial(parts.part_categories, i),
         )
         for i, name in enumerate(parts.names)
     ]

@@ -65,6 +65,8 @@ class Partitioned:
         files and DataFrames is not looked at, be it text or dates. All but the ids if None
     delimiter, decimal : of text files: comma, semicolon or tab, and "." or ","; told from the
         files if None
+    categories : for rows, the names of features that hold levels, as words or numbers; they are for
+        fits whose `em.Preparation(categories=)` names them, and for no others
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Partitioned:
     _id_column: str | None = None
     _text: Mapping[str, Any] = {}  # what is stated of text files
     _features: tuple[str, ...] | None = None  # the columns that are features, if not all
+    categories: tuple[str, ...] = ()  # features that hold codes of levels
     _agreed_names: tuple[str, ...] | None = None  # of rows, where other parties have been left out
 
     def __init__(
@@ -103,6 +106,7 @@ class Partitioned:
         delimiter: str | None = None,
         decimal: str | None = None,
         features: Sequence[str] | None = None,
+        categories: Sequence[str] = (),
     ) -> None:
         split, sources = _one_split(rows, columns)
         self.align = checked_align(align, split)
@@ -112,11 +116,12 @@ class Partitioned:
         self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
         self._features = checked_features(features, split)
+        self.categories = checked_categories(categories, self._features, split)
         names = checked_names(names, len(sources))
         tables = [
             None
             if _is_path(source)
-            else as_table(source, name, self._allow_missing, id_column, self._features)
+            else as_table(source, name, allow_missing, id_column, self._features, self.categories)
             for source, name in zip(sources, names, strict=True)
         ]
         paths = tuple(Path(source) if _is_path(source) else None for source in sources)
@@ -199,6 +204,11 @@ class Partitioned:
     def feature_names(self) -> tuple[tuple[str, ...] | None, ...]:
         """Column names of DataFrames and of files with a header; None for the other parties."""
         return tuple(self.part_names(party) for party in range(self.n_parties))
+
+    def part_categories(self, party: int) -> tuple[int, ...]:
+        """Which columns of one party hold codes of levels, by number."""
+        names = self.part_names(party) or () if self.categories else ()
+        return tuple(names.index(name) for name in self.categories if name in names)
 
     def part_names(self, party: int) -> tuple[str, ...] | None:
         """The column names of one party; of a file that is not open its header is looked at."""
@@ -362,7 +372,8 @@ class Partitioned:
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
         another = type(self).__new__(type(self))
-        for name in ("align", "_secret", "_allow_missing", "_id_column", "_text", "_features"):
+        as_read = ("_allow_missing", "_id_column", "_text", "_features", "categories")
+        for name in ("align", "_secret", *as_read):
             setattr(another, name, getattr(self, name))
         return another
 
@@ -404,6 +415,7 @@ class Partitioned:
                 self._id_column,
                 columns=self._features,
                 allow_missing=self._allow_missing,
+                categories=self.categories,
                 **self._text,
             )
         X = as_matrix(table.X, name, self._allow_missing)
@@ -539,11 +551,29 @@ def checked_features(features: Any, split: str) -> tuple[str, ...] | None:
         return None
     names = () if isinstance(features, str) else tuple(features)
     if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
-        raise InputError(f"features is {features!r}; a list of columns' names is expected")
+        raise InputError(f"{features!r} is given; a list of columns' names is expected")
     if split == "columns":
         raise InputError(
             "features= is for rows, whose parties have the same columns; of columns each owner "
             "leaves out its own: data[[...]]"
+        )
+    return names
+
+
+def checked_categories(
+    categories: Any, features: Sequence[str] | None, split: str
+) -> tuple[str, ...]:
+    """The names of columns that hold levels; none for columns that parties hold."""
+    names = tuple(checked_features(categories, "rows") or ()) if len(categories or ()) else ()
+    if names and split == "columns":
+        raise InputError(
+            "categories= is for rows, whose parties agree on levels; of columns each owner encodes "
+            "its own, e.g. with sklearn's OneHotEncoder"
+        )
+    if features is not None and not set(names) <= set(features):
+        raise InputError(
+            f"categories are {list(names)}, and features {list(features)}; categories are expected "
+            f"to be among the features"
         )
     return names
 

@@ -46,6 +46,7 @@ def read_table(
     delimiter: str | None = None,
     decimal: str | None = None,
     allow_missing: bool = False,
+    categories: Sequence[str] = (),
 ) -> Table:
     r"""The matrix in a file with its sample ids and feature names; of a folder, in its files.
 
@@ -53,8 +54,9 @@ def read_table(
     (or the unnamed index that pandas writes), gives the ids. Of a text file `delimiter` and
     `decimal` are told by its first lines if None, as is by `header` whether the first names the
     columns. Of `columns` by name only these are taken, in their order; what the others hold does
-    not matter. Missing values become NaN if `allow_missing`. The files of a folder are one table,
-    in the order of their names; they have the same columns, matched by name.
+    not matter. Missing values become NaN if `allow_missing`. Columns among `categories` may hold
+    words, which become codes (`runtime.levels`). The files of a folder are one table, in the order
+    of their names; they have the same columns, matched by name.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "north.csv"
@@ -70,11 +72,12 @@ def read_table(
 
         stated = TextFormat(delimiter, decimal, header)
         with _reading(files[0] if len(files) == 1 else Path(path)):
-            return tabular.read(files, id_column, stated, columns, allow_missing)
-    for what, name in (("column", next(iter(columns or ()), None)), ("id column", id_column)):
+            return tabular.read(files, id_column, stated, columns, allow_missing, categories)
+    by_name = (("column", columns), ("category", categories), ("id column", id_column and [id_column]))
+    for what, name in ((what, next(iter(names or ()), None)) for what, names in by_name):
         if name is not None:
             complaint = f"has no named columns, so no {what} {name!r}"
-            raise complaint_about(files[0], complaint, "leave columns and id_column out")
+            raise complaint_about(files[0], complaint, f"leave the {what} out")
     return Table(_stacked(files, [_matrix_in(file) for file in files]))
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.numerics.arrays import largest_value
+from eigenmesh.runtime.levels import codes_of
 
 Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
 Ids: TypeAlias = NDArray[Any]
@@ -56,18 +57,23 @@ def as_table(
     allow_missing: bool = False,
     id_column: str | None = None,
     features: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
 ) -> Table:
     """Check `data` and turn it into a Table; valid float arrays are not copied.
 
     The column `id_column` of a DataFrame gives the ids of its rows, else an index of its own; a
-    polars frame or Arrow table has no index, and its columns count as those of a file.
+    polars frame or Arrow table has no index, and its columns count as those of a file. Columns
+    among `categories` may hold words: they become codes of their levels (`runtime.levels`).
 
     >>> as_table([[1, 2], [3, 4]]).X.dtype
     dtype('float64')
     """
     if is_arrow_frame(data):
-        return _table_of_arrow(data, owner, allow_missing, id_column, features)
+        return _table_of_arrow(data, owner, allow_missing, id_column, features, categories)
     if not is_frame(data):
+        if categories:
+            complaint = f"has no named columns, so no category {categories[0]!r}"
+            raise refuse(owner, f"{complaint}; leave categories out: numbers are their own levels")
         if features is not None:
             complaint = f"has no named columns, so no column {features[0]!r}"
             raise refuse(owner, f"{complaint}; leave features out and choose them by number")
@@ -80,8 +86,21 @@ def as_table(
         ids, data = _ids_apart(data, id_column, owner)
     if features is not None:
         data = data.iloc[:, [_place(data, name, owner) for name in features]]
+    data = frame_with_codes(data, categories, owner)
     X = as_matrix(_frame_values(data, owner), owner, allow_missing)
     return Table(X, ids, frame_names(data))
+
+
+def frame_with_codes(frame: Any, categories: Sequence[str], owner: str | None = None) -> Any:
+    """A DataFrame whose columns of these names hold codes of levels; the caller's stays as it is."""
+    if not categories:
+        return frame
+    columns = {name: frame.iloc[:, _place(frame, name, owner)] for name in categories}
+    try:
+        codes = {name: codes_of(own.astype(object).tolist()) for name, own in columns.items()}
+    except InputError as error:
+        raise refuse(owner, error.reason) from None
+    return frame.assign(**codes)
 
 
 def _table_of_arrow(
@@ -90,6 +109,7 @@ def _table_of_arrow(
     allow_missing: bool,
     id_column: str | None,
     features: Sequence[str] | None,
+    categories: Sequence[str],
 ) -> Table:
     import pyarrow as pa  # it takes long, and most parties never need it
 
@@ -99,7 +119,7 @@ def _table_of_arrow(
         return refuse(owner, f"{complaint}; {remedy}")
 
     frame = table_of_arrow(pa.table(data), complain)
-    table = gather([frame], id_column, features, allow_missing)
+    table = gather([frame], id_column, features, allow_missing, categories)
     X = as_matrix(table.X, owner, allow_missing)
     return Table(X, table.sample_ids, table.feature_names)
 
@@ -267,8 +287,8 @@ def require_numbers(frame: Any, owner: str | None) -> None:
         if str(dtype) == "category" or kind not in "biuf":
             raise refuse(
                 owner,
-                f"has a column {name!r} of type {dtype}, expected numbers; "
-                "encode the column as numbers or drop it",
+                f"has a column {name!r} of type {dtype}, expected numbers; encode the column as "
+                f"numbers, drop it, or name it among categories= here and of em.Preparation",
             )
 
 

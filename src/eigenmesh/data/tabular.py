@@ -20,12 +20,22 @@ from eigenmesh.data.column_names import columns_in_order
 from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.data.sample_ids import as_sample_ids
 from eigenmesh.data.table import Table
-from eigenmesh.data.text_format import Dialect, TextFormat, dialect_of, line_of, numbered_records
+from eigenmesh.data.text_format import (
+    MISSING,
+    Dialect,
+    TextFormat,
+    dialect_of,
+    line_of,
+    numbered_records,
+)
 from eigenmesh.errors import InputError
+from eigenmesh.runtime.levels import codes_of
 
 ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' index in .parquet
 _BLOCK_ROWS = 1 << 16
 _MOST_IN_MEMORY = 1 << 26  # bytes of numbers; what is more lies in an unnamed file
+
+_COMMA_TO_POINT = (r"^([+-]?\d*),(\d+([eE][+-]?\d+)?)$", r"\1.\2")
 
 Columns = Sequence[str] | None
 Complain = Callable[[str, str], InputError]
@@ -63,10 +73,13 @@ class TableFile:
             pa.concat_arrays([_text(block) for block in own]) if own else pa.array([], pa.string())
             for own in columns
         ]
-        if self.text is not None and self.dialect.decimal == ",":
-            comma, point = r"^([+-]?\d*),(\d+([eE][+-]?\d+)?)$", r"\1.\2"
-            arrays = [pc.replace_substring_regex(own, comma, point) for own in arrays]
-        return arrays
+        return [self.with_points(own) for own in arrays]
+
+    def with_points(self, cells: Any) -> Any:
+        """Numbers in a column of text with decimal points, whatever the file has."""
+        if self.text is None or self.dialect.decimal == ".":
+            return cells
+        return pc.replace_substring_regex(cells, *_COMMA_TO_POINT)
 
 
 def open_table(path: Path, stated: TextFormat) -> TableFile:
@@ -147,6 +160,7 @@ class _TextFile:
     dialect: Dialect
     complain: Complain
     truths: frozenset[int] = field(default=frozenset())  # columns of true and false
+    words: frozenset[int] = field(default=frozenset())  # columns that are read as text
 
     def table(self) -> TableFile:
         n = self.dialect.n_columns
@@ -178,10 +192,10 @@ class _TextFile:
         yield from self._arrow_blocks(dict.fromkeys(everything, pa.string()), _RaggedLines())
 
     def _parsed(self, features: Sequence[int], ids: int | None, ragged: Any) -> Iterator[list[Any]]:
-        types = {str(i): pa.bool_() if i in self.truths else pa.float64() for i in features}
-        yield from self._arrow_blocks(
-            types if ids is None else {**types, str(ids): pa.string()}, ragged
-        )
+        types = dict.fromkeys(map(str, features), pa.float64())
+        types |= {str(i): pa.bool_() for i in self.truths}
+        text = {*self.words, *([] if ids is None else [ids])}
+        yield from self._arrow_blocks({**types, **dict.fromkeys(map(str, text), pa.string())}, ragged)
 
     def _arrow_blocks(self, types: dict[str, Any], ragged: Any) -> Iterator[list[Any]]:
         dialect = self.dialect
@@ -213,7 +227,7 @@ class _TextFile:
             if len(cells) != self.dialect.n_columns:
                 continue
             for i in features:
-                if self.dialect.is_number(cells[i]):
+                if i in self.words or self.dialect.is_number(cells[i]):
                     continue
                 if cells[i].strip().lower() not in truth:
                     raise self._word_at(line, i, cells[i])
@@ -230,7 +244,8 @@ class _TextFile:
                 "write all numbers alike, or pass decimal= (--decimal)",
             )
         return self.complain(
-            f"has text {where}", "encode it as numbers, drop the column, or name it as id_column="
+            f"has text {where}",
+            "encode it as numbers, drop the column, name it as id_column=, or among categories=",
         )
 
     def _ragged(self, cells: int, expected: int) -> InputError:
@@ -261,17 +276,22 @@ def read(
     stated: TextFormat,
     columns: Columns = None,
     allow_missing: bool = False,
+    categories: Sequence[str] = (),
 ) -> Table:
     """The rows of one or more files, or some of their columns."""
     files = [open_table(path, stated) for path in paths]
-    return gather(files, id_column, columns, allow_missing)
+    return gather(files, id_column, columns, allow_missing, categories)
 
 
 def gather(
-    files: Sequence[TableFile], id_column: str | None, wanted: Columns, allow_missing: bool
+    files: Sequence[TableFile],
+    id_column: str | None,
+    wanted: Columns,
+    allow_missing: bool,
+    categories: Sequence[str] = (),
 ) -> Table:
     """The rows of tables, one after the other, in the columns' order of the first."""
-    choices = [_Choice.of(file, id_column, wanted) for file in files]
+    choices = [_Choice.of(file, id_column, wanted, categories) for file in files]
     first = choices[0]
     if len({choice.ids is None for choice in choices}) > 1:
         raise files[1].complain("has ids or the first file of its folder has, not both", "mend it")
@@ -295,14 +315,20 @@ class _Choice:
     file: TableFile
     features: tuple[int, ...]
     ids: int | None
+    categories: frozenset[int] = frozenset()  # features that hold levels, words or not
 
     @classmethod
-    def of(cls, file: TableFile, id_column: str | None, wanted: Columns) -> _Choice:
+    def of(
+        cls, file: TableFile, id_column: str | None, wanted: Columns, categories: Sequence[str]
+    ) -> _Choice:
         ids = id_position(file, id_column)
         features = tuple(i for i in range(file.n_columns) if i != ids)
         if wanted is not None:
             features = tuple(_position(file, name) for name in wanted)
-        choice = cls(file, features, ids)
+        levels = frozenset(_position(file, name) for name in categories)
+        if file.text is not None:
+            file = replace(file.text, words=levels).table()
+        choice = cls(file, features, ids, levels)
         choice._check_types()
         return choice
 
@@ -314,7 +340,7 @@ class _Choice:
     @property
     def is_single(self) -> bool:
         types = self.file.types
-        return types is not None and all(
+        return types is not None and not self.categories and all(
             pa.types.is_float32(types[i]) or pa.types.is_float16(types[i]) for i in self.features
         )
 
@@ -345,10 +371,26 @@ class _Choice:
         positions = _with_ids(self.features, self.ids)
         for block in self.file.blocks(self.features, self.ids):
             for i, column in zip(positions, block, strict=True):
-                if column.null_count and (i == self.ids or not allow_missing):
+                may_lack = allow_missing or i in self.categories
+                if column.null_count and (i == self.ids or not may_lack):
                     raise self._no_value(start, i, column)
-            yield block
+            yield [
+                self._codes(column) if i in self.categories else column
+                for i, column in zip(positions, block, strict=True)
+            ]
             start += len(block[0]) if block else 0
+
+    def _codes(self, column: Any) -> Any:
+        """The codes of a column's levels."""
+        cells = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if is_text(cells.type):
+            cells = pc.utf8_trim_whitespace(self.file.with_points(cells))
+            gaps = pc.is_in(cells, pa.array(sorted(MISSING)))
+            cells = pc.if_else(gaps, pa.scalar("", cells.type), cells)
+        try:
+            return pa.array(codes_of(cells.to_pylist()))
+        except InputError as error:
+            raise self.file.complain(f"has bad levels: {error.reason}", "mend them") from None
 
     def _no_value(self, start: int, position: int, column: Any) -> InputError:
         row = start + pc.index(pc.is_null(column), True).as_py()
@@ -362,10 +404,12 @@ class _Choice:
         if types is None:
             return
         for i in self.features:
-            if not is_numeric(types[i]):
+            if not is_numeric(types[i]) and i not in self.categories:
                 label = _label(self.file.names, i)
                 complaint = f"has a column {label} of type {types[i]}, expected numbers"
-                remedy = "encode it as numbers, drop it, or name it as id_column="
+                remedy = (
+                    "encode it as numbers, drop it, name it as id_column=, or among categories="
+                )
                 raise complain(complaint, remedy)
         if self.ids is not None and not is_id_type(types[self.ids]):
             complaint = f"has ids of type {types[self.ids]}, expected numbers or strings"

@@ -43,7 +43,7 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
-from eigenmesh.stages.prepare_rows import RowPreparation, name_of
+from eigenmesh.stages.row_preparation import RowPreparation
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
 Shapes = Sequence[tuple[int, int]]
@@ -504,7 +504,7 @@ def _from_plain(value: Any) -> Any:
         graph.add_nodes_from(value["nodes"])
         graph.add_edges_from(value["edges"])
         return graph
-    if isinstance(value, dict) and set(value) == set(Preparation().to_tree()):
+    if isinstance(value, dict) and {"standardize", "fill_missing", "log"} <= set(value):
         return Preparation(**value)
     return value
 
@@ -522,6 +522,21 @@ class FrontDoor(FederatedEstimator):
 
     def _takes_missing(self) -> bool:
         return self.preparation is not None and self.preparation.fill_missing is not None
+
+    def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
+        preparation = checked_preparation(self.preparation)
+        X = X if preparation is None else preparation.with_codes(X)
+        return super()._checked(X, reset=reset, min_samples=min_samples)
+
+    def _rows_in_order(self, parts: Partitioned) -> Partitioned:
+        known = () if self.preparation is None else self.preparation.categories
+        strange = [name for name in parts.categories if name not in known]
+        if strange:
+            raise InputError(
+                f"the new data have levels in {strange[0]!r}, which was no category of the fit; "
+                f"leave it out of categories="
+            )
+        return super()._rows_in_order(parts)
 
     def _preparing_stages(self, names: Sequence[str] | None) -> tuple[Stage, ...]:
         """The run that prepares rows, if there is one."""
@@ -546,11 +561,11 @@ class FrontDoor(FederatedEstimator):
             return
         fed.require_stages(*stages)
 
-        def prepare() -> Callable[[Any], Any]:
-            self.preparation_ = stages[0].run(fed).value
-            return self._unprepared
+        def prepare() -> RowPreparation:
+            self.preparation_ = preparation = stages[0].run(fed).value
+            return preparation
 
-        with fed.prepared(name_of(*stages[0].args), prepare):
+        with fed.prepared(stages[0].args[0].name, prepare):
             yield
 
     def _as_prepared(self, X: Any) -> Any:
@@ -559,7 +574,7 @@ class FrontDoor(FederatedEstimator):
 
     def _unprepared(self, X: Any) -> Any:
         """Rows of the model in their owners' units."""
-        return X if self.preparation_ is None else self.preparation_.undo(X)
+        return X if self.preparation_ is None else self.preparation_.restore(X)
 
     def _scores(self, X: Any) -> Any:
         """Scores (n, k) of checked rows."""
@@ -567,7 +582,8 @@ class FrontDoor(FederatedEstimator):
 
     def _note_preparation(self) -> None:
         if self.preparation_ is not None and self.preparation is not None:
-            words = self.preparation_.in_words(self.preparation.standardize, self._known_names)
+            words = self.preparation_.in_words(self._known_names)
+            self.n_features_in_ = self.preparation_.n_columns  # of rows as their owners have them
             self.report_ = replace(self.report_, notes=(*self.report_.notes, words))
 
     def _saved_names(self) -> list[str]:

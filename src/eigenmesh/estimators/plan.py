@@ -28,7 +28,6 @@ from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, sta
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
-from eigenmesh.stages.prepare_rows import name_of
 
 Shapes = Sequence[tuple[int, int]]
 
@@ -162,15 +161,17 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if left_out is not None:
         names, shapes = _taking_part(members, left_out.names)
         notes += (left_out.words,)
-    ledger = estimator._forecast(names, shapes)
+    seen = _as_prepared(door, shapes) if preparing else shapes
+    ledger = estimator._forecast(names, seen)
     if left_out is not None:  # who say how few rows they have, and no more
         asked = Parties(left_out.names, tuple(members[name] for name in left_out.names))
         ledger.entries += forecast_stages([SURVEY], asked, "rows").entries
     prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes)), "rows")
     ledger.entries += prepared.entries
     ledger.rounds += prepared.rounds
+    notes += door.preparation.plan_notes() if preparing else ()
     notes += _if_nothing_is_lost(source)
-    notes += estimator._plan_notes(names, shapes)
+    notes += estimator._plan_notes(names, seen)
     if aligned:
         parties = Parties(tuple(names), tuple(shapes))
         matching = forecast_stages([stage(entity_alignment)], parties, "columns")
@@ -193,6 +194,11 @@ def _plan(estimator: Any, source: Any) -> Plan:
 
 def _promises(estimator: Any) -> bool:
     return getattr(estimator, "epsilon", None) is not None
+
+
+def _as_prepared(door: Any, shapes: Shapes) -> list[tuple[int, int]]:
+    """Shapes of rows as the runs after preparing see them."""
+    return [(n, door.preparation.planned_width(d)) for n, d in shapes]
 
 
 def _taking_part(
@@ -312,7 +318,7 @@ def _runs_of(
     parties = Parties(tuple(names), tuple(shapes), graph)
     align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
     prepare = [run.study(scope) for run in preparing]
-    scope = replace(scope, prepared=name_of(*preparing[0].args) if preparing else "")
+    scope = replace(scope, prepared=preparing[0].args[0].name if preparing else "")
     whole = _whole(scope, left_out)
     before = [run.study(whole) for run in [*align, *estimator._preceding]]
     return [*before, *prepare, *(run.study(scope) for run in estimator._stages(parties))]

@@ -69,6 +69,7 @@ def _components(
     """
     widths = []
     if params.kernel in RANK_OF_COLUMNS:
+        fed.prepare_now()
         widths = [size.n_columns for size in fed.run(survey).value]
     few, many = 0, most_components(params, fed.split, widths) + 1
     best, k = None, many - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -94,7 +94,8 @@ def fit_at_parties(
 ) -> ClusterFit:
     """Landmarks or random features, then distributed k-means."""
     sizes, holders, left_out = parties_taking_part(fed, params)
-    choice, shapes = first_allowed(fed, candidates_for(params, holders)), holders.shapes
+    choice = first_allowed(fed, candidates_for(params, holders))
+    sizes = _as_prepared(fed, sizes)
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
     if choice.landmarks == "moments":
@@ -105,8 +106,17 @@ def fit_at_parties(
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
         choice, result = rows, _run(fed, params, rows, setup, sizes)
-    fit = _concluded(result, params, choice, setup, kernel, shapes[0][1], weights == NONE)
+    fit = _concluded(result, params, choice, setup, kernel, sizes[0].n_columns, weights == NONE)
     return fit._replace(left_out=left_out)
+
+
+def _as_prepared(fed: Federation, sizes: Replies) -> Replies:
+    """The sizes of the rows that are clustered, which preparing gives other columns."""
+    preparation = fed.prepare_now()
+    if preparation is None:
+        return sizes
+    messages = tuple(replace(own, n_columns=preparation.width) for own in sizes)
+    return Replies(messages, sizes.parties)
 
 
 def parties_taking_part(
@@ -256,8 +266,8 @@ def fit_exact(
             f"method is 'exact', which needs all rows in one place, and {len(fed.members)} parties "
             f"hold them; pass one array, or method='landmarks' with as many landmarks as may leave"
         )
-    site = next(iter(sites.values()))
-    X = site.data
+    site, preparation = next(iter(sites.values())), fed.prepare_now()
+    X = site.data if preparation is None else preparation.apply(site.data)
     if X.shape[0] > EXACT_MOST:
         raise InputError(
             f"X has {X.shape[0]:,} rows; at most {EXACT_MOST:,} are expected with method 'exact', "

@@ -72,7 +72,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import masks_are_planned
 from eigenmesh.runtime.topology import Topology
-from eigenmesh.stages.prepare_rows import RowPreparation
+from eigenmesh.stages.row_preparation import RowPreparation
 
 _OF_INNER = (
     "eigenvalues_",

@@ -33,6 +33,7 @@ from eigenmesh.runtime.message import (
     Message,
     OwnColumns,
     OwnRows,
+    OwnSquares,
     add,
     check,
     check_sizes,
@@ -95,8 +96,8 @@ class Federation:
     secure = False
 
     _prepared_as: str = ""  # the name under which sites keep how rows are prepared
-    _prepare: Callable[[], Callable[[Any], Any]] | None = None  # what is still to be done for it
-    _undo: Callable[[Any], Any] | None = None  # how prepared rows are taken back
+    _prepare: Callable[[], Any] | None = None  # what is still to be done for it
+    _preparation: Any = None  # how rows were prepared: its `apply`, `undo` and `width`
 
     def __init__(
         self,
@@ -275,7 +276,8 @@ class Federation:
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
-        self._prepare_for(protocol)
+        if not protocol.only_counts:
+            self.prepare_now()
         run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
         if not self._engine.coordinates:
             self._books.absorb(run.recording.ledger)
@@ -330,31 +332,37 @@ class Federation:
         return Scope(self._names, *how, left_out=out, prepared=self._prepared_as)
 
     @contextmanager
-    def prepared(self, name: str, prepare: Callable[[], Callable[[Any], Any]]) -> Iterator[None]:
+    def prepared(self, name: str, prepare: Callable[[], Any]) -> Iterator[None]:
         """The runs inside see rows as `prepare` leaves them at the sites, under this name.
 
         It is called before the first run that looks at rows: policies have been asked by then. It
-        gives the way back, to rows in their owners' units.
+        gives what was done, with its `apply`, its `undo` to rows in their owners' units, and the
+        `width` of prepared rows.
         """
         self._prepared_as, self._prepare = name, prepare
         try:
             yield
         finally:
-            self._prepared_as, self._prepare, self._undo = "", None, None
+            self._prepared_as, self._prepare, self._preparation = "", None, None
 
     def in_own_units(self, points: Any) -> Any:
         """Points among prepared rows as their owners would write them; others as they are."""
-        return points if self._undo is None else self._undo(points)
+        return points if self._preparation is None else self._preparation.undo(points)
 
-    def _prepare_for(self, protocol: Protocol[Any]) -> None:
-        if self._prepare is None or protocol.only_counts:
-            return
+    def prepare_now(self) -> Any:
+        """What `prepared` is told, done now if it was not yet; None where rows are as they are."""
+        if self._prepare is None:
+            return self._preparation
         prepare, self._prepare = self._prepare, None
         name, self._prepared_as = self._prepared_as, ""
         try:
-            self._undo = prepare()
+            self._preparation = prepare()
         finally:
             self._prepared_as = name
+        for facts in self._statements.facts.values():  # prepared rows have columns of their own
+            facts.pop(OwnColumns, None)
+            facts.pop(OwnSquares, None)
+        return self._preparation
 
     @contextmanager
     def under(self, study: FitStudy) -> Iterator[None]:

@@ -336,8 +336,7 @@ class Host:
 
     @property
     def _own(self) -> Own:
-        rows, columns = self.site.data.shape
-        return Own(int(rows), int(columns), len(self._view.neighbours), self._view.index)
+        return Own(*self._view.shape, len(self._view.neighbours), self._view.index)
 
     def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
         role_class = self._role(role)

@@ -13,14 +13,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from eigenmesh.errors import InputError, PolicyRefusal, StepRefused
+from eigenmesh.errors import InputError, PartitionError, PolicyRefusal, StepRefused
 from eigenmesh.runtime.approvals import Approvals
 from eigenmesh.runtime.budget import Account
 from eigenmesh.runtime.content import Trust
 from eigenmesh.runtime.disk_store import ANY, Origin
 from eigenmesh.runtime.fingerprint import fingerprint
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.runtime.prepared import FIELDS, digest_of, prepared_rows, store_key
+from eigenmesh.runtime.prepared import FIELDS, RowRule, store_key
 from eigenmesh.runtime.rolls import Rolls
 from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.safe_files import create_once, private_folder
@@ -42,6 +42,7 @@ class Site:
     `opens` gives the data when a party first needs them, so that a path is read where it lies;
     `identifies` gives a digest of the sample ids in their order, empty where there are none, and
     `names_columns` the columns' names, None where they have none; which never leave the site.
+    `level_columns` are the columns, by number, that hold codes of levels (`runtime.levels`).
     `store` keeps private results between runs (training columns, scores), in memory or on the
     site's disk (`DiskStore`); nothing in the federation layer sends it anywhere. `state_dir`, if
     given, is the site's own folder for the state of a running party, so that a restarted site can
@@ -61,6 +62,7 @@ class Site:
     policy: Policy = field(default_factory=Policy)
     identifies: Callable[[], str] = str
     names_columns: Callable[[], tuple[str, ...] | None] = lambda: None
+    level_columns: Callable[[], tuple[int, ...]] = tuple
     store: MutableMapping[str, Mapping[str, Any]] = field(default_factory=dict)
     state_dir: Path | None = None
     matcher: Any = None
@@ -237,28 +239,54 @@ class SiteView:
     @property
     def data(self) -> Data:
         """The site's rows or columns; rows as they were prepared, where the study says so."""
-        return self._prepared_rows() if self.prepared else self._site.data
+        if self.prepared:
+            return self._prepared_rows()
+        if self._site.level_columns():
+            raise PartitionError(
+                f"party {self.name!r} has columns of levels, which are no numbers to compute with; "
+                f"fit with preparation=em.Preparation(categories=...), or leave them out",
+                party=self.name,
+            )
+        return self._site.data
 
     @property
     def unprepared(self) -> Data:
-        """The data as the site has them: for their size, which no preparation changes."""
+        """The data as the site has them, codes of levels included."""
         return self._site.data
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of `data`; before rows have been prepared, as the site has them."""
+        n_rows, n_columns = self._site.data.shape
+        takes, self.takes = self.takes, None  # a size is no part of an answer
+        share = self.kept(store_key(self.prepared), *FIELDS) if self.prepared else None
+        self.takes = takes
+        return int(n_rows), int(n_columns) if share is None else RowRule.kept_as(share).width
+
     def _prepared_rows(self) -> Data:
-        share = self._prepared_by()
-        digest = digest_of(share)
+        rule = self._row_rule()
         # Of one preparation at a time: rows are kept no more than twice.
         rows = self._site.once("prepared rows", dict[str, Data])
-        if digest not in rows:
+        if rule.digest not in rows:
             rows.clear()
-            rows[digest] = prepared_rows(self._site.data, **{name: share[name] for name in FIELDS})
-        return rows[digest]
+            rows[rule.digest] = rule.apply(self._site.data)
+        return rows[rule.digest]
 
-    def _prepared_by(self) -> Mapping[str, Any]:
+    def _row_rule(self) -> RowRule:
         share = self.kept(store_key(self.prepared), *FIELDS)
         if share is None:
             raise StepRefused("the study is of prepared rows; nobody has prepared them for it")
-        return share
+        return RowRule.kept_as(share)
+
+    @property
+    def level_columns(self) -> tuple[int, ...]:
+        """The columns, by number, that hold codes of levels."""
+        return self._site.level_columns()
+
+    @property
+    def may_tell_rows(self) -> bool:
+        """Whether the site's policy lets single rows out."""
+        return not self._site.policy.forbids({"rows"})
 
     @property
     def min_rows(self) -> int:
@@ -308,7 +336,7 @@ class SiteView:
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is made of the data once, for all runs while the site has them; it never leaves."""
-        of_rows = f" of {digest_of(self._prepared_by())}" if self.prepared else ""
+        of_rows = f" of {self._row_rule().digest}" if self.prepared else ""
         return self._site.once(f"{name}{of_rows}", make)
 
     def keep(self, key: str, share: Mapping[str, Any], *, for_any: bool = False) -> None:

@@ -75,8 +75,8 @@ class SurveyedSite(Party):
     @property
     def shape(self) -> dict[str, int]:
         """The fields of a SiteShape, for messages that carry more."""
-        n_rows, n_columns = self.site.unprepared.shape
-        return {"n_rows": int(n_rows), "n_columns": int(n_columns)}
+        n_rows, n_columns = self.site.shape
+        return {"n_rows": n_rows, "n_columns": n_columns}
 
     @step
     def count_rows(self) -> RowSiteSize:

@@ -1,102 +1,142 @@
-"""Rows prepared as the pooled rows would be: logarithms, gaps filled by means, standardised.
+"""Rows prepared as the pooled rows would be: logarithms, filled gaps, standardised, levels.
 
 ===================  =========================================================================
 party keeps          its rows
-party reveals        how many rows it has (counts); of every column the sum of the values that
-                     are there and how many these are, and, to standardise, the sum of squared
-                     differences from the mean of all (moments); masked, only totals are seen
-coordinator learns   these; each party learns the columns' means and deviations over all rows
+party reveals        how many rows it has (counts); of every column of numbers the sum of the
+                     values that are there, how many these are, and the sum of squared
+                     differences from the mean of all (moments); for medians, how many values
+                     are below thresholds that close in on it (moments over single rows); of
+                     categories, tables of how many rows have levels of a hash (moments, hashes)
+coordinator learns   these, where sums are masked totals alone; each party learns the columns'
+                     fillings, means and deviations, and hashes of the levels that have columns
 ===================  =========================================================================
 
-Each is as in scikit-learn's pipeline of SimpleImputer and StandardScaler on the pooled rows: the
-mean of the values that are there fills the gaps, and the deviation is that of the filled columns.
+Each is as in scikit-learn's SimpleImputer, StandardScaler and OneHotEncoder on the pooled rows: the
+mean or median of the values that are there fills the gaps, the deviation is that of the filled
+columns, and levels of fewer than `min_rows` rows share one column, as do levels that come later. A
+gap in a category is a level. Constant columns are left out. Sparse rows are divided by their
+deviations and not centred, by all parties if one has such rows.
+
+Levels are counted in tables (`numerics.level_tables`). A party whose policy lets no rows out puts
+only levels into them that its own `min_rows` rows have: who told of fewer would tell of single
+rows, by name for whoever guesses it. Such levels count as other, and the outcome says of how many
+rows. A column of a party that has few values counts as that many rows.
+
 Runs of the same fit then see the prepared rows at each site (`Scope.prepared`); the site's own data
-stay as they are. A column of a party that has few values counts as that many rows.
+stay as they are.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from eigenmesh.errors import InputError, PartitionError
-from eigenmesh.numerics.arrays import Doubles, Rows
+from eigenmesh.numerics.arrays import Doubles, dense, is_sparse
+from eigenmesh.numerics.level_tables import BUCKETS, TURNS, LevelSums, levels_in, table_of
+from eigenmesh.numerics.medians import THRESHOLDS, RankSearch, counts_below
+from eigenmesh.numerics.medians import TURNS as MEDIAN_TURNS
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
+from eigenmesh.runtime.levels import keys_of
+from eigenmesh.runtime.message import (
+    Floats,
+    Integers,
+    Message,
+    NonNegative,
+    Positive,
+    Reveals,
+    Shape,
+)
 from eigenmesh.runtime.party import Party, Worth, step
-from eigenmesh.runtime.prepared import logarithms, prepared_rows, store_key
+from eigenmesh.runtime.prepared import (
+    FIELDS,
+    OTHER,
+    RowRule,
+    logarithms,
+    store_key,
+    sum_over_blocks,
+)
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.records import record
-from eigenmesh.runtime.schedule import Node, Scope, ask, columns, enlist, sequence, total
+from eigenmesh.runtime.schedule import (
+    Node,
+    Scope,
+    ask,
+    at_most,
+    columns,
+    enlist,
+    loop,
+    sequence,
+    times,
+    total,
+)
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.row_preparation import RowPreparation, level_words
 
 _CONSTANT = 10 * np.finfo(np.float64).eps  # of a mean: a deviation that is rounding
-
-
-@record
-@dataclass(frozen=True)
-class RowPreparation:
-    """What rows are prepared by, column by column, and the name of it at the sites."""
-
-    name: str
-    log: tuple[int, ...]
-    fill: Doubles
-    mean: Doubles
-    scale: Doubles
-    n_missing: Doubles
-    n_rows: int
-
-    def apply(self, X: Rows) -> Doubles:
-        """Rows as the model sees them."""
-        return prepared_rows(X, self.log, self.fill, self.mean, self.scale)
-
-    def in_words(self, standardized: bool, names: Sequence[str] | None = None) -> str:
-        """What was done, for a report."""
-
-        def listed(columns: Any) -> str:
-            return ", ".join(str(i) if names is None else repr(str(names[i])) for i in columns)
-
-        deeds = [f"logarithms of {listed(self.log)}"] if self.log else []
-        if self.n_missing.any():
-            filled = f"{int(self.n_missing.sum()):,} gaps filled by means"
-            deeds.append(f"{filled} ({listed(np.flatnonzero(self.n_missing))})")
-        deeds += ["standardised"] if standardized else []
-        constant = np.flatnonzero((self.scale == 1.0) & standardized)
-        also = f"; constant, and so without weight: {listed(constant)}" if len(constant) else ""
-        return f"rows were prepared over all parties: {', '.join(deeds) or 'as they are'}{also}"
-
-    def undo(self, X: Doubles) -> Doubles:
-        """Rows in their owners' units."""
-        rows = np.asarray(X * self.scale + self.mean)
-        rows[:, self.log] = np.exp(rows[:, self.log])
-        return rows
+_USUAL_TURNS = 2  # in which a table comes apart
 
 
 # What travels.
 
 
 class PrepareSetup(Message, reveals=None):
-    """What is to be done: the columns whose logarithms are taken, as "0,3", and the rest."""
+    """What is to be done; columns by their places, as "0,3"."""
 
     log: str
+    categories: str
     standardize: bool
     fill_missing: float | None
+    fill_with: str
+    min_rows: int
+
+    @property
+    def log_columns(self) -> tuple[int, ...]:
+        """Whose logarithms are taken."""
+        return _places(self.log)
+
+    @property
+    def level_columns(self) -> tuple[int, ...]:
+        """That hold levels."""
+        return _places(self.categories)
+
+    @property
+    def name(self) -> str:
+        """Of the preparation at the sites: the same for all fits that prepare alike."""
+        words = [self.log, self.standardize, self.fill_missing, self.fill_with]
+        words += [self.categories, self.min_rows] if self.categories else []
+        return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
+
+
+def _places(text: str) -> tuple[int, ...]:
+    return tuple(int(column) for column in text.split(",") if column)
 
 
 class ColumnSums(Message, reveals="moments"):
     """Of every column, the sum of the values that are there, and how many these are."""
 
     n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_sparse: Annotated[int, Reveals("counts"), NonNegative]  # parties that have sparse rows
     n_present: Annotated[Floats, Shape("d"), NonNegative]
     sums: Annotated[Floats, Shape("d")]
 
 
+class Thresholds(Message, reveals="moments", covers="joint"):
+    """Of every column, numbers on both sides of its middle."""
+
+    values: Annotated[Floats, Shape("d", "t")]
+
+
+class CountsBelow(Message, reveals="moments", covers=1):
+    """Of every column, how many values are no larger than the thresholds."""
+
+    n_below: Annotated[Integers, Shape("d", "t"), NonNegative]
+
+
 class ColumnMeans(Message, reveals="moments"):
-    """The columns' means over all rows."""
+    """The columns' means over all rows, gaps filled."""
 
     means: Annotated[Floats, Shape("d")]
 
@@ -107,12 +147,32 @@ class ColumnSquares(Message, reveals="moments"):
     squares: Annotated[Floats, Shape("d"), NonNegative]
 
 
-class ColumnScales(Message, reveals="moments"):
-    """What fills the gaps, what is subtracted, and what is divided by."""
+class KnownLevels(Message, reveals="hashes"):
+    """The levels that are known by now, which the next table leaves out."""
 
-    fill: Annotated[Floats, Shape("d")]
-    mean: Annotated[Floats, Shape("d")]
-    scale: Annotated[Floats, Shape("d"), NonNegative]
+    turn: int
+    columns: Annotated[Integers, Shape("k"), NonNegative]
+    keys: Annotated[Integers, Shape("k")]
+
+
+class LevelTable(Message, reveals="moments"):
+    """Of every category, rows by hash of their level, with sums by which a level is known."""
+
+    counts: Annotated[Integers, Shape("c", "b"), NonNegative]
+    low: Annotated[Integers, Reveals("hashes"), Shape("c", "b"), NonNegative]
+    high: Annotated[Integers, Reveals("hashes"), Shape("c", "b"), NonNegative]
+    checks: Annotated[Integers, Reveals("hashes"), Shape("c", "b"), NonNegative]
+
+
+class RuleForRows(Message, reveals="moments"):
+    """A `RowRule`, which all parties prepare their rows by."""
+
+    kept: Annotated[Integers, Shape("m"), NonNegative]
+    fill: Annotated[Floats, Shape("m")]
+    mean: Annotated[Floats, Shape("m")]
+    scale: Annotated[Floats, Shape("m"), Positive]
+    level_columns: Annotated[Integers, Reveals("hashes"), Shape("k"), NonNegative]
+    level_keys: Annotated[Integers, Reveals("hashes"), Shape("k")]
 
 
 # The party's side.
@@ -120,8 +180,14 @@ class ColumnScales(Message, reveals="moments"):
 
 def _values_behind(party: Any, reply: Any) -> Worth:
     """The fewest values behind a sum; a column without any tells nothing."""
-    present = party.n_present
-    return Worth(covers=int(present[present > 0].min(initial=len(party.site.data))))
+    present = party.n_present[party.numbers]
+    return Worth(covers=int(present[present > 0].min(initial=party.site.shape[0])))
+
+
+def _rows_behind(party: Any, reply: Any) -> Worth:
+    """The fewest rows of a level that is told."""
+    counts = reply.counts[reply.counts > 0]
+    return Worth(covers=int(counts.min(initial=party.site.shape[0])))
 
 
 class RowPreparer(Party):
@@ -131,50 +197,108 @@ class RowPreparer(Party):
 
     def __init__(self, site: SiteView, setup: PrepareSetup) -> None:
         super().__init__(site, setup)
-        self._log = _positions(setup.log)
+        self._levels = setup.level_columns
+        n_columns = site.unprepared.shape[1]
+        self._require_possible(n_columns)
+        self.numbers = np.setdiff1d(np.arange(n_columns), self._levels)
+
+    def _require_possible(self, n_columns: int) -> None:
+        for words, own in (("log=", self.setup.log_columns), ("categories=", self._levels)):
+            if any(column >= n_columns for column in own):
+                raise self._refuse(f"has {n_columns} columns, and {words} names one beyond")
+        unnamed = set(self.site.level_columns) - set(self._levels)
+        if unnamed:
+            raise self._refuse(
+                f"holds levels in column {min(unnamed)} (counted from 0), which is not among the "
+                f"categories= of the preparation; name it there, or leave it out"
+            )
+        if is_sparse(self.site.unprepared) and (self.setup.log or self._levels):
+            raise self._refuse(
+                "has sparse rows, of which logarithms and levels cannot be taken; pass dense ones"
+            )
 
     @property
     def n_present(self) -> Doubles:
-        """Values of every column that are there."""
-        n_values: Doubles = np.count_nonzero(~np.isnan(self.site.data), axis=0).astype(np.float64)
-        return n_values
+        """Values of every column that are there; of categories all, since a gap is a level."""
+        return self.site.once("values present", self._count_present)
+
+    def _count_present(self) -> Doubles:
+        X = self.site.unprepared
+        if is_sparse(X):
+            gaps = np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1])
+        else:
+            gaps = sum_over_blocks(X, lambda block: np.isnan(block).sum(axis=0))
+        return np.asarray(X.shape[0] - gaps, dtype=np.float64)
 
     @step(reusable=False, worth=_values_behind)
     def column_sums(self) -> ColumnSums:
         """Sums over the own rows."""
-        X = self._rows()
-        n, n_present = X.shape[0], self.n_present
-        if self.setup.fill_missing is None and (n_present < n).any():
-            column = int(np.argmax(n_present < n))
+        n, sparse = self.site.unprepared.shape[0], is_sparse(self.site.unprepared)
+        present = self.n_present.copy()
+        present[list(self._levels)] = n
+        if self.setup.fill_missing is None and (present < n).any():
+            column = int(np.argmax(present < n))
             raise self._refuse(
-                f"lacks {n - int(n_present[column])} values in column {column} (counted from 0), "
+                f"lacks {n - int(present[column])} values in column {column} (counted from 0), "
                 f"expected none; pass fill_missing=share, the most that a column may lack"
             )
-        return ColumnSums(n_rows=n, n_present=n_present, sums=np.nansum(X, axis=0))
+        sums = self._over_rows(lambda block: np.nansum(block, axis=0))
+        return ColumnSums(n_rows=n, n_sparse=int(sparse), n_present=present, sums=sums)
+
+    @step(reusable=False)
+    def count_below(self, thresholds: Thresholds) -> CountsBelow:
+        """How many values are no larger than the thresholds."""
+        cuts = thresholds.values
+
+        def counted(block: Doubles) -> Any:
+            return np.array([counts_below(x, t) for x, t in zip(block.T, cuts, strict=True)])
+
+        return CountsBelow(n_below=self._over_rows(counted))
 
     @step(reusable=False, worth=_values_behind)
     def column_squares(self, common: ColumnMeans) -> ColumnSquares:
-        """Squared differences from the mean of all; a filled gap has none."""
-        return ColumnSquares(squares=np.nansum(np.square(self._rows() - common.means), axis=0))
+        """Squared differences from the mean of all, of the values that are there."""
+        squares = self._over_rows(lambda block: np.nansum(np.square(block - common.means), axis=0))
+        return ColumnSquares(squares=squares)
+
+    @step(reusable=False, worth=_rows_behind)
+    def level_table(self, known: KnownLevels) -> LevelTable:
+        """Rows by hashes of their levels, but for those that are known."""
+        tables = []
+        for column in self._levels:
+            keys, counts = self._levels_told(column)
+            news = ~np.isin(keys, known.keys[known.columns == column])
+            tables.append(table_of(keys[news], counts[news], known.turn))
+        return LevelTable(**{name: np.array([getattr(t, name) for t in tables]) for name in _SUMS})
 
     @step(reusable=False)
-    def take_scales(self, scales: ColumnScales) -> None:
+    def take_rule(self, rule: RuleForRows) -> None:
         """From here on runs of this fit see the rows prepared."""
-        name = name_of(self._log, self.setup.standardize, self.setup.fill_missing)
-        own = {"fill": scales.fill, "mean": scales.mean, "scale": scales.scale}
-        if (scales.scale <= 0).any():
-            raise InputError("a scale is not above 0, which no deviation is")
-        log = np.array(self._log, dtype=np.int64)
-        self.site.keep(store_key(name), {"log": log, **own})
+        own = {name: getattr(rule, name) for name in FIELDS if name != "log"}
+        log = np.array(self.setup.log_columns, dtype=np.int64)
+        self.site.keep(store_key(self.setup.name), {"log": log, **own})
 
-    def _rows(self) -> Doubles:
-        X = self.site.data
-        if hasattr(X, "tocsr"):
-            raise self._refuse("has sparse rows, which preparing would fill; pass dense ones")
-        if any(column >= X.shape[1] for column in self._log):
-            raise self._refuse(f"has {X.shape[1]} columns, and log= names one beyond")
+    def _levels_told(self, column: int) -> tuple[Any, Any]:
+        """Keys of the levels in a column and their rows, as far as the site's policy tells them."""
+
+        def counted() -> tuple[Any, Any]:
+            codes, counts = np.unique(self.site.unprepared[:, column], return_counts=True)
+            return keys_of(codes), counts
+
+        keys, counts = self.site.once(f"levels of column {column}", counted)
+        fewest = 1 if self.site.may_tell_rows else self.site.min_rows
+        return keys[counts >= fewest], counts[counts >= fewest]
+
+    def _over_rows(self, of_block: Any) -> Any:
+        """A sum over blocks of rows, dense ones with the logarithms taken; levels count as 0."""
+
+        def of_rows(block: Any) -> Any:
+            values = logarithms(dense(block), self.setup.log_columns)
+            values[:, list(self._levels)] = 0.0
+            return of_block(values)
+
         try:
-            return logarithms(X, self._log)
+            return sum_over_blocks(self.site.unprepared, of_rows)
         except InputError as error:
             raise self._refuse(f"has bad rows: {error.reason}") from None
 
@@ -183,61 +307,173 @@ class RowPreparer(Party):
         return PartitionError(f"party {party!r} {complaint}", party=party)
 
 
-def _positions(log: str) -> tuple[int, ...]:
-    return tuple(int(column) for column in log.split(",") if column)
-
-
-def name_of(log: Sequence[int], standardize: bool, fill_missing: float | None) -> str:
-    """The name of a preparation at the sites: the same for all fits that prepare alike."""
-    words = repr((tuple(log), bool(standardize), fill_missing)).encode()
-    return hashlib.sha256(words).hexdigest()[:16]
+_SUMS = LevelSums._fields
 
 
 # The coordinator's side.
 
 
-def schedule(
-    scope: Scope, log: tuple[int, ...], standardize: bool, fill_missing: float | None
-) -> Node:
-    """Two sums, and what came of them goes down."""
-    party = RowPreparer
-    squares = [total(party.column_squares, d=columns)] if standardize else []
+def schedule(scope: Scope, setup: PrepareSetup) -> Node:
+    """Sums, and what came of them goes down."""
+    party, n = RowPreparer, len(setup.level_columns)
+    most = at_most(n * BUCKETS * TURNS, planned=0)
+    middle = total(party.count_below, d=columns, t=2 * THRESHOLDS)
+    tables = total(party.level_table, down={"k": most}, up={"c": n, "b": BUCKETS})
     return sequence(
-        enlist(party, _setup(log, standardize, fill_missing)),
+        enlist(party, setup),
         total(party.column_sums, d=columns),
-        *squares,
-        ask(party.take_scales, d=columns),
+        times(MEDIAN_TURNS, middle) if setup.fill_with == "median" else None,
+        total(party.column_squares, d=columns),
+        loop(TURNS, tables, fewest=1, usual=_USUAL_TURNS) if n else None,
+        ask(party.take_rule, down={"m": at_most(columns), "k": most}),
     )
 
 
-def _setup(log: Sequence[int], standardize: bool, fill_missing: float | None) -> PrepareSetup:
-    words = ",".join(map(str, log))
-    return PrepareSetup(log=words, standardize=standardize, fill_missing=fill_missing)
-
-
 @protocol("prepare-rows", roles=(RowPreparer,), schedule=schedule)
-def prepare_rows(
-    rows: Federation, log: tuple[int, ...], standardize: bool, fill_missing: float | None
-) -> RowPreparation:
+def prepare_rows(rows: Federation, setup: PrepareSetup) -> RowPreparation:
     """Learn from all rows how each is prepared, and tell every party."""
-    rows.enlist(RowPreparer, _setup(log, standardize, fill_missing))
+    rows.enlist(RowPreparer, setup)
     sums = rows.total(RowPreparer.column_sums).sum
-    n, missing = sums.n_rows, np.maximum(sums.n_rows - np.round(sums.n_present), 0.0)
-    _require_share(missing / n, fill_missing)
-    means = sums.sums / np.round(sums.n_present)
-    mean, scale = np.zeros_like(means), np.ones_like(means)
-    if standardize:
-        squares = rows.total(RowPreparer.column_squares, ColumnMeans(means=means)).sum.squares
-        deviation = np.sqrt(np.maximum(squares, 0.0) / n)
-        # A constant column has nothing but rounding to scale up.
-        constant = deviation <= _CONSTANT * np.abs(means)
-        mean, scale = means, np.where(constant, 1.0, deviation)
-    rows.ask(RowPreparer.take_scales, ColumnScales(fill=means, mean=mean, scale=scale))
-    name = name_of(log, standardize, fill_missing)
-    return RowPreparation(name, tuple(log), means, mean, scale, missing, int(n))
+    n, present = int(sums.n_rows), np.round(sums.n_present)
+    missing = np.maximum(n - present, 0.0)
+    require_share(missing / n, setup.fill_missing)
+    fill = sums.sums / present
+    if setup.fill_with == "median":
+        fill = _medians(rows, present)
+    mean = (sums.sums + missing * fill) / n
+    squares = rows.total(RowPreparer.column_squares, ColumnMeans(means=mean)).sum.squares
+    deviation = np.sqrt((np.maximum(squares, 0.0) + missing * np.square(fill - mean)) / n)
+    levels = [_levels_of(rows, setup, n)] if setup.level_columns else []
+    outcome = conclude(
+        setup, ColumnFacts(n, fill, mean, deviation, missing, sums.n_sparse > 0), *levels
+    )
+    rule = outcome.rule
+    rows.ask(
+        RowPreparer.take_rule,
+        RuleForRows(**{name: getattr(rule, name) for name in FIELDS if name != "log"}),
+    )
+    return outcome
 
 
-def _require_share(missing: Doubles, most: float | None) -> None:
+def _medians(rows: Federation, present: Doubles) -> Doubles:
+    """The middle value of every column, or the mean of the two that are in the middle."""
+    ranks = present.astype(int)
+    search = RankSearch([*((ranks + 1) // 2), *(ranks // 2 + 1)])
+    d = len(ranks)
+    for _ in range(MEDIAN_TURNS):
+        cuts = search.thresholds()
+        asked = Thresholds(values=np.hstack([cuts[:d], cuts[d:]]))
+        n_below = rows.total(RowPreparer.count_below, asked).sum.n_below
+        search.narrow(np.vstack([n_below[:, :THRESHOLDS], n_below[:, THRESHOLDS:]]))
+    values = search.values()
+    return np.asarray((values[:d] + values[d:]) / 2)
+
+
+class ColumnFacts(NamedTuple):
+    """What is known of all columns of numbers."""
+
+    n_rows: int
+    fill: Doubles
+    mean: Doubles
+    deviation: Doubles
+    missing: Doubles
+    sparse: bool
+
+
+class LevelFacts(NamedTuple):
+    """What is known of the categories: columns, keys and rows of their levels."""
+
+    columns: Any
+    keys: Any
+    counts: Any
+
+    def with_new(self, column: int, keys: Any, counts: Any) -> LevelFacts:
+        """And these."""
+        of = np.full(len(keys), column, dtype=np.int64)
+        parts = zip(self, (of, keys, counts), strict=True)
+        return LevelFacts(*(np.concatenate(pair) for pair in parts))
+
+
+NO_LEVELS = LevelFacts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+
+
+def _levels_of(rows: Federation, setup: PrepareSetup, n_rows: int) -> LevelFacts:
+    """All levels that are told, by tables in which they come to lie apart."""
+    known = NO_LEVELS
+    for turn in range(TURNS):
+        asked = KnownLevels(turn=turn, columns=known.columns, keys=known.keys)
+        table = rows.total(RowPreparer.level_table, asked).sum
+        crowded = 0
+        for i, column in enumerate(setup.level_columns):
+            sums = LevelSums(*(np.asarray(getattr(table, name)[i]) for name in _SUMS))
+            keys, counts, several = levels_in(sums)
+            known, crowded = known.with_new(column, keys, counts), crowded + several
+        if not crowded:
+            return known
+    n_most = int(np.bincount(known.columns).max(initial=0))
+    raise InputError(
+        f"a category has so many levels that they do not come apart (more than {n_most} in one "
+        f"column), some {BUCKETS} are expected; leave free text out of categories="
+    )
+
+
+def conclude(
+    setup: PrepareSetup, facts: ColumnFacts, levels: LevelFacts = NO_LEVELS
+) -> RowPreparation:
+    """The rule that follows from what all rows come to."""
+    numbers = np.setdiff1d(np.arange(len(facts.fill)), setup.level_columns)
+    # A constant column has nothing but rounding to scale up.
+    constant = facts.deviation <= _CONSTANT * np.abs(facts.mean)
+    kept = numbers[~constant[numbers]]
+    centred = setup.standardize and not facts.sparse
+    mean = facts.mean if centred else np.zeros_like(facts.mean)
+    scale = facts.deviation if setup.standardize else np.ones_like(facts.mean)
+    columns_of, keys = _own_columns(setup, facts.n_rows, levels)
+    left_out = {*numbers[constant[numbers]].tolist(), *setup.level_columns} - {*columns_of}
+    if not len(kept) and not columns_of:
+        raise InputError("every column is constant; rows that differ are expected")
+    told = {c: int(levels.counts[levels.columns == c].sum()) for c in setup.level_columns}
+    withheld = {column: facts.n_rows - n for column, n in told.items() if n < facts.n_rows}
+    rule = RowRule.of(
+        setup.log_columns, kept, facts.fill[kept], mean[kept], scale[kept], columns_of, keys
+    )
+    usual, log = facts.mean.copy(), list(setup.log_columns)
+    usual[log] = np.exp(usual[log])
+    return RowPreparation(
+        setup.name,
+        rule,
+        usual,
+        facts.n_rows,
+        facts.missing,
+        setup.fill_with,
+        setup.standardize,
+        centred,
+        tuple(sorted(left_out)),
+        level_words(keys),
+        tuple(withheld),
+        sum(withheld.values()),
+    )
+
+
+def _own_columns(
+    setup: PrepareSetup, n_rows: int, levels: LevelFacts
+) -> tuple[list[int], list[int]]:
+    """Which levels have a column of their own, category by category; what is left has one."""
+    columns_of: list[int] = []
+    keys: list[int] = []
+    for column in setup.level_columns:
+        own = levels.columns == column
+        frequent = own & (levels.counts >= setup.min_rows)
+        rest = [OTHER] if levels.counts[frequent].sum() < n_rows else []
+        listed = [*sorted(levels.keys[frequent].tolist()), *rest]
+        if len(listed) > 1:  # a single one would be constant
+            columns_of += [column] * len(listed)
+            keys += listed
+    return columns_of, keys
+
+
+def require_share(missing: Doubles, most: float | None) -> None:
+    """Raise unless every column lacks at most a share of its values."""
     worst = int(np.argmax(missing))
     if missing[worst] <= (most or 0.0) and missing[worst] < 1.0:
         return
