@@ -67,6 +67,9 @@ def federation(
     id_secret: str | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
+    features: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    allow_missing: bool | None = None,
     topology: Topology | None = None,
     timeout: float | None = None,
     on_loss: str = "raise",
@@ -105,6 +108,7 @@ def federation(
         by the files' id columns. Parties that open their files in processes of their own each need
         the secret in their environment, as EIGENMESH_ID_SECRET, where the coordinator has none.
     delimiter, decimal : for a list of paths of text files, as in `Partitioned`.
+    features, categories, allow_missing : for any other source than a Partitioned, as there.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
     timeout : seconds that a party has for one step; None for the engine's own default.
@@ -141,6 +145,9 @@ def federation(
         "id_secret": id_secret,
         "delimiter": delimiter,
         "decimal": decimal,
+        "features": features,
+        "categories": categories,
+        "allow_missing": allow_missing,
     }
     if engine == "nvflare":
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
@@ -311,8 +318,8 @@ def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> li
     for name, policy, path in zip(*_checked(whose, len(paths)), paths, strict=True):
         own = cache(partial(site_at, split, name, path, matching=_matching(whose)))
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
-        names_columns = partial(_names_of, own)
-        site = Site(name, opens, policy or Policy(), identifies, names_columns)
+        names_columns, levels = partial(_names_of, own), partial(_levels_of, own)
+        site = Site(name, opens, policy or Policy(), identifies, names_columns, levels)
         site.matcher = _MatcherOf(own) if whose["align"] == "inner" else None
         sites.append(site)
     return sites
@@ -332,9 +339,7 @@ class _MatcherOf:
 
 
 def _matching(whose: Whose) -> dict[str, Any]:
-    return {
-        name: whose[name] for name in ("id_column", "align", "id_secret", "delimiter", "decimal")
-    }
+    return {name: value for name, value in whose.items() if name not in ("names", "policies")}
 
 
 def _checked(whose: Whose, n: int) -> tuple[tuple[str, ...], tuple[Policy | None, ...]]:
@@ -351,6 +356,10 @@ def _ids_of(site: Callable[[], Site]) -> str:
 
 def _names_of(site: Callable[[], Site]) -> tuple[str, ...] | None:
     return site().names_columns()
+
+
+def _levels_of(site: Callable[[], Site]) -> tuple[int, ...]:
+    return site().level_columns()
 
 
 def _refuse_options(other: str, engine: str, **options: Any) -> None:

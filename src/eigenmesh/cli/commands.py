@@ -181,6 +181,9 @@ def fit(
     standardize: options.Standardize = False,
     fill_missing: options.FillMissing = None,
     log: options.Log = None,
+    fill_with: options.FillWith = "mean",
+    categories: options.Categories = None,
+    min_rows: options.MinRows = 5,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -229,7 +232,9 @@ def fit(
             local_rank=local_rank,
             fusion=fusion,
             topology=options.graph(topology),
-            preparation=options.preparation(standardize, fill_missing, log),
+            preparation=options.preparation(
+                standardize, fill_missing, log, fill_with, categories, min_rows
+            ),
         )
         if sites:
             with following("fitting") as follow:
@@ -238,7 +243,7 @@ def fit(
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
         features = features_beside(label_column, files, options.listed(columns), how)
-        how |= {"features": features, "allow_missing": fill_missing is not None}
+        how |= options.choice_words(features, categories, fill_missing)
         split = _split(split, files, "columns", features, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
         labels = labels_in(files, label_column, how)
@@ -369,6 +374,9 @@ def cluster(
     standardize: options.Standardize = False,
     fill_missing: options.FillMissing = None,
     log: options.Log = None,
+    fill_with: options.FillWith = "mean",
+    categories: options.Categories = None,
+    min_rows: options.MinRows = 5,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -399,7 +407,9 @@ def cluster(
             epsilon=epsilon,
             delta=delta,
             topology=options.graph(topology),
-            preparation=options.preparation(standardize, fill_missing, log),
+            preparation=options.preparation(
+                standardize, fill_missing, log, fill_with, categories, min_rows
+            ),
         )
         if sites:
             with following("clustering") as follow:
@@ -408,7 +418,7 @@ def cluster(
             return
         how = options.reading_words(id_column, align, delimiter, decimal)
         features = features_beside(label_column, files, options.listed(columns), how)
-        how |= {"features": features, "allow_missing": fill_missing is not None}
+        how |= options.choice_words(features, categories, fill_missing)
         split = _split(split, files, "rows", features, id_column, how)
         parts = options.parties(files, split, names, allow, **how)
         with progress("clustering"), _opened(parts, secure) as source:
@@ -460,6 +470,9 @@ def plan(
     standardize: options.Standardize = False,
     fill_missing: options.FillMissing = None,
     log: options.Log = None,
+    fill_with: options.FillWith = "mean",
+    categories: options.Categories = None,
+    min_rows: options.MinRows = 5,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -486,7 +499,9 @@ def plan(
             "epsilon": epsilon,
             "delta": delta,
             "topology": options.graph(topology),
-            "preparation": options.preparation(standardize, fill_missing, log),
+            "preparation": options.preparation(
+                standardize, fill_missing, log, fill_with, categories, min_rows
+            ),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)
         if sites:
@@ -496,7 +511,7 @@ def plan(
         else:
             usual, files = "rows" if clusters else "columns", data or []
             how = options.reading_words(id_column, align, delimiter, decimal)
-            how |= {"features": options.listed(columns), "allow_missing": fill_missing is not None}
+            how |= options.choice_words(options.listed(columns), categories, fill_missing)
             split = _split(split, files, usual, how["features"], id_column, how)
             parts = options.parties(files, split, names, allow, **how)
             keeps = _stays(files, parts)
@@ -644,7 +659,7 @@ def _split(
     how: dict[str, Any],
 ) -> Any:
     """What the files hold; who names columns that all have speaks of rows."""
-    if split is None and columns is not None:
+    if split is None and (columns is not None or how["categories"]):
         return "rows"
     text = {name: how[name] for name in ("delimiter", "decimal")}
     return options.split_of(split, files, usual, id_column, **text)

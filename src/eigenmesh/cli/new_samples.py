@@ -21,7 +21,7 @@ def samples_for(
     """The files as the parties of a model: rows of any, or columns of those that it knows."""
     if column_holders(model) is not None:
         return _columns_for(model, files, names, how)
-    rows = {**how, "features": features, "allow_missing": model._takes_missing()}
+    rows = {**how, "features": features, **model._reads_rows()}
     return options.parties(files, "rows", names, None, **rows)
 
 

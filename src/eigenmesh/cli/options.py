@@ -173,10 +173,25 @@ Standardize: TypeAlias = Annotated[
 FillMissing: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        help="For rows: fill missing values by their column's mean over all parties, if at most "
-        "this share of the column is missing, such as 0.2. None may be missing if left out.",
+        help="For rows: fill missing values of columns of which at most this share is missing, "
+        "such as 0.2. None may be missing if left out.",
         show_default=False,
     ),
+]
+FillWith: TypeAlias = Annotated[
+    Literal["mean", "median"],
+    typer.Option(help="For rows: what fills missing values: the column's, over all parties."),
+]
+Categories: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="For rows: columns that hold levels, as a,b,c: each level becomes a column.",
+        show_default=False,
+    ),
+]
+MinRows: TypeAlias = Annotated[
+    int,
+    typer.Option(help="For rows: levels of fewer rows over all parties share one column, other."),
 ]
 Log: TypeAlias = Annotated[
     str | None,
@@ -304,16 +319,33 @@ def _stems(data: list[Path]) -> list[str] | None:
 
 
 def preparation(
-    standardize: bool, fill_missing: float | None, log: str | None
+    standardize: bool,
+    fill_missing: float | None,
+    log: str | None,
+    fill_with: str = "mean",
+    categories: str | None = None,
+    min_rows: int = 5,
 ) -> Preparation | None:
     """What is done to rows first; None if nothing is.
 
     >>> preparation(True, None, "age,dose").log
     ('age', 'dose')
     """
-    if not standardize and fill_missing is None and log is None:
+    if not standardize and fill_missing is None and log is None and categories is None:
         return None
-    return Preparation(standardize, fill_missing, tuple(listed(log) or ()))
+    columns = {"log": tuple(listed(log) or ()), "categories": tuple(listed(categories) or ())}
+    return Preparation(standardize, fill_missing, fill_with=fill_with, min_rows=min_rows, **columns)
+
+
+def choice_words(
+    features: list[str] | None, categories: str | None, fill_missing: float | None
+) -> dict[str, Any]:
+    """What a Partitioned is told of the columns that are features."""
+    return {
+        "features": features,
+        "categories": listed(categories) or (),
+        "allow_missing": fill_missing is not None,
+    }
 
 
 def owners(data: list[Path], parties: Sequence[str]) -> list[str]:

@@ -65,8 +65,8 @@ class Partitioned:
         files and DataFrames is not looked at, be it text or dates. All but the ids if None
     delimiter, decimal : of text files: comma, semicolon or tab, and "." or ","; told from the
         files if None
-    categories : for rows, the names of features that hold levels, as words or numbers; they are for
-        fits whose `em.Preparation(categories=)` names them, and for no others
+    categories : for rows, the names of columns that hold levels, as words or numbers; they are
+        features of fits whose `em.Preparation(categories=)` names them, and of no others
 
     Examples
     --------
@@ -102,11 +102,11 @@ class Partitioned:
         id_column: str | None = None,
         align: str = "strict",
         id_secret: str | None = None,
-        allow_missing: bool = False,
+        allow_missing: bool | None = False,
         delimiter: str | None = None,
         decimal: str | None = None,
         features: Sequence[str] | None = None,
-        categories: Sequence[str] = (),
+        categories: Sequence[str] | None = (),
     ) -> None:
         split, sources = _one_split(rows, columns)
         self.align = checked_align(align, split)
@@ -116,12 +116,16 @@ class Partitioned:
         self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
         self._features = checked_features(features, split)
-        self.categories = checked_categories(categories, self._features, split)
+        self.categories = checked_categories(categories, split)
+        if self._features is not None:
+            self._features = tuple(dict.fromkeys((*self._features, *self.categories)))
         names = checked_names(names, len(sources))
         tables = [
             None
             if _is_path(source)
-            else as_table(source, name, allow_missing, id_column, self._features, self.categories)
+            else as_table(
+                source, name, self._allow_missing, id_column, self._features, self.categories
+            )
             for source, name in zip(sources, names, strict=True)
         ]
         paths = tuple(Path(source) if _is_path(source) else None for source in sources)
@@ -560,20 +564,13 @@ def checked_features(features: Any, split: str) -> tuple[str, ...] | None:
     return names
 
 
-def checked_categories(
-    categories: Any, features: Sequence[str] | None, split: str
-) -> tuple[str, ...]:
+def checked_categories(categories: Any, split: str) -> tuple[str, ...]:
     """The names of columns that hold levels; none for columns that parties hold."""
     names = tuple(checked_features(categories, "rows") or ()) if len(categories or ()) else ()
     if names and split == "columns":
         raise InputError(
             "categories= is for rows, whose parties agree on levels; of columns each owner encodes "
             "its own, e.g. with sklearn's OneHotEncoder"
-        )
-    if features is not None and not set(names) <= set(features):
-        raise InputError(
-            f"categories are {list(names)}, and features {list(features)}; categories are expected "
-            f"to be among the features"
         )
     return names
 

@@ -73,7 +73,11 @@ def read_table(
         stated = TextFormat(delimiter, decimal, header)
         with _reading(files[0] if len(files) == 1 else Path(path)):
             return tabular.read(files, id_column, stated, columns, allow_missing, categories)
-    by_name = (("column", columns), ("category", categories), ("id column", id_column and [id_column]))
+    by_name = (
+        ("column", columns),
+        ("category", categories),
+        ("id column", id_column and [id_column]),
+    )
     for what, name in ((what, next(iter(names or ()), None)) for what, names in by_name):
         if name is not None:
             complaint = f"has no named columns, so no {what} {name!r}"

@@ -92,7 +92,7 @@ def as_table(
 
 
 def frame_with_codes(frame: Any, categories: Sequence[str], owner: str | None = None) -> Any:
-    """A DataFrame whose columns of these names hold codes of levels; the caller's stays as it is."""
+    """A DataFrame with codes of levels in these columns; the caller's stays as it is."""
     if not categories:
         return frame
     columns = {name: frame.iloc[:, _place(frame, name, owner)] for name in categories}

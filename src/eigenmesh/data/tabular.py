@@ -195,7 +195,9 @@ class _TextFile:
         types = dict.fromkeys(map(str, features), pa.float64())
         types |= {str(i): pa.bool_() for i in self.truths}
         text = {*self.words, *([] if ids is None else [ids])}
-        yield from self._arrow_blocks({**types, **dict.fromkeys(map(str, text), pa.string())}, ragged)
+        yield from self._arrow_blocks(
+            {**types, **dict.fromkeys(map(str, text), pa.string())}, ragged
+        )
 
     def _arrow_blocks(self, types: dict[str, Any], ragged: Any) -> Iterator[list[Any]]:
         dialect = self.dialect
@@ -340,8 +342,13 @@ class _Choice:
     @property
     def is_single(self) -> bool:
         types = self.file.types
-        return types is not None and not self.categories and all(
-            pa.types.is_float32(types[i]) or pa.types.is_float16(types[i]) for i in self.features
+        return (
+            types is not None
+            and not self.categories
+            and all(
+                pa.types.is_float32(types[i]) or pa.types.is_float16(types[i])
+                for i in self.features
+            )
         )
 
     def like(self, first: _Choice) -> _Choice:

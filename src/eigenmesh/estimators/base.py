@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -228,6 +228,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """Whether NaN stands for a missing value."""
         return False
 
+    def _reads_rows(self) -> dict[str, Any]:
+        """What a Partitioned of new rows is told of them."""
+        return {"allow_missing": self._takes_missing()}
+
     # Names of parties and columns.
 
     def _take_names(self, source: Any) -> None:
@@ -304,6 +308,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         engine = "dask" if is_dask_collection(source) else "in-process"
         how: dict[str, Any] = {"split": self._split, "topology": topology}
         how["secure"] = topology is None and masks_are_planned()
+        how |= self._reads_rows() if engine == "dask" else {}
         with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself
             yield fed
@@ -523,6 +528,11 @@ class FrontDoor(FederatedEstimator):
     def _takes_missing(self) -> bool:
         return self.preparation is not None and self.preparation.fill_missing is not None
 
+    def _reads_rows(self) -> dict[str, Any]:
+        own = () if self.preparation is None else self.preparation.categories
+        words = [name for name in own if isinstance(name, str)]
+        return {**super()._reads_rows(), "categories": words}
+
     def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         preparation = checked_preparation(self.preparation)
         X = X if preparation is None else preparation.with_codes(X)
@@ -562,7 +572,8 @@ class FrontDoor(FederatedEstimator):
         fed.require_stages(*stages)
 
         def prepare() -> RowPreparation:
-            self.preparation_ = preparation = stages[0].run(fed).value
+            preparation: RowPreparation = stages[0].run(fed).value
+            self.preparation_ = preparation
             return preparation
 
         with fed.prepared(stages[0].args[0].name, prepare):

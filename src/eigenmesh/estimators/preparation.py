@@ -13,7 +13,6 @@ from eigenmesh.estimators.checks import one_of, share_of_missing, whole_number
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.prepare_rows import PrepareSetup, prepare_rows
 
-
 _PLANNED_LEVELS = 4  # of a category
 
 
@@ -97,7 +96,9 @@ class Preparation:
     def plan_notes(self) -> tuple[str, ...]:
         """What a plan does not know."""
         if self.categories:
-            words = f"as if every category had {_PLANNED_LEVELS} levels, and no column were constant"
+            words = (
+                f"as if every category had {_PLANNED_LEVELS} levels, and no column were constant"
+            )
             return (f"about: {words}",)
         return ("at most: constant columns are left out, which nobody knows before",)
 
@@ -115,6 +116,8 @@ class Preparation:
     def _position(column: str | int, names: Sequence[str] | None, what: str) -> int:
         if isinstance(column, int) and not isinstance(column, bool) and column >= 0:
             return column
+        if names is None and isinstance(column, str) and column.isdecimal():
+            return int(column)  # as a command line writes it
         if names is None or list(names).count(str(column)) != 1:
             few = "have no names here" if names is None else f"are {', '.join(list(names)[:10])}"
             raise InputError(

@@ -35,7 +35,9 @@ def code_of(cell: Any) -> float:
         return _code_of_number(float(cell))
     text = "" if cell is None else str(cell).strip()
     number = _as_number(text)
-    return float(_WORD + _hashed(text)) if number is None else _code_of_number(number)
+    if number is not None:
+        return _code_of_number(number)
+    return float(_WORD + _key(text, text or "missing"))
 
 
 def _as_number(text: str) -> float | None:
@@ -60,7 +62,9 @@ def codes_of(cells: Iterable[Any]) -> NDArray[np.float64]:
     """The codes of a column; two different words of one code are refused, which never happens."""
     own = list(cells)
     code = {cell: code_of(cell) for cell in dict.fromkeys(own)}
-    words = {str(cell).strip(): at for cell, at in code.items() if at >= _WORD and not _is_gap(cell)}
+    words = {
+        str(cell).strip(): at for cell, at in code.items() if at >= _WORD and not _is_gap(cell)
+    }
     if len(set(words.values())) < len(words):
         raise InputError("two levels of a category have one hash; rename one of them")
     return np.array([code[cell] for cell in own], dtype=np.float64)
@@ -84,14 +88,14 @@ def keys_of(codes: NDArray[Any]) -> Keys:
 
 def _key_of(code: float) -> int:
     code = code_of("") if np.isnan(code) else code
-    return int(code) - _WORD if code >= _WORD else _hashed(repr(float(code) + 0.0))
+    return int(code) - _WORD if code >= _WORD else _key(repr(code + 0.0), f"{code:.15g}")
 
 
-def _hashed(text: str) -> int:
+def _key(text: str, word: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
     key = int.from_bytes(blake2b(data, digest_size=KEY_BITS // 8).digest(), "little")
     if len(_met) < _MOST_MET:
-        _met.setdefault(key, text.removesuffix(".0") or "missing")
+        _met.setdefault(key, word)
     return key
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -54,18 +54,20 @@ class RowRule:
     @classmethod
     def of(
         cls,
-        log: Sequence[int],
-        kept: Sequence[int],
+        log: Any,
+        kept: Any,
         fill: Any,
         mean: Any,
         scale: Any,
-        level_columns: Sequence[int] = (),
-        level_keys: Sequence[int] = (),
+        level_columns: Any = (),
+        level_keys: Any = (),
     ) -> Self:
         """From plain lists."""
-        whole = [np.asarray(own, dtype=np.int64) for own in (log, kept, level_columns, level_keys)]
-        numbers = [np.asarray(own, dtype=np.float64) for own in (fill, mean, scale)]
-        return cls(whole[0], whole[1], *numbers, *whole[2:])
+        whole = {"log": log, "kept": kept, "level_columns": level_columns, "level_keys": level_keys}
+        own: dict[str, Any] = {name: np.asarray(x, dtype=np.int64) for name, x in whole.items()}
+        numbers = {"fill": fill, "mean": mean, "scale": scale}
+        own |= {name: np.asarray(x, dtype=np.float64) for name, x in numbers.items()}
+        return cls(**own)
 
     @classmethod
     def kept_as(cls, share: Mapping[str, Any]) -> Self:

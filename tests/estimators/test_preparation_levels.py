@@ -1,0 +1,169 @@
+"""Categories over parties equal scikit-learn's OneHotEncoder on the pooled rows, medians too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import KernelPCA
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import eigenmesh as em
+from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
+
+WORDS, NUMBERS = ["ward", "sex"], ["age", "dose"]
+
+
+def drawn_frames(seed, n=150):
+    """Three parties; levels that are frequent, rare, missing, and scattered over the parties."""
+    rng = np.random.default_rng(seed)
+    levels = [f"w{i}" for i in range(int(rng.integers(4, 12)))]
+    odds = rng.dirichlet(0.5 * np.ones(len(levels)))
+    ward = rng.choice(levels, n, p=odds).astype(object)
+    ward[rng.random(n) < 0.05] = None
+    frame = pd.DataFrame({"age": rng.normal(50, 9, n), "ward": ward})
+    frame["sex"] = rng.choice([1.0, 2.0, 9.0], n, p=[0.5, 0.47, 0.03])
+    frame["dose"] = rng.lognormal(size=n)
+    frame.loc[rng.random(n) < 0.1, "dose"] = np.nan
+    frame.loc[::17, "ward"] = "scattered"
+    cuts = [int(rng.integers(30, 60)), int(rng.integers(90, 120))]
+    return frame, [frame[: cuts[0]], frame[cuts[0] : cuts[1]], frame[cuts[1] :]]
+
+
+def pooled_pipeline(fill_with, min_rows):
+    levels = OneHotEncoder(
+        min_frequency=min_rows, handle_unknown="infrequent_if_exist", sparse_output=False
+    )
+    numbers = make_pipeline(SimpleImputer(strategy=fill_with), StandardScaler())
+    return ColumnTransformer([("numbers", numbers, NUMBERS), ("levels", levels, WORDS)])
+
+
+def new_rows(frame, seed):
+    rng = np.random.default_rng(seed)
+    new = frame.sample(40, random_state=seed).reset_index(drop=True)
+    new.loc[rng.random(40) < 0.2, "ward"] = "never seen"
+    new.loc[rng.random(40) < 0.2, "age"] = np.nan
+    return new
+
+
+def split(frames, **how):
+    return em.Partitioned(rows=frames, categories=WORDS, allow_missing=True, **how)
+
+
+def distances(rows):
+    return np.square(rows[:, None] - rows[None]).sum(axis=2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fit_and_transform_equal_the_pooled_pipeline(seed):
+    frame, frames = drawn_frames(seed)
+    fill_with, min_rows = ["mean", "median"][seed % 2], [5, 8, 1][seed % 3]
+    reference = pooled_pipeline(fill_with, min_rows).fit(frame)
+    how = em.Preparation(True, 0.5, fill_with=fill_with, categories=WORDS, min_rows=min_rows)
+    kpca = em.KernelPCA(2, kernel="rbf", gamma=None, preparation=how, random_state=0)
+    kpca.set_params(landmarks="uniform", n_landmarks=1000).fit(split(frames))
+    new = new_rows(frame, seed)
+    expected = reference.transform(new)
+    rows = kpca.preparation_.apply(split([new]).part(0))
+    assert rows.shape == expected.shape
+    # Levels come in another order, which no kernel minds.
+    np.testing.assert_allclose(distances(rows), distances(expected), rtol=1e-10, atol=1e-10)
+    central = KernelPCA(2, kernel="rbf").fit(reference.transform(frame))
+    np.testing.assert_allclose(kpca.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+    scores = np.abs(kpca.transform(new))
+    np.testing.assert_allclose(scores, np.abs(central.transform(expected)), atol=1e-8)
+    alone = em.KernelPCA(2, kernel="rbf", preparation=how).fit(frame)
+    np.testing.assert_allclose(alone.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+
+
+def test_masked_tables_and_counts_tell_totals_alone():
+    pytest.importorskip("cryptography", reason="the extra 'secure' is not installed")
+    frame, frames = drawn_frames(20)
+    how = em.Preparation(True, 0.5, fill_with="median", categories=WORDS)
+    kpca = em.KernelPCA(2, preparation=how)
+    with em.federation(split(frames), secure=True) as fed:
+        kpca.fit(fed)
+    expected = pooled_pipeline("median", 5).fit(frame).transform(frames[0])
+    rows = kpca.preparation_.apply(split(frames).part(0))
+    np.testing.assert_allclose(distances(rows), distances(expected), rtol=1e-6, atol=1e-6)
+    assert all(set(kinds) <= {"counts", "aggregate"} for kinds in kpca.report_.reveals.values())
+
+
+def test_a_policy_without_rows_tells_no_level_of_few_rows_and_the_report_says_so():
+    _, frames = drawn_frames(21)
+    policy = em.Policy(allow={"moments", "counts", "hashes"}, min_rows=5)
+    how = em.Preparation(True, 0.5, categories=WORDS)
+    with em.federation(split(frames, policies=policy)) as fed:
+        kpca = em.KernelPCA(2, preparation=how).fit(fed)
+    own = [frame["ward"].value_counts() for frame in frames]
+    told = {level for counts in own for level, n in counts.items() if n >= 5}
+    columns = kpca.preparation_.names_out(kpca.feature_names_in_)
+    levels = {name.partition(" = ")[2] for name in columns if name.startswith("ward = ")}
+    assert levels - {"other", "missing"} == told
+    scattered = sum((frame["ward"] == "scattered").sum() for frame in frames)
+    assert scattered >= 5 > max(counts.get("scattered", 0) for counts in own)
+    assert kpca.preparation_.n_withheld >= scattered
+    assert "do not tell" in " ".join(kpca.report_.notes)
+
+
+def test_medians_are_refused_where_no_rows_may_leave_before_anything_has():
+    _, frames = drawn_frames(22)
+    policy = em.Policy(allow={"moments", "counts", "hashes"})
+    how = em.Preparation(fill_missing=0.5, fill_with="median", categories=WORDS)
+    with em.federation(split(frames, policies=policy)) as fed:
+        with pytest.raises(PolicyRefusal, match="count_below"):
+            em.KernelPCA(2, preparation=how).fit(fed)
+
+
+def test_columns_of_levels_are_no_numbers():
+    _, frames = drawn_frames(23)
+    with pytest.raises(PartitionError, match=r"categories=\.\.\."):
+        em.KernelPCA(2).fit(split(frames))
+    with pytest.raises(PartitionError, match="column 2"):
+        em.KernelPCA(2, preparation=em.Preparation(True, 0.5, categories=["ward"])).fit(
+            split(frames)
+        )
+    with pytest.raises(InputError, match="so many levels"):
+        many = [pd.DataFrame({"x": [f"{i} {j}" for j in range(500)]}) for i in range(2)]
+        parts = em.Partitioned(rows=many, categories=["x"])
+        em.KernelPCA(1, preparation=em.Preparation(categories=["x"])).fit(parts)
+
+
+def test_clusters_models_and_rows_in_their_own_words(tmp_path):
+    frame, frames = drawn_frames(24)
+    how = em.Preparation(True, 0.5, categories=WORDS)
+    kmeans = em.KernelKMeans(2, preparation=how, landmarks="uniform", n_landmarks=999)
+    kmeans.set_params(random_state=0).fit(split(frames))
+    for own, labels in zip(kmeans.predict(split(frames)), kmeans.labels_, strict=True):
+        np.testing.assert_array_equal(own, labels)
+    exact = em.KernelKMeans(2, preparation=how, method="exact", random_state=0).fit(frame)
+    np.testing.assert_array_equal(exact.predict(frame), exact.labels_)
+    kpca = em.KernelPCA(2, preparation=how).fit(split(frames))
+    kpca.save(tmp_path / "model.em")
+    loaded = em.load(tmp_path / "model.em")
+    np.testing.assert_array_equal(loaded.transform(frame), kpca.transform(frame))
+    whole = em.KernelPCA(0.9999, preparation=how).fit(split(frames))
+    back = whole.inverse_transform(whole.transform(frame))
+    assert back.shape == frame.shape
+    frequent = frame["ward"].value_counts().index[0]
+    assert (back[(frame["ward"] == frequent).to_numpy(), 1] == frequent).mean() > 0.9
+
+
+def test_sparse_rows_are_scaled_as_scikit_learn_scales_them():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((90, 6), density=0.3, rng=rng, format="csr")
+    parts = em.Partitioned(rows=[X[:40], X[40:]])
+    kpca = em.KernelPCA(2, preparation=em.Preparation(standardize=True)).fit(parts)
+    expected = StandardScaler(with_mean=False).fit_transform(X)
+    rows = kpca.preparation_.apply(X)
+    assert sp.issparse(rows)
+    np.testing.assert_allclose(rows.toarray(), expected.toarray(), rtol=1e-10)
+    central = KernelPCA(2).fit(expected.toarray())
+    np.testing.assert_allclose(kpca.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+    assert "not subtracted" in " ".join(kpca.report_.notes)
+    with pytest.raises(PartitionError, match="sparse"):
+        em.KernelPCA(2, preparation=em.Preparation(log=[0])).fit(parts)
