@@ -87,7 +87,7 @@ def carry_out(flare: Flare, work: Mapping[str, Any]) -> dict[str, Any]:
     topology = work.get("topology")
     topology = tuple(topology) if isinstance(topology, list) else topology
     approved = None if work.get("approved") is None else _study_in(_bytes(work, "approved"))
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always", EigenmeshWarning)
         with federation_on(flare, topology, losses, work.get("secure"), approved) as fed:
             if work["do"] == "transform":
@@ -95,7 +95,7 @@ def carry_out(flare: Flare, work: Mapping[str, Any]) -> dict[str, Any]:
             else:
                 estimator = _ESTIMATORS[work["estimator"]](**_params(work["params"]))
                 outcome = {"model": _text(_file_of(estimator.fit(fed)))}
-    ours = [str(own.message) for own in said if issubclass(own.category, EigenmeshWarning)]
+    ours = [str(own.message) for own in notices if issubclass(own.category, EigenmeshWarning)]
     return {**outcome, "warnings": ours}
 
 

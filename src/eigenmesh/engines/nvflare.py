@@ -365,18 +365,18 @@ class _Held(NamedTuple):
 
 def _agreed(introductions: Mapping[str, Any], names: Sequence[str], study: str) -> _Held:
     """What all sites say that they hold; raises for the first that differs."""
-    held = {name: _held_by(introductions[name], name, study) for name in names}
-    if not held:
+    splits = {name: _held_by(introductions[name], name, study) for name in names}
+    if not splits:
         raise PartyLost(f"no site has joined study {study!r}")
     first = names[0]
-    for name, own in held.items():
-        if own != held[first]:
+    for name, own in splits.items():
+        if own != splits[first]:
             raise FederationError(
-                f"in study {study!r} site {first!r} holds {held[first].split} (align "
-                f"{held[first].align!r}), site {name!r} {own.split} (align {own.align!r}); every "
+                f"in study {study!r} site {first!r} holds {splits[first].split} (align "
+                f"{splits[first].align!r}), site {name!r} {own.split} (align {own.align!r}); every "
                 f"site must hold the same: see to it in the sites' folders"
             )
-    return held[first]
+    return splits[first]
 
 
 def _held_by(introduction: Mapping[str, Any], name: str, study: str) -> _Held:
@@ -492,8 +492,8 @@ class _Job:
     def meet(self, parties: Sequence[str]) -> dict[str, Any]:
         """Tell the sites who takes part; what they say of themselves."""
         sites = self.work("meet", {"parties": list(parties)}).get("sites")
-        told = sites if isinstance(sites, dict) else {}
-        return {name: told.get(name, {"lost": "no word came of it"}) for name in parties}
+        introductions = sites if isinstance(sites, dict) else {}
+        return {name: introductions.get(name, {"lost": "no word came of it"}) for name in parties}
 
     # Commands.
 

@@ -164,8 +164,8 @@ def _plan(estimator: Any, source: Any) -> Plan:
     seen = _as_prepared(door, shapes) if preparing else shapes
     ledger = estimator._forecast(names, seen)
     if left_out is not None:  # who say how few rows they have, and no more
-        asked = Parties(left_out.names, tuple(members[name] for name in left_out.names))
-        ledger.entries += forecast_stages([SURVEY], asked, "rows").entries
+        left_out_parties = Parties(left_out.names, tuple(members[name] for name in left_out.names))
+        ledger.entries += forecast_stages([SURVEY], left_out_parties, "rows").entries
     prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes)), "rows")
     ledger.entries += prepared.entries
     ledger.rounds += prepared.rounds
@@ -245,9 +245,9 @@ def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
     if at_sites:  # last: they may come at any time, and the first run begins a fit anew
         opening = [stage(survey)]
         opening += [stage(column_agreement)] if runs[0].scope.split == "rows" else []
-        known = {run.digest for run in runs}
+        digests = {run.digest for run in runs}
         later = [run.study(runs[0].scope) for run in opening]
-        runs += [run for run in later if run.digest not in known]
+        runs += [run for run in later if run.digest not in digests]
     return FitStudy(tuple(run.as_agreed for run in runs), described(door))
 
 
@@ -297,8 +297,10 @@ def _preparing(door: Any, source: Any) -> list[Stage]:
     split, graph = _split_of(door, source), getattr(source, "graph", None)
     on_graph = graph is not None or getattr(door, "topology", None) is not None
     door._require_rows_to_prepare(split, on_graph)
-    known = isinstance(source, Federation | Partitioned)
-    return list(door._preparing_stages(whole_names(split, columns_of(source)) if known else None))
+    has_names = isinstance(source, Federation | Partitioned)
+    return list(
+        door._preparing_stages(whole_names(split, columns_of(source)) if has_names else None)
+    )
 
 
 def _runs_of(

@@ -72,11 +72,19 @@ class CentroidNode(MixingParty):
 
     Shared: ClassVar[type[SharedCentroids]] = SharedCentroids
 
-    state = (*MixingParty.state, "known", "holders", "questions", "tries", "requests", "shared")
+    state = (
+        *MixingParty.state,
+        "centroids_of",
+        "holders",
+        "questions",
+        "tries",
+        "requests",
+        "shared",
+    )
 
     def __init__(self, site: SiteView, setup: Any) -> None:
         super().__init__(site, setup)
-        self.known: dict[str, Doubles] = {}  # by owner
+        self.centroids_of: dict[str, Doubles] = {}  # by owner
         self.holders: dict[str, list[int]] = {}  # by owner, the neighbours that have them
         self.questions: dict[
             str, int
@@ -89,17 +97,23 @@ class CentroidNode(MixingParty):
         """Begin with centroids of the own rows; they refine those that were shared `before`."""
         own = site_centroids(self.site, rows, count, before) if count else ()
         if len(own):
-            self.known = {str(self.site.index): np.asarray(own, dtype=np.float64)}
+            self.centroids_of = {str(self.site.index): np.asarray(own, dtype=np.float64)}
 
     def end_sharing(self) -> None:
         """Everybody's centroids, if any came, join `shared`, in the order of their owners."""
-        if not self.known:
+        if not self.centroids_of:
             return
-        owners = sorted(self.known, key=int)
-        self.shared = np.vstack([self.shared, *(self.known[owner] for owner in owners)])
-        compare_units_at(self.site, {int(owner): self.known[owner] for owner in owners})
+        owners = sorted(self.centroids_of, key=int)
+        self.shared = np.vstack([self.shared, *(self.centroids_of[owner] for owner in owners)])
+        compare_units_at(self.site, {int(owner): self.centroids_of[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
-        self.known, self.holders, self.questions, self.tries, self.requests = {}, {}, {}, {}, {}
+        self.centroids_of, self.holders, self.questions, self.tries, self.requests = (
+            {},
+            {},
+            {},
+            {},
+            {},
+        )
 
     @step(cumulative=True)
     def offer_centroids(self) -> dict[int, SharedCentroids]:
@@ -122,7 +136,7 @@ class CentroidNode(MixingParty):
         questions: dict[int, list[int]] = {n: [] for n in self.site.neighbours}
         for owner, holders in self.holders.items():
             there = [n for n in holders if n in questions]
-            if there and owner not in self.known and owner not in self.questions:
+            if there and owner not in self.centroids_of and owner not in self.questions:
                 # Another each time: a link may be dead.
                 tried = self.tries.get(owner, 0)
                 questions[there[tried % len(there)]].append(int(owner))
@@ -130,13 +144,13 @@ class CentroidNode(MixingParty):
         return questions
 
     def _message(self, wants: list[int], answers: list[int]) -> Any:
-        owners = [owner for owner in answers for _ in self.known[str(owner)]]
+        owners = [owner for owner in answers for _ in self.centroids_of[str(owner)]]
         nothing = np.zeros((0, self.shared.shape[1]))
         return self.Shared(
-            has=np.array(sorted(map(int, self.known)), dtype=np.int64),
+            has=np.array(sorted(map(int, self.centroids_of)), dtype=np.int64),
             wants=np.array(wants, dtype=np.int64),
             owners=np.array(owners, dtype=np.int64),
-            points=np.vstack([nothing, *(self.known[str(owner)] for owner in answers)]),
+            points=np.vstack([nothing, *(self.centroids_of[str(owner)] for owner in answers)]),
         )
 
     @step
@@ -146,25 +160,25 @@ class CentroidNode(MixingParty):
 
     def take(self, received: Mapping[int, Any]) -> None:
         """The same of messages of the type `Shared`."""
-        centroids_of, offered = dict(self.known), dict(self.holders)
+        centroids_of, offered = dict(self.centroids_of), dict(self.holders)
         for sender, message in sorted(received.items()):
             for owner in np.unique(message.owners).tolist():
                 centroids_of.setdefault(str(owner), message.points[message.owners == owner])
             for owner in message.has.tolist():
                 offered[str(owner)] = sorted({*offered.get(str(owner), []), sender})
-            requests = [o for o in message.wants.tolist() if str(o) in self.known]
+            requests = [o for o in message.wants.tolist() if str(o) in self.centroids_of]
             self.requests = {**self.requests, str(sender): requests}
         waiting = {owner: left - 1 for owner, left in self.questions.items() if left > 1}
         self.questions = {
             owner: left for owner, left in waiting.items() if owner not in centroids_of
         }
-        self.known, self.holders = centroids_of, offered
+        self.centroids_of, self.holders = centroids_of, offered
 
     @step(reusable=False)
     def tell_centroids(self) -> CentroidsHere:
         """What has come."""
-        owners = sorted(map(int, self.known))
-        data = b"".join(np.ascontiguousarray(self.known[str(o)]).tobytes() for o in owners)
+        owners = sorted(map(int, self.centroids_of))
+        data = b"".join(np.ascontiguousarray(self.centroids_of[str(o)]).tobytes() for o in owners)
         digest = hashlib.sha256(data).hexdigest()
         return CentroidsHere(owners=np.array(owners, dtype=np.int64), digest=digest)
 

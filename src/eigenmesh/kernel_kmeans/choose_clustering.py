@@ -259,9 +259,9 @@ def _needs(choice: ClusteringChoice) -> Needs:
     if choice.landmarks == "none":
         return [stage(feature_points, LandmarkSetup(*setup)), clustering]
     if choice.landmarks == "moments":
-        kept = MomentSetup("linear", None, 1.0, 0.0, center=False, scores="scores")
+        left_scores = MomentSetup("linear", None, 1.0, 0.0, center=False, scores="scores")
         sums = stage(feature_moments, FeatureLabelSetup("linear", None, 1.0, 0.0), 1)
-        return [stage(moment_pca, kept, 1), clustering, *([] if whole else [sums])]
+        return [stage(moment_pca, left_scores, 1), clustering, *([] if whole else [sums])]
     how = (1, 1, choice.landmarks, False, Accuracy(1.0, 2))
     scores = stage(landmark_scores, LandmarkSetup(*setup), *how)
     after = [] if whole else [stage(kernel_sums, LabelSetup(*setup), 1, 1)]

@@ -169,8 +169,8 @@ class PlannedClustering:
 
     def _landmarks(self, most: int, parties: Parties) -> int:
         """So many, or those that the parties can give."""
-        given = sum(most_landmarks(self.choice.landmarks, n) for n, _ in parties.shapes)
-        return min(most, given)
+        most_in_all = sum(most_landmarks(self.choice.landmarks, n) for n, _ in parties.shapes)
+        return min(most, most_in_all)
 
     def _sums(self, parties: Parties, n_landmarks: int) -> Stage:
         q = self._landmarks(n_landmarks, parties)

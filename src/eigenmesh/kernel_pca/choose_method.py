@@ -57,8 +57,8 @@ def suitable_methods(
     says that rows are in one place, whom nothing leaves.
     """
     by_name = landmarks != "auto"
-    known = [own for own in methods(split=split, graph=on_graph) if own.private == private]
-    at_hand = [method for method in known if secure or by_name or not method.masked]
+    of_split = [own for own in methods(split=split, graph=on_graph) if own.private == private]
+    at_hand = [method for method in of_split if secure or by_name or not method.masked]
     candidates = [method for method in at_hand if name in ("auto", method.name)]
     suitable = for_kernel(candidates, kernel)
     if name == "auto" and not by_name and not alone:
@@ -100,9 +100,9 @@ def small_parties_matter(
 
     Masks hide what a party adds; and whoever asks for rows by name has decided.
     """
-    seen = split == "rows" and n_parties > 1 and not secure
+    in_plain_sums = split == "rows" and n_parties > 1 and not secure
     by_name = kpca.landmarks not in NO_ROWS or candidates[0].discloses == "rows"
-    return seen and kpca.small_parties == LEAVE_OUT and not by_name
+    return in_plain_sums and kpca.small_parties == LEAVE_OUT and not by_name
 
 
 def parties_taking_part(
@@ -134,9 +134,9 @@ def those_in(
     return _shapes_in(sizes, left_out), left_out
 
 
-def preceded(estimator: Any, asked: bool, left_out: LeftOut | None) -> Any:
+def preceded(estimator: Any, surveys: bool, left_out: LeftOut | None) -> Any:
     """The estimator of a plan, with what a fit asks before it is taken, and who is left out."""
-    if asked:
+    if surveys:
         estimator._preceding = (SURVEY,)
     return adopt_left_out(estimator, some_or_none(left_out))
 

@@ -756,16 +756,16 @@ class KernelPCA(FrontDoor):
             with suppress(PolicyRefusal):  # the plan says who refuses to tell its size
                 suitable, left_out = self._of_sizes_at(fed, candidates)
             estimator = self._planned_among(fed, suitable)
-        asked = left_out is not None or hangs_on_sizes(self, candidates)
-        return preceded(estimator, asked, left_out)
+        surveys = left_out is not None or hangs_on_sizes(self, candidates)
+        return preceded(estimator, surveys, left_out)
 
     def _planned_unopened(self, collection: Any) -> Any:
         split, topology = chunk_split(collection), self.topology
         candidates = self._candidates(split, topology is not None, masks_are_planned())
         shapes, left_out = those_in(self, candidates, chunk_shapes(collection), split, topology)
         suitable = of_these_sizes(self, candidates, shapes)
-        asked = left_out is not None or hangs_on_sizes(self, candidates)
-        return preceded(build_estimator(self, suitable[0]), asked, left_out)
+        surveys = left_out is not None or hangs_on_sizes(self, candidates)
+        return preceded(build_estimator(self, suitable[0]), surveys, left_out)
 
     def _planned_among(self, fed: Federation, candidates: list[Method]) -> Any:
         try:

@@ -52,13 +52,13 @@ class MomentModel:
         """
         values, W = graded_eigenpairs(products, mean, n_rows)
         rank = int(np.count_nonzero(values))
-        wanted = max(rank, 1) if k is None else k
-        wanted = min(wanted, max(rank, 1)) if fewer else wanted
-        require_rank(values, wanted, rounding=0.0, what=f"{len(mean)} features of the rows")
-        after = float(values[wanted]) if len(values) > wanted else 0.0
-        axes = np.asarray(fix_signs(W[:, :wanted]), dtype=np.float64)
+        n_components = max(rank, 1) if k is None else k
+        n_components = min(n_components, max(rank, 1)) if fewer else n_components
+        require_rank(values, n_components, rounding=0.0, what=f"{len(mean)} features of the rows")
+        after = float(values[n_components]) if len(values) > n_components else 0.0
+        axes = np.asarray(fix_signs(W[:, :n_components]), dtype=np.float64)
         total, d = max(float(np.trace(products)), 0.0), features.n_columns
-        return cls(features.kernel, mean, axes, values[:wanted], after, total, n_rows, d)
+        return cls(features.kernel, mean, axes, values[:n_components], after, total, n_rows, d)
 
     @property
     def residual(self) -> float:

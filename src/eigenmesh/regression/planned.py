@@ -103,8 +103,8 @@ def planned_unopened(source: Any, params: RegressionParameters) -> PlannedRegres
     whole = plain_shapes(source) if alone else chunk_shapes(source)
     shapes, left_out = those_in(door, candidates, whole, "rows", None)
     method = of_these_sizes(door, candidates, shapes)[0]
-    asked = left_out is not None or hangs_on_sizes(door, candidates)
-    return _of_rows(method, preceded(build_estimator(door, method), asked, left_out), k)
+    surveys = left_out is not None or hangs_on_sizes(door, candidates)
+    return _of_rows(method, preceded(build_estimator(door, method), surveys, left_out), k)
 
 
 def _of_rows(method: Method, estimator: Any, k: int) -> PlannedRegression:
@@ -121,13 +121,13 @@ def _allowed(fed: Federation, params: RegressionParameters) -> tuple[Method, Any
     candidates = row_methods(door, len(fed.members) == 1, fed.secure or masks_are_planned())
     build, left_out = partial(build_estimator, door), None
     with fed.rehearsing():
-        asked = hangs_on_sizes(door, candidates)
+        surveys = hangs_on_sizes(door, candidates)
         try:
             candidates, left_out = door._of_sizes_at(fed, candidates)
             method, estimator = choose_method(fed, candidates, build, ridge_needs)[1:]
         except PolicyRefusal:  # the plan of the first says who refuses what
             method, estimator = candidates[0], build(candidates[0])
-    return method, preceded(estimator, asked or left_out is not None, left_out)
+    return method, preceded(estimator, surveys or left_out is not None, left_out)
 
 
 def planned_row_runs(method: Method, estimator: Any, k: int, parties: Parties) -> list[Stage]:

@@ -95,12 +95,12 @@ def _require_known(name: str, bounds: Collection[str]) -> None:
     # Sites have policies and protocols have parties at sites: known when first asked for.
     from eigenmesh.runtime.protocol import registered
 
-    known = registered()
-    if name not in known:
+    roll = registered()
+    if name not in roll:
         raise InputError(
-            f"a policy cannot bound protocol {name!r}; the protocols are {', '.join(sorted(known))}"
+            f"a policy cannot bound protocol {name!r}; the protocols are {', '.join(sorted(roll))}"
         )
-    parameters = sorted(parameters_of(known[name]))
+    parameters = sorted(parameters_of(roll[name]))
     unknown = [own for own in bounds if own not in parameters]
     if unknown:
         raise InputError(

@@ -79,8 +79,8 @@ def kinds_of_release(kinds: Iterable[str], release: Release) -> frozenset[str]:
 
 def numbers_over_rows(floats: Mapping[str, int]) -> int:
     """Of floats by kind, those that tell of rows: what is held against a party's own number."""
-    told = OVER_ROWS | {"rows", "columns"}
-    return sum(count for kind, count in floats.items() if kind in told)
+    telling = OVER_ROWS | {"rows", "columns"}
+    return sum(count for kind, count in floats.items() if kind in telling)
 
 
 def determine_columns(directions: int, n_rows: int, n_columns: int) -> bool:

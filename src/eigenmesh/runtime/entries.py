@@ -91,8 +91,8 @@ class Entries(Sequence[Entry]):
         if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != len(Entry._fields):
             raise ValueError(f"entries of shape {table.shape} and dtype {table.dtype}")
         words, kinds = table[:, 1:4], table[:, 4]
-        for numbers, known in ((words, self._words), (kinds, self._kinds)):
-            if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(known):
+        for numbers, names in ((words, self._words), (kinds, self._kinds)):
+            if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(names):
                 raise ValueError("entries name what is not listed")
         return table
 
@@ -157,8 +157,8 @@ class Entries(Sequence[Entry]):
             names = (words[step], words[sender], words[receiver])
             return Entry(at, *names, kinds[number], floats, size, bool(relayed))
 
-        found = self._numbers()[index].tolist()
-        return [entry(row) for row in found] if isinstance(index, slice) else entry(found)
+        numbers = self._numbers()[index].tolist()
+        return [entry(row) for row in numbers] if isinstance(index, slice) else entry(numbers)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and self[:] == list(other)
@@ -216,11 +216,11 @@ class Entries(Sequence[Entry]):
         floats = np.zeros(len(alike), np.int64)
         np.add.at(floats, group, table[:, 5])
         words, kinds = list(self._words), [dict(some) for some in self._kinds]
-        found = []
+        sums = []
         for key, own, messages in zip(
             alike.tolist(), floats.tolist(), counts.tolist(), strict=True
         ):
             names, number = divmod(key, kinds_count)
             step, sender = divmod(names, words_count)
-            found.append(StepTotal(words[step], words[sender], kinds[number], own, messages))
-        return found
+            sums.append(StepTotal(words[step], words[sender], kinds[number], own, messages))
+        return sums

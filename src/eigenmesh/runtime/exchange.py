@@ -87,8 +87,8 @@ def _is_sent(item: Any, near: list[int]) -> bool:
     match item:
         case [int(receiver), dict(kinds), int(size)]:
             counts = kinds.values()
-            known = receiver in near and kinds.keys() <= KINDS
-            return known and all(type(n) is int and n >= 0 for n in [*counts, size])
+            is_known = receiver in near and kinds.keys() <= KINDS
+            return is_known and all(type(n) is int and n >= 0 for n in [*counts, size])
     return False
 
 

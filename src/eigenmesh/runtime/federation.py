@@ -141,7 +141,7 @@ class Federation:
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
         self._collector: Collector | None = None
-        self._told: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
         self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
         self._books = Books()
@@ -177,15 +177,15 @@ class Federation:
 
     def require_topology(self, topology: Topology) -> None:
         """Refuse a topology that is not the one that this federation was opened with."""
-        told = f"topology is {topology!r}"
+        topology_text = f"topology is {topology!r}"
         if self._graph is None:
             raise TopologyError(
-                f"{told}, but the federation was opened with a coordinator; pass "
+                f"{topology_text}, but the federation was opened with a coordinator; pass "
                 f"em.federation(..., topology={topology!r})"
             )
         if not same_graph(build_graph(topology, self._names), self._graph):
             raise TopologyError(
-                f"{told}, but the federation was opened on another graph, with "
+                f"{topology_text}, but the federation was opened on another graph, with "
                 f"{self._graph.number_of_edges()} edges between {len(self._names)} parties; open "
                 f"it with this topology, or leave topology out to take the federation's"
             )
@@ -383,12 +383,12 @@ class Federation:
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
-        self._told, self._reply_sizes, self._summed_apart = {}, NO_LIMITS, False
+        self._numbers, self._reply_sizes, self._summed_apart = {}, NO_LIMITS, False
         self._collector = None
 
     def settle(self, **numbers: int) -> None:
         """Numbers on which the rest of the schedule hangs; every party hears of them."""
-        self._told = {**self._told, **numbers}
+        self._numbers = {**self._numbers, **numbers}
 
     def _next_in_study(
         self, key: tuple[str, ...], messages: Iterable[Message | None] = (), summed: bool = False
@@ -401,7 +401,7 @@ class Federation:
             return {}
         try:
             secure = self._guard.study.scope.secure
-            places = _declared(self._guard.admit(key, self._told), summed, secure)
+            places = _declared(self._guard.admit(key, self._numbers), summed, secure)
             places = _narrowed(places, messages)
         except StepRefused as error:
             raise FederationError(
@@ -412,7 +412,7 @@ class Federation:
         asks = [place.node for place in places if isinstance(place.node, Ask)]
         self._reply_sizes = loosest([common_limits(node.up) for node in asks])
         self._summed_apart = bool(asks) and asks[0].apart
-        return {"told": dict(self._told)} if self._told else {}
+        return {"told": dict(self._numbers)} if self._numbers else {}
 
     def _together(self, action: Callable[[], Any]) -> Any:
         """Act where the coordinator is; everywhere else answer its requests until it has acted.
@@ -603,7 +603,7 @@ class Federation:
         number = self._courier.turn
         first = next(iter(messages.values()), None)
         request = b"" if self._summed_apart or first is None else encode(first)
-        place = (self._courier.run, number, label, self._guard.told, request)
+        place = (self._courier.run, number, label, self._guard.numbers, request)
         total, covered = self._collector.total(
             describe(study, *place), step.signature.gives, openings, ask
         )
@@ -890,9 +890,9 @@ def _declared(places: tuple[Match, ...], summed: bool, secure: bool) -> tuple[Ma
     fits = tuple(p for p in places if not isinstance(p.node, Ask) or p.node.summed == summed)
     if fits or (summed and not secure):
         return fits or places
-    asked, declared = ("total", "ask") if summed else ("ask", "total")
+    call, declared = ("total", "ask") if summed else ("ask", "total")
     name = places[0].node.key[-1]
-    raise StepRefused(f"step {name!r} is run by {asked}(), its schedule declares {declared}(...)")
+    raise StepRefused(f"step {name!r} is run by {call}(), its schedule declares {declared}(...)")
 
 
 def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> tuple[Match, ...]:

@@ -279,8 +279,10 @@ class Host:
             if self.site.name in study.scope.left_out:
                 raise StepRefused("the study says that this site takes no part in it")
             study.require_built()
-        asked = tree["op"] == "require"
-        self._consents.require(study, tree.get("fit", []), lambda: self._own, is_asked_only=asked)
+        is_question = tree["op"] == "require"
+        self._consents.require(
+            study, tree.get("fit", []), lambda: self._own, is_asked_only=is_question
+        )
         return study
 
     def _enlist(self, tree: Tree) -> Tree:
@@ -445,12 +447,12 @@ class Host:
         assert self._guard is not None, "a sum without a study was refused"
         if result is None:
             raise StepRefused("a step that gives nothing has no sum", party=self.site.name)
-        study, told = self._guard.study, self._guard.told
+        study, numbers = self._guard.study, self._guard.numbers
         if self._masker is None:
             self._masker = Masker(self.site, self._view.index, study, self._run)
         request = b"" if _is_apart(places[0]) else _message_bytes(tree)
         label = f"{tree['role']}.{tree['step']}"
-        subject = describe(study, self._run, tree["turn"], label, told, request)
+        subject = describe(study, self._run, tree["turn"], label, numbers, request)
         with naming(self.site.name):
             opening = self._masker.begin(tree["turn"], label, subject, self._asked_so_far, result)
         _, step = self._asked(tree, "step")
@@ -595,8 +597,8 @@ class Host:
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
         """The neighbours of an exchange, and what becomes of losses: with a study, as it says."""
         own, n_parties, numbers = self._view.index, len(self._view.names), tree["neighbours"]
-        known = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
-        if not known or len(set(numbers)) < len(numbers):
+        are_parties = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
+        if not are_parties or len(set(numbers)) < len(numbers):
             raise MessageRefused("the request lists neighbours that are no other parties, or twice")
         if self._guard is not None:
             scope = self._guard.study.scope

@@ -73,9 +73,13 @@ class Logbook:
         return int(self._site.data.shape[0])
 
     def _rows_behind(self, message: Message, kinds: Mapping[str, int]) -> int:
-        known = {"fewest": self._site.policy.min_rows, "all": self._n_rows, "joint": self._n_rows}
+        number_of = {
+            "fewest": self._site.policy.min_rows,
+            "all": self._n_rows,
+            "joint": self._n_rows,
+        }
         declared = [covered_by(type(message), kind) for kind in kinds]
-        rows = [own if isinstance(own, int) else known[own] for own in declared]
+        rows = [own if isinstance(own, int) else number_of[own] for own in declared]
         return min([self._n_rows, *rows, *([] if self.covers is None else [self.covers])])
 
     def write(self, tree: Tree, request: bytes, error: EigenmeshError | None) -> Head | None:

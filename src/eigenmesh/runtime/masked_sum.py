@@ -149,9 +149,11 @@ class Opened(Message, reveals="aggregate"):
 # What both sides say alike.
 
 
-def describe(study: Study, run: str, number: int, label: str, told: Any, request: bytes) -> bytes:
+def describe(
+    study: Study, run: str, number: int, label: str, numbers: Any, request: bytes
+) -> bytes:
     """What a sum is of: the same words at all parties, or their masks do not cancel."""
-    return digest("sum", study.digest, run, str(number), label, json.dumps(told), request)
+    return digest("sum", study.digest, run, str(number), label, json.dumps(numbers), request)
 
 
 def _key_text(study: str, run: str, name: str, run_key: bytes) -> bytes:
@@ -398,8 +400,8 @@ class Masker:
         self._left = frozenset(current.roll)
         roll = set(current.roll)
         both = current.shares_of_masks, current.shares_of_keys
-        given = [both[j not in roll][j] for j in sorted(current.shares_of_masks)]
-        return Opened(shares=_rows(given, SHARE))
+        shares = [both[j not in roll][j] for j in sorted(current.shares_of_masks)]
+        return Opened(shares=_rows(shares, SHARE))
 
     _rounds: Mapping[str, Callable[[Masker, _Sum, Any], Message]] = {
         "share": _share,
@@ -648,8 +650,8 @@ class _Opener:
         self._ask("open", dict.fromkeys(signed, proof), Opened, opened.__setitem__, **late)
         shares_of: dict[int, dict[int, bytes]] = {i: {} for i in members}
         for holder, reply in opened.items():
-            held = sorted({*self._near[holder], holder} & shares_of.keys())
-            for i, share in zip(held, _bytes(reply.shares), strict=False):
+            owners = sorted({*self._near[holder], holder} & shares_of.keys())
+            for i, share in zip(owners, _bytes(reply.shares), strict=False):
                 shares_of[i][holder] = share
         return shares_of
 

@@ -387,9 +387,9 @@ def _check_field(field: Field, value: Any, sizes: dict[str, int], limits: Limits
 def _check_array(field: Field, value: Any, sizes: dict[str, int], limits: Limits) -> None:
     label = field.label
     if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
-        found = getattr(value, "dtype", type(value).__name__)
+        dtype = getattr(value, "dtype", type(value).__name__)
         expected = _WORDS[field.dtype_kinds]
-        raise MessageRefused(f"{label} holds {found}; an array of {expected} is expected")
+        raise MessageRefused(f"{label} holds {dtype}; an array of {expected} is expected")
     if field.shape is not None:
         _check_shape(value.shape, field.shape.axes, sizes, limits, label)
     if value.dtype.kind == "f" and not np.isfinite(value).all():

@@ -176,6 +176,6 @@ def steps_of(role: type[Party]) -> Mapping[str, Step]:
     """The steps that a role offers, by name."""
     if role not in _steps:  # looked for once: every party of a large federation asks
         static = {name: inspect.getattr_static(role, name) for name in dir(role)}
-        found = [name for name, value in static.items() if isinstance(value, Step)]
-        _steps[role] = {name: getattr(role, name) for name in found}
+        names = [name for name, value in static.items() if isinstance(value, Step)]
+        _steps[role] = {name: getattr(role, name) for name in names}
     return _steps[role]

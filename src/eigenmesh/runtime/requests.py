@@ -108,8 +108,8 @@ _RULES: dict[type[EigenmeshError], str] = {
 def rule_alone(error: EigenmeshError, party: str) -> EigenmeshError:
     """An error as organisations hear of it: the name of the rule, and nothing of the data."""
     if isinstance(error, PolicyRefusal):
-        asked = f", of study {error.digest}" if error.digest else ""
-        words = f"party {party!r} refuses by the rule {error.rule!r} of its policy{asked}"
+        study = f", of study {error.digest}" if error.digest else ""
+        words = f"party {party!r} refuses by the rule {error.rule!r} of its policy{study}"
         return PolicyRefusal(words, party=party, rule=error.rule)
     if type(error) in _RULES:
         return type(error)(f"refused by the rule {_RULES[type(error)]!r}", party=error.party)

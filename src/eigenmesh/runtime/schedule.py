@@ -99,8 +99,8 @@ def limits(sizes: Mapping[str, Size], own: Own) -> Limits:
 
 def common_limits(sizes: Mapping[str, Size]) -> Limits:
     """How large anybody's messages may be, as far as all know."""
-    known = {name: size.common for name, size in sizes.items()}
-    return {name: limit for name, limit in known.items() if limit is not None}
+    limits = {name: size.common for name, size in sizes.items()}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def loosest(several: Sequence[Limits]) -> Limits:
@@ -355,8 +355,8 @@ def settle(
 
 
 def _sizes(both: Sizes, one_way: Sizes | None) -> dict[str, Size]:
-    given = {**both, **(one_way or {})}
-    return {name: s if isinstance(s, Size) else Size(s) for name, s in given.items()}
+    sizes = {**both, **(one_way or {})}
+    return {name: s if isinstance(s, Size) else Size(s) for name, s in sizes.items()}
 
 
 @dataclass(frozen=True)
@@ -555,19 +555,19 @@ def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:
 
 
 def _entries(round_: Round, parties: Parties, masked: bool = False) -> Iterator[Entry]:
-    asked, times = round_.ask, round_.times
-    label, signature = step_label(asked.step), asked.step.signature
+    ask, times = round_.ask, round_.times
+    label, signature = step_label(ask.step), ask.step.signature
     for name, own in zip(parties.names, parties.owns, strict=True):
-        if asked.receive is not None:
-            for receiver, kinds in _to_neighbours(asked, own):
+        if ask.receive is not None:
+            for receiver, kinds in _to_neighbours(ask, own):
                 yield _entry(label, name, receiver, kinds, times)
             continue
         if signature.takes is not None:
-            kinds = planned_floats(signature.takes, _planned(asked.down, own))
+            kinds = planned_floats(signature.takes, _planned(ask.down, own))
             yield _entry(label, COORDINATOR, name, kinds, times)
         if signature.gives is not None:
-            kinds = planned_floats(signature.gives, _planned(asked.up, own))
-            if masked and asked.summed:
+            kinds = planned_floats(signature.gives, _planned(ask.up, own))
+            if masked and ask.summed:
                 kinds = {"aggregate": sum(kinds.values())}
             yield _entry(label, name, COORDINATOR, kinds, times)
 
@@ -581,15 +581,15 @@ def _planned(sizes: Mapping[str, Size], own: Own) -> dict[str, int]:
     return {name: size.planned(own) for name, size in sizes.items()}
 
 
-def _to_neighbours(asked: Ask, own: Own) -> Iterator[tuple[str, dict[str, int]]]:
+def _to_neighbours(ask: Ask, own: Own) -> Iterator[tuple[str, dict[str, int]]]:
     """Each neighbour, and floats by kind of a message of the node to it."""
-    parties, gives = own.parties, asked.step.signature.gives
-    assert gives is not None, f"{asked.step!r} gives nothing to neighbours"
+    parties, gives = own.parties, ask.step.signature.gives
+    assert gives is not None, f"{ask.step!r} gives nothing to neighbours"
     assert parties is not None, "who is near is known in a plan"
     assert parties.graph is not None, "an exchange is planned on a graph"
     for j in parties.graph.neighbors(own.index):
         to = replace(own, receiver=parties.owns[j])
-        yield parties.names[j], planned_floats(gives, _planned(asked.up, to))
+        yield parties.names[j], planned_floats(gives, _planned(ask.up, to))
 
 
 # What hosts follow.
@@ -639,13 +639,13 @@ class Program:
 
     tree: Node
     scope: Scope
-    told: tuple[tuple[str, int], ...] = ()
+    numbers: tuple[tuple[str, int], ...] = ()
     is_coordinators: bool = False
     instructions: list[Any] = field(default_factory=list)
     cuts: list[_Cut] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._compile(self.tree, dict(self.told), 0)
+        self._compile(self.tree, dict(self.numbers), 0)
 
     def _append(self, *instructions: Any) -> None:
         """A study from outside must not make a program without end."""
@@ -653,37 +653,39 @@ class Program:
             raise StepRefused(f"the study has more than {_LONGEST:,} steps; loop over them")
         self.instructions.extend(instructions)
 
-    def _compile(self, node: Node, told: Mapping[str, int], depth: int) -> bool:
+    def _compile(self, node: Node, numbers: Mapping[str, int], depth: int) -> bool:
         """Whether all of it is known; it stands inside so many loops."""
         match node:
             case InOrder():
-                return all(self._compile(part, told, depth) for part in node.parts)
+                return all(self._compile(part, numbers, depth) for part in node.parts)
             case Loop():
-                return self._compile_loop(node, told, depth)
+                return self._compile_loop(node, numbers, depth)
             case CutShort():
                 begin = len(self.instructions)
-                known = self._compile(node.body, told, depth)
+                is_whole = self._compile(node.body, numbers, depth)
                 self.cuts.append(_Cut(begin, len(self.instructions), depth))
-                return known
+                return is_whole
             case Ask() if self.scope.on_loss == "skip":
                 # Who missed it is asked again, until it has been silent too often.
                 self._wrap(node, self.scope.max_age + 1)
             case Settle():
-                if not set(node.names) <= told.keys():
+                if not set(node.names) <= numbers.keys():
                     self._append(_Await(node))
                     return False
-                return self._compile(node.rest(**{n: told[n] for n in node.names}), told, depth)
+                return self._compile(
+                    node.rest(**{n: numbers[n] for n in node.names}), numbers, depth
+                )
             case _:
                 self._append(node)
         return True
 
-    def _compile_loop(self, node: Loop, told: Mapping[str, int], depth: int) -> bool:
+    def _compile_loop(self, node: Loop, numbers: Mapping[str, int], depth: int) -> bool:
         begin = len(self.instructions)
         self._append(None)
-        known = self._compile(node.body, told, depth + 1)
+        is_whole = self._compile(node.body, numbers, depth + 1)
         self._append(_End(begin))
         self.instructions[begin] = _Begin(node.most, node.fewest, len(self.instructions) - 1)
-        return known
+        return is_whole
 
     def _wrap(self, node: Ask, most: int) -> None:
         begin, fewest = len(self.instructions), int(self.is_coordinators)

@@ -107,8 +107,8 @@ class Site:
         """What is made of the data once, and kept while the site has them; it never leaves."""
         if name not in self._of_data:
             self._of_data[name] = make()
-        made: T = self._of_data[name]
-        return made
+        value: T = self._of_data[name]
+        return value
 
     def approve(self, study: Any, *, by: str = "", submitters: Sequence[str] = ()) -> None:
         """Let a study, or a whole fit, happen at this site: `em.study` has it, or its digest.

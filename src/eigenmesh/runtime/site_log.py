@@ -157,12 +157,12 @@ def verify_log(path: Path, *heads: Head) -> Head:
 
     Raises `LogDamage` otherwise: without heads that somebody else has, a cut tail does not show.
     """
-    wanted = {head.number: head for head in heads}
+    head_of = {head.number: head for head in heads}
     last = Head()
     if path.exists():
         for facts in read_log(path):
             last = Head(facts["n"], facts["chain"])
-            if wanted.get(last.number, last) != last:
+            if head_of.get(last.number, last) != last:
                 raise LogDamage(
                     f"line {last.number} of the log is another than was told", line=last.number
                 )

@@ -204,11 +204,11 @@ class Study:
         terms = {name: _open_ended(term) for name, term in self.nameless.terms.items()}
         return dataclasses.replace(self, terms=terms)
 
-    def program(self, told: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
+    def program(self, numbers: Mapping[str, int], is_coordinators: bool = False) -> Program | None:
         """The schedule as far as it is known when these numbers are."""
         if self.tree is None:
             return None
-        return _program(self, tuple(sorted(told.items())), is_coordinators)
+        return _program(self, tuple(sorted(numbers.items())), is_coordinators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,9 +312,9 @@ def _changed(term: Any, values: Mapping[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _program(study: Study, told: tuple[tuple[str, int], ...], is_coordinators: bool) -> Program:
+def _program(study: Study, numbers: tuple[tuple[str, int], ...], is_coordinators: bool) -> Program:
     assert study.tree is not None
-    return Program(study.tree, study.scope, told, is_coordinators)
+    return Program(study.tree, study.scope, numbers, is_coordinators)
 
 
 @lru_cache(maxsize=64)  # the hosts of one process share what follows from a study
@@ -408,12 +408,12 @@ class Guard:
     def __init__(self, study: Study, is_coordinators: bool = False) -> None:
         self.study = study
         self.is_coordinators = is_coordinators
-        self.told: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self.positions: Positions = START
         self._settles: dict[str, int] = {}  # what will be settled by the request under way
 
     def admit(
-        self, key: tuple[str, ...], told: Mapping[str, int], own: Own | None = None
+        self, key: tuple[str, ...], numbers: Mapping[str, int], own: Own | None = None
     ) -> tuple[Match, ...]:
         """The places in the schedule that a request fits; refused if there is none.
 
@@ -421,34 +421,36 @@ class Guard:
         """
         if self.study.tree is None:
             return ()
-        told = self._settled(told, own)
-        program = self.study.program(told, self.is_coordinators)
+        numbers = self._settled(numbers, own)
+        program = self.study.program(numbers, self.is_coordinators)
         assert program is not None
         matches = program.matches(self.positions, key)
         if not matches:
             raise StepRefused(f"{' '.join(key)} is not what comes next in the study")
-        self._settles = told  # not yet: a request may still be refused, and then it settles nothing
+        self._settles = (
+            numbers  # not yet: a request may still be refused, and then it settles nothing
+        )
         return matches
 
-    def _settled(self, told: Mapping[str, int], own: Own | None) -> dict[str, int]:
+    def _settled(self, numbers: Mapping[str, int], own: Own | None) -> dict[str, int]:
         """What was settled, and what is now; a number that was told is not told anew.
 
         Who missed some rounds hears of several at once, each of which hangs on those before.
         """
-        if any(told.get(name, number) != number for name, number in self.told.items()):
+        if any(numbers.get(name, number) != number for name, number in self.numbers.items()):
             raise StepRefused("a number that was settled has changed")
-        settled = dict(self.told)
-        fresh = {name: number for name, number in told.items() if name not in settled}
+        settled = dict(self.numbers)
+        fresh = {name: number for name, number in numbers.items() if name not in settled}
         while fresh:
             program = self.study.program(settled, self.is_coordinators)
             awaited = None if program is None else program.awaits(self.positions)
             if awaited is None or not set(awaited.names) <= fresh.keys():
                 raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
-            numbers = {name: fresh.pop(name) for name in awaited.names}
-            whole = all(type(number) is int for number in numbers.values())
-            if not whole or not (own is None or awaited.accepts(own, **numbers)):
-                raise StepRefused(f"{', '.join(sorted(numbers))} cannot be what was told")
-            settled |= numbers
+            now = {name: fresh.pop(name) for name in awaited.names}
+            whole = all(type(number) is int for number in now.values())
+            if not whole or not (own is None or awaited.accepts(own, **now)):
+                raise StepRefused(f"{', '.join(sorted(now))} cannot be what was told")
+            settled |= now
         return settled
 
     def move(self, matches: tuple[Match, ...]) -> None:
@@ -457,7 +459,7 @@ class Guard:
         Where rounds may be missed, the earliest place is enough: from there all others are reached.
         """
         if matches:
-            self.told = self._settles
+            self.numbers = self._settles
             may_be_behind = self.study.scope.forgiving and not self.is_coordinators
             places = matches[:1] if may_be_behind else matches
             self.positions = frozenset(match.after for match in places)
@@ -466,7 +468,7 @@ class Guard:
         """What a restarted host goes on from."""
         return {
             "study": self.study.document.decode(),
-            "told": dict(self.told),
+            "told": dict(self.numbers),
             "positions": [[pc, list(turns)] for pc, turns in sorted(self.positions)],
         }
 
@@ -474,6 +476,6 @@ class Guard:
     def restored(cls, exported: Mapping[str, Any]) -> Guard:
         """Where `export` was called."""
         guard = cls(read_study(exported["study"]))
-        guard.told = dict(exported["told"])
+        guard.numbers = dict(exported["told"])
         guard.positions = frozenset((pc, tuple(turns)) for pc, turns in exported["positions"])
         return guard

@@ -226,10 +226,10 @@ def _strict_json(text: bytes) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    tree = dict(pairs)
+    if len(tree) != len(pairs):
         _refuse("a key of its header stands twice")
-    return found
+    return tree
 
 
 def _checked_listing(item: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:

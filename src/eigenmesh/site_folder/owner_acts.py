@@ -45,13 +45,13 @@ def withdraw(folder: SiteFolder, ids: Iterable[str], by: str, *, pause: bool = F
             "the site's data have no ids, by which rows are withdrawn; name the id_column in "
             "site.toml"
         )
-    known = set(map(str, rows.ids.tolist()))
-    unknown = [name for name in names if name not in known]
+    own_ids = set(map(str, rows.ids.tolist()))
+    unknown = [name for name in names if name not in own_ids]
     if unknown or not names:
         before = withdrawn_ids(read_withdrawals(folder.withdrawals_file))
         why = "was withdrawn before" if unknown and unknown[0] in before else "is in no row"
         shown = f"id {unknown[0]!r} {why}" if unknown else "no ids are given"
-        raise InputError(f"{shown}; nothing is withdrawn: pass ids of the {len(known):,} rows")
+        raise InputError(f"{shown}; nothing is withdrawn: pass ids of the {len(own_ids):,} rows")
     rest = rows.without(names)
     site = open_site(folder.path)
     versions = [version for own in site.account.sets for version in own.versions]
@@ -64,6 +64,6 @@ def withdraw(folder: SiteFolder, ids: Iterable[str], by: str, *, pause: bool = F
             f"{fewest - changed} more with them, or pass --pause, and the site refuses all studies "
             f"until so many others have followed"
         )
-    _log(folder, "withdraw", rows=len(names), by=by, left=len(known) - len(names))
+    _log(folder, "withdraw", rows=len(names), by=by, left=len(own_ids) - len(names))
     add_withdrawal(folder.withdrawals_file, names)
-    return len(known) - len(names)
+    return len(own_ids) - len(names)

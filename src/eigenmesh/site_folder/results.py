@@ -73,7 +73,7 @@ def rows_of_results(folder: SiteFolder, shares: list[StoredShare]) -> RowResults
         names += [word] if single else [f"{word}{j}" for j in range(own.shape[1])]
         columns += [own.tolist()] if single else own.T.tolist()
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return RowResults([own for own, kept in zip(ids, is_in, strict=True) if kept], names, rows)
+    return RowResults([own for own, is_own in zip(ids, is_in, strict=True) if is_own], names, rows)
 
 
 def _rows_then(folder: SiteFolder, share: StoredShare) -> tuple[list[Any], np.ndarray[Any, Any]]:

@@ -117,11 +117,11 @@ class SiteSettings:
                 f"the site's settings {str(path)!r} cannot be read: {words}; `eigenmesh site init` "
                 f"makes a site's folder"
             ) from None
-        known = {own.name for own in fields(cls)}
-        if unknown := sorted(tree.keys() - known):
+        names = {own.name for own in fields(cls)}
+        if unknown := sorted(tree.keys() - names):
             raise InputError(
                 f"{path.name} has {', '.join(map(repr, unknown))}; expected some of "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(names))}"
             )
         if missing := [name for name in ("name", "data") if name not in tree]:
             raise InputError(f"{path.name} lacks {' and '.join(map(repr, missing))}")

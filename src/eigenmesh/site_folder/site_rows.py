@@ -81,24 +81,24 @@ def _read(path: Path, settings: SiteSettings) -> Table:
         names = peek_names(path, settings.id_column)
         if names is None:
             return _by_place(read_table(path, settings.id_column), settings)
-        wanted = [*_features(settings, names), *_apart(settings)]
-        return read_table(path, settings.id_column, columns=[str(column) for column in wanted])
+        columns = [*_features(settings, names), *_apart(settings)]
+        return read_table(path, settings.id_column, columns=[str(column) for column in columns])
     return _by_place(read_table(path, settings.id_column), settings)
 
 
 def _by_place(table: Table, settings: SiteSettings) -> Table:
     """Columns of a file without names."""
     everything = range(table.X.shape[1])
-    wanted = [*_features(settings, everything), *_apart(settings)]
-    wrong = [column for column in wanted if column not in everything]
+    columns = [*_features(settings, everything), *_apart(settings)]
+    wrong = [column for column in columns if column not in everything]
     if wrong:
         raise InputError(
             f"column {wrong[0]!r} is named in site.toml, and the file has columns without names; "
             f"a number from 0 to {len(everything) - 1} is expected"
         )
-    if wanted == list(everything):
+    if columns == list(everything):
         return table  # a memory map stays one
-    return Table(table.X[:, wanted], table.sample_ids)
+    return Table(table.X[:, columns], table.sample_ids)
 
 
 def _stacked(tables: Sequence[Table]) -> Table:

@@ -177,7 +177,7 @@ class BandwidthNode(CentroidNode):
 
     def _sketches(self) -> tuple[Doubles, Any]:
         """Everybody's, and whose they are."""
-        sketches = [self.known[owner] for owner in sorted(self.known, key=int)]
+        sketches = [self.centroids_of[owner] for owner in sorted(self.centroids_of, key=int)]
         owners = np.repeat(np.arange(len(sketches)), [len(own) for own in sketches])
         return np.vstack([self.shared, *sketches]), owners
 
@@ -197,7 +197,7 @@ class BandwidthNode(CentroidNode):
         rows = np.sort(rng.choice(n, min(draw.n_rows, n), replace=False))
         if len(rows):
             sketches = raw_rows(self.data)[rows].astype(float) @ sketch_basis(d)
-            self.known = {str(self.site.index): sketches}
+            self.centroids_of = {str(self.site.index): sketches}
 
     @step(cumulative=True)
     def offer_sketches(self) -> dict[int, SharedSketches]:

@@ -382,9 +382,9 @@ def distributed_kmeans(
 def _drawn(fed: Federation, squares: Doubles, count: int, rng: np.random.Generator) -> Doubles:
     """Points of the normal law that has the moments of all points."""
     origin = Centres(np.zeros((1, 1, len(squares))))
-    told = fed.total(PointHolder.sum_groups, origin).sum
-    _require_weight(float(told.weights.sum()))
-    mean = told.sums[0, 0] / told.weights[0, 0]
+    totals = fed.total(PointHolder.sum_groups, origin).sum
+    _require_weight(float(totals.weights.sum()))
+    mean = totals.sums[0, 0] / totals.weights[0, 0]
     values, axes = np.linalg.eigh(np.diag(squares) - np.outer(mean, mean))
     normal = rng.normal(size=(count, len(squares)))
     points: Doubles = mean + (normal * np.sqrt(np.maximum(values, 0.0))) @ axes.T

@@ -81,13 +81,13 @@ class RowBlock(Message, reveals="rows"):
 
     def contradiction(self, context: Context) -> str | None:
         """Rows are no more than were asked for, and such that their squares are finite."""
-        asked = getattr(context.request, "n_rows", None)
+        most = getattr(context.request, "n_rows", None)
         n_rows = 0 if self.indptr is None else len(self.indptr) - 1
         values = self.data if self.dense is None else self.dense
         if self.dense is not None:
             n_rows = len(self.dense)
-        if asked is not None and n_rows > asked:
-            return f"{n_rows} rows, {asked} were asked for"
+        if most is not None and n_rows > most:
+            return f"{n_rows} rows, {most} were asked for"
         if values is not None and values.size and float(np.abs(values).max()) > LARGEST:
             return f"values beyond {LARGEST:.0e}, whose squares are not finite"
         return None

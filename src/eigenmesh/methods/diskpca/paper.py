@@ -147,8 +147,8 @@ class CapturedCentred(CentredSums, reveals="gram"):
 
 
 def _too_much(sums: GramSums) -> str | None:
-    held = float(np.trace(full(sums.upper)))
-    return "components hold more than there is" if exceeds(held, sums.trace) else None
+    variance = float(np.trace(full(sums.upper)))
+    return "components hold more than there is" if exceeds(variance, sums.trace) else None
 
 
 class SketchingRowHolder(RowHolder):

@@ -1174,11 +1174,11 @@ def more_landmarks(
     """What draws more of the same kind, up to a number in all: finer centroids, else rows."""
 
     def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
-        seen = share_seen(count, sum(before.sizes.values()))
+        share = share_seen(count, sum(before.sizes.values()))
         if before.law is not None:
             points = before.law.draw(count - before.Y.shape[0], stream_of(setup.seed, count))
             unseen = to_all(points, rows.parties)
-            return before._replace(Y=stack([before.Y, points]), unseen=unseen, share=seen)
+            return before._replace(Y=stack([before.Y, points]), unseen=unseen, share=share)
         rng = np.random.default_rng((setup.seed, count))
         Y, left, draw = [before.Y], before.left, role.draw_rows
         if landmarks == "centroids":
@@ -1192,7 +1192,7 @@ def more_landmarks(
         return before._replace(
             Y=stack([*Y, *fresh.values()]),
             unseen=new_to_each(fresh),
-            share=seen,
+            share=share,
             left={name: left[name] - own for name, own in drawn.items()},
         )
 

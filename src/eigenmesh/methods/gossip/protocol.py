@@ -180,15 +180,15 @@ class GossipNode(CentroidNode):
 
     Setup = GossipSetup
     state = (
-        *(*CentroidNode.state, "n_features", "given", "mean", "W", "product"),
+        *(*CentroidNode.state, "n_features", "n_given", "mean", "W", "product"),
         *("outside", "own_probes", "probes", "growing"),
     )
 
     def __init__(self, site: SiteView, setup: GossipSetup) -> None:
         super().__init__(site, setup)
         self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
-        self.made: dict[str, Any] = {}  # features: made when first needed, not state
-        self.n_features, self.given = 0, 0
+        self.cache: dict[str, Any] = {}  # features: made when first needed, not state
+        self.n_features, self.n_given = 0, 0
         self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
         self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
         self.mean = self.growing = np.zeros(0)
@@ -204,12 +204,12 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_features(self, features: FeatureCount) -> None:
         """The own centroids, no more of them in all than there are of the rows."""
-        self.made.clear()
+        self.cache.clear()
         self.n_features = features.count
         if self.setup.features == "centroids":
-            most = centroids_given(self.site.data.shape[0], features.count, self.given)
-            self.start_sharing(self.site.data, most, self.given)
-            self.given += most
+            most = centroids_given(self.site.data.shape[0], features.count, self.n_given)
+            self.start_sharing(self.site.data, most, self.n_given)
+            self.n_given += most
 
     @property
     def landmarks(self) -> Rows:
@@ -227,9 +227,9 @@ class GossipNode(CentroidNode):
     @property
     def basis(self) -> Doubles:
         """B (q, r) with which k(x, Y)B has the inner products of φ(x) inside the span of φ(Y)."""
-        if "basis" not in self.made:
-            self.made["basis"] = pseudo_inverse_root(self.kernel.matrix(self.landmarks))
-        basis: Doubles = self.made["basis"]
+        if "basis" not in self.cache:
+            self.cache["basis"] = pseudo_inverse_root(self.kernel.matrix(self.landmarks))
+        basis: Doubles = self.cache["basis"]
         return basis
 
     def _embed(self, X: Rows) -> Doubles:
@@ -242,10 +242,10 @@ class GossipNode(CentroidNode):
     @property
     def E(self) -> Doubles:  # noqa: N802
         """The own features as they are."""
-        if "E" not in self.made:
+        if "E" not in self.cache:
             X = self.site.data
-            self.made["E"] = np.vstack([self._embed(X[rows]) for rows in blocks(X.shape[0])])
-        features: Doubles = self.made["E"]
+            self.cache["E"] = np.vstack([self._embed(X[rows]) for rows in blocks(X.shape[0])])
+        features: Doubles = self.cache["E"]
         return features
 
     @property
@@ -384,7 +384,7 @@ class GossipNode(CentroidNode):
         mean = self.outside / model.n_rows
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients @ scaled, model.offset @ scaled)
-        rng = self.site.private_generator(gossip_kpca.number, self.given)
+        rng = self.site.private_generator(gossip_kpca.number, self.n_given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
         self.own_probes = np.stack([sums.mean, sums.direction])
@@ -537,7 +537,7 @@ class FirstFeatures(NamedTuple):
         """From the sizes of the nodes."""
         taken = features_for(setup, goal, list(rows.values()))
         growth = Growth.of(dataclasses.replace(setup, features=taken), goal, rows)
-        each, q, more = growth.asked, growth.total, 0
+        each, q, more = growth.each_gives, growth.total, 0
         while goal.accuracy is not None and not growth.is_done:
             growth, more = growth.doubled(), more + 1
         return cls(max(rows.values()), d, each, q, more)
@@ -698,7 +698,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         nodes.enlist(GossipNode, setup)
     growth = Growth.of(setup, goal, rows)
     while True:
-        outcomes, growing, reason = _fit(nodes, setup, goal, growth.asked)
+        outcomes, growing, reason = _fit(nodes, setup, goal, growth.each_gives)
         exact = fills_all(setup, outcomes[0].n_dimensions, n_columns)
         measured = goal.accuracy is not None
         missing = _missing(nodes, setup, goal, outcomes[0], exact) if measured else None
@@ -735,9 +735,9 @@ class Growth:
     setup: GossipSetup
     most: int
     rows: Mapping[str, int]
-    asked: int  # centroids of each node in this step, or random features
+    each_gives: int  # centroids of each node in this step, or random features
     total: int
-    given: Mapping[str, int]
+    n_given: Mapping[str, int]
 
     @classmethod
     def of(cls, setup: GossipSetup, goal: GossipGoal, rows: Mapping[str, int]) -> Self:
@@ -752,17 +752,17 @@ class Growth:
     def doubled(self) -> Self:
         """As many again, or as many as there may be."""
         more = min(2 * self.total, self.most)
-        centroids = [self.given[name] for name in self.rows]
+        centroids = [self.n_given[name] for name in self.rows]
         count = asked_of_each(list(self.rows.values()), more - self.total, centroids)
-        added = {n: centroids_given(self.rows[n], count, own) for n, own in self.given.items()}
-        now = {name: own + added[name] for name, own in self.given.items()}
-        return dataclasses.replace(self, asked=count, total=sum(now.values()), given=now)
+        added = {n: centroids_given(self.rows[n], count, own) for n, own in self.n_given.items()}
+        now = {name: own + added[name] for name, own in self.n_given.items()}
+        return dataclasses.replace(self, each_gives=count, total=sum(now.values()), n_given=now)
 
     @property
     def is_exhausted(self) -> bool:
         """Whether no node can give another centroid."""
         most = {name: most_centroids(n) for name, n in self.rows.items()}
-        return self.setup.features == "centroids" and dict(self.given) == most
+        return self.setup.features == "centroids" and dict(self.n_given) == most
 
     @property
     def is_done(self) -> bool:

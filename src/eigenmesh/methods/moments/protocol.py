@@ -164,9 +164,9 @@ class MomentRows(Party):
         return CentredProducts(upper=upper(products), n_rows=int(X.shape[0]))
 
     @step(reusable=False)
-    def keep_scores(self, found: FeatureComponents) -> None:
+    def keep_scores(self, answer: FeatureComponents) -> None:
         """The rows' scores, in the site's store."""
-        model = scoring_model(self.features, found)
+        model = scoring_model(self.features, answer)
         keep_points(self.site, self.setup, model.transform(self.site.data))
 
 
@@ -180,11 +180,11 @@ def features_of(setup: MomentSetup, n_columns: int) -> int:
     return explicit_width(setup.kernel, n_columns, setup.degree, setup.coef0)
 
 
-def scoring_model(features: ExplicitFeatures, found: FeatureComponents) -> MomentModel:
+def scoring_model(features: ExplicitFeatures, answer: FeatureComponents) -> MomentModel:
     """What scores rows, of components that came without their eigenvalues."""
-    W = np.asarray(found.components, dtype=np.float64)
+    W = np.asarray(answer.components, dtype=np.float64)
     facts = (np.zeros(W.shape[1]), 0.0, 0.0, 0, features.n_columns)
-    return MomentModel(features.kernel, np.asarray(found.mean), W, *facts)
+    return MomentModel(features.kernel, np.asarray(answer.mean), W, *facts)
 
 
 @record

@@ -136,13 +136,13 @@ def _with_server(
     pairs = columns.ask(PowerHolder.local_pair)
     for t in range(1, k * n_rounds):
         history.append(merge(list(pairs), setup, (t - 1) // n_rounds))
-        message = JointVector(vector=history[-1], found=t % n_rounds == 0)
+        message = JointVector(vector=history[-1], is_final=t % n_rounds == 0)
         pairs = columns.ask(PowerHolder.next_pair, message)
         while any(pair.component < t // n_rounds for pair in pairs):
             # An older pair stood in, of the component before: one of this is asked for.
             pairs = columns.ask(PowerHolder.local_pair)
     history.append(merge(list(pairs), setup, k - 1))
-    last = JointVector(vector=history[-1], found=True)
+    last = JointVector(vector=history[-1], is_final=True)
     ends = ask_everyone(columns, PowerHolder.finish, last)
     vectors = np.column_stack(history[n_rounds - 1 :: n_rounds])
     first = history[:n_rounds]

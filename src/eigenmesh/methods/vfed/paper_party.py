@@ -92,7 +92,7 @@ class JointVector(Message, reveals="eigenvectors"):
     """The merged vector; `found` says that it is a component, and the next one is wanted."""
 
     vector: Annotated[Floats, Shape("n"), NonEmpty]
-    found: bool
+    is_final: bool
 
 
 class Captured(Message, reveals="moments"):
@@ -158,7 +158,7 @@ class PowerHolder(Party):
     @step
     def next_pair(self, joint: JointVector) -> LocalPair:
         """Eq. (14), or deflation where a component has been found; then power iterations."""
-        self._take(joint.vector, joint.found)
+        self._take(joint.vector, joint.is_final)
         return self._work()
 
     @step

@@ -98,11 +98,11 @@ class GramProduct(Message, reveals="gram", covers=1):
 
     def contradiction(self, context: Context) -> str | None:
         """X Xᵀ is positive, and multiplies by no more than the sum of its squares."""
-        asked, most = context.request, context.facts.get(OwnSquares)
-        if asked is None or most is None or asked.vectors.shape != self.product.shape:
+        request, most = context.request, context.facts.get(OwnSquares)
+        if request is None or most is None or request.vectors.shape != self.product.shape:
             return None
-        along = np.einsum("ij,ij->j", asked.vectors, self.product)
-        lengths = np.einsum("ij,ij->j", asked.vectors, asked.vectors)
+        along = np.einsum("ij,ij->j", request.vectors, self.product)
+        lengths = np.einsum("ij,ij->j", request.vectors, request.vectors)
         if np.any(along < -TOLERANCE * most * lengths):
             return "a square is negative"
         if np.any(np.linalg.norm(self.product, axis=0) > (1 + TOLERANCE) * most * np.sqrt(lengths)):
