@@ -18,7 +18,7 @@ def require_fair(lie):
 
 @pytest.mark.parametrize("number", range(len(FITS)), ids=lambda i: FITS[i].name)
 def test_lies_blame_nobody_honest_and_give_no_impossible_numbers(number):
-    for lie in drawn_lies(1 if FITS[number].name == "dpca" else 3, seed=number, fits=[number]):
+    for lie in drawn_lies(1 if FITS[number].name == "dpca" else 2, seed=number, fits=[number]):
         require_fair(lie)
 
 

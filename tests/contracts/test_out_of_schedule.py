@@ -6,7 +6,7 @@ from tests.contracts.fits import FITS
 from tests.contracts.intrusions import runs_at, sequence_with_intrusions
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-ATTEMPTS = 300  # a fit; benchmarks/bench_out_of_schedule.py makes 10,000
+ATTEMPTS = 100  # a fit; benchmarks/bench_out_of_schedule.py makes 10,000
 
 
 @pytest.mark.parametrize("number", range(len(FITS)), ids=lambda i: FITS[i].name)

@@ -36,7 +36,7 @@ def pooled(X, kernel, k):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("wanted", [None, 0.5, 0.9, 0.999])
 def test_as_many_components_as_the_pooled_columns_give(kernel, wanted, topology):
-    for seed in range(2):
+    for seed in range(1 if topology else 2):
         X, parties = drawn(seed)
         parts = em.split(X, parties, by="columns")
         alone = pooled(X, kernel, wanted)

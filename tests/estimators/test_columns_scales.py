@@ -37,8 +37,10 @@ def true_eigenvalues(X, k):
     return np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:k] ** 2
 
 
-@pytest.mark.parametrize("topology", [None, "ring"])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize(
+    ("seed", "topology"),
+    [*((seed, None) for seed in range(15)), *((seed, "ring") for seed in range(0, 15, 3))],
+)
 def test_every_wanted_eigenvalue_is_right_whatever_stands_beside_it(seed, topology):
     X, k, parties = drawn(seed)
     parts = em.split(X, parties, by="columns")

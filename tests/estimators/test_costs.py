@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import eigenmesh as em
 
@@ -42,6 +43,18 @@ def fit(model, source):
     return model, [w for w in caught if issubclass(w.category, em.CostWarning)]
 
 
+_FITTED = {}  # for tests that only look
+
+
+def fitted(kind, source, params, seed):
+    """Of a case with a kernel that suits it: the model, and the warnings about cost."""
+    case = (kind, source.split, *params, seed)
+    if case not in _FITTED:
+        drawn = suited(kind, source, np.random.default_rng(seed))
+        _FITTED[case] = fit(small(kind, **params, **drawn), source)
+    return _FITTED[case]
+
+
 def sent(account):
     return account.floats_up + account.floats_down
 
@@ -59,8 +72,7 @@ def suited(kind, source, rng):
 def test_more_than_shipping_is_warned_of_once_with_figures_and_a_way_out(
     kind, source, params, seed
 ):
-    drawn = suited(kind, source, np.random.default_rng(seed))
-    model, told = fit(small(kind, **params, **drawn), source)
+    model, told = fitted(kind, source, params, seed)
     floats, whole = sent(model.report_), model.report_.baseline_floats
     assert len(told) == (floats > whole)
     for warning in told:
@@ -111,9 +123,8 @@ def test_costs_can_be_ignored_apart_from_caveats_on_the_answer():
 @pytest.mark.parametrize(("kind", "source", "params"), CASES)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_plan_names_its_method_and_is_exact_or_says_at_most(kind, source, params, seed):
-    model = small(kind, **params, **suited(kind, source, np.random.default_rng(seed)))
-    plan = em.plan(model, source)
-    model, _ = fit(model, source)
+    model, _ = fitted(kind, source, params, seed)
+    plan = em.plan(clone(model), source)
     assert plan.method
     assert str(plan).startswith(plan.method)
     if isinstance(model, em.KernelPCA):

@@ -139,11 +139,11 @@ def test_one_landmark_is_enough_for_one_component(kernel, degree, center):
     X = normal(degree + center)
     parts = em.split(X, 3, random_state=0)
     params = {"kernel": kernel, "degree": degree, "n_landmarks": 1, "random_state": 0}
-    for landmarks in ("diskpca", "uniform", "leverage", "rpcholesky", "centroids"):
-        for exact in (True, False):
-            model = em.DisKPCA(1, landmarks=landmarks, exact=exact, center=center, **params)
-            assert model.fit(parts).eigenvalues_[0] > 0
-            assert model.report_.floats_up == em.plan(model, parts).floats_up
+    for i, landmarks in enumerate(("diskpca", "uniform", "leverage", "rpcholesky", "centroids")):
+        exact = (i + center) % 2 == 0  # each with both, once centred and once not
+        model = em.DisKPCA(1, landmarks=landmarks, exact=exact, center=center, **params)
+        assert model.fit(parts).eigenvalues_[0] > 0
+        assert model.report_.floats_up == em.plan(model, parts).floats_up
     for source in (X, parts):
         targets = [X[rows, 0] for rows in parts.order] if source is parts else X[:, 0]
         assert em.KernelPCA(1, center=center, **params).fit(source).eigenvalues_[0] > 0

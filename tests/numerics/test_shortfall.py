@@ -96,7 +96,7 @@ def test_a_group_that_no_landmark_is_near_shows_in_the_scatter():
     assert missing.largest > true.max() / 2
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
     """All of the variance outside the span may be one row's, and few rows are looked at."""
     rng = np.random.default_rng(seed)
@@ -109,11 +109,11 @@ def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
     model = LandmarkModel.fit(kernel, Y, sums, k, False, span)
     outside = sums.trace - float(np.trace(span.basis.T @ full_scatter(kernel, X, Y) @ span.basis))
     roots = np.sqrt(model.eigenvalues)
+    true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
     for share in (0.1, 1.0):
         how = Probes(model.coefficients / roots, model.offset / roots, outside / n, share, 128)
         seen = probe(kernel, Y, X, how, seed, rng)
         missing = shortfall("rbf", model.eigenvalues, [seen], outside, False)
-        true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
         assert missing.is_within(0.01) == bool(true.max() <= 0.01)
     assert missing.largest == pytest.approx(true.max(), abs=0.02), "of all rows it is known"
 

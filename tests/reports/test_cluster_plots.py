@@ -10,11 +10,10 @@ from eigenmesh.reports.cluster_plots import cluster_figure, eigengap_figure, sug
 
 @pytest.mark.parametrize("k", [2, 4, 7])
 @pytest.mark.parametrize("gamma", [0.02, "mean-distance"])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_eigengap_finds_the_number_of_separate_groups(k, gamma, seed):
+def test_the_eigengap_finds_the_number_of_separate_groups(k, gamma):
     """With a wide kernel too, under which the constant direction is by far the largest."""
-    centres = 10 * np.eye(10)[np.random.default_rng(seed).permutation(10)[:k]]
-    X, _ = make_blobs(300, centers=centres, cluster_std=0.7, random_state=seed)
+    centres = 10 * np.eye(10)[np.random.default_rng(k).permutation(10)[:k]]
+    X, _ = make_blobs(300, centers=centres, cluster_std=0.7, random_state=k)
     model = em.KernelKMeans(2, gamma=gamma, random_state=0).fit(X)
     assert suggested_clusters(model.spectrum_) == k
 

@@ -54,19 +54,16 @@ def error_of(model, exact):
 # 1. The claims of the paper, and where they end.
 
 
-@pytest.mark.parametrize(
-    ("seed", "solver"), [(0, "nystrom"), (1, "nystrom"), (2, "nystrom"), (0, "gram")]
-)
+@pytest.mark.parametrize(("seed", "solver"), [(0, "nystrom"), (1, "nystrom"), (0, "gram")])
 def test_the_error_falls_as_one_over_t(seed, solver, exact):
     early, late = (T * error_of(fitted(T, seed, solver=solver), exact) for T in (5, 50))
     assert late <= 1.5 * early
     assert late < 5e-3
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_papers_threshold_stalls(seed, exact):
+def test_the_papers_threshold_stalls(exact):
     options = {"solver": "gram", "threshold": "paper"}
-    early, late = (fitted(T, seed, **options) for T in (5, 50))
+    early, late = (fitted(T, **options) for T in (5, 50))
     assert 50 * error_of(late, exact) > 1.5 * 5 * error_of(early, exact)
     assert late.recovery_error_ is None  # a bias cannot be estimated
 
@@ -99,7 +96,7 @@ def test_the_estimated_error_is_too_high_where_features_complement_each_other(so
     assert 1.0 < model.recovery_error_ / error_of(model, exact) < 3.0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_features_that_complement_each_other_beat_independent_ones(seed, exact):
     laws = ("complementary", "independent", "paper")
     ours, within, papers = (fitted(20, seed, features=law) for law in laws)
@@ -203,11 +200,13 @@ def test_the_paper_threshold_may_leave_fewer_columns_than_eigenvectors():
 # 3. What it costs.
 
 
-@pytest.mark.parametrize("step_size", ["1/t", "2/t"])
-@pytest.mark.parametrize("gamma", [0.1, None, "mean-distance", "median"])
+@pytest.mark.parametrize(
+    ("gamma", "step_size"),
+    [(0.1, "1/t"), (None, "2/t"), ("mean-distance", "2/t"), ("median", "1/t")],
+)
 @pytest.mark.parametrize("solver", ["nystrom", "gram"])
 def test_a_plan_foretells_the_report(solver, gamma, step_size):
-    parts = em.split(DIGITS[:600], 5, random_state=0)
+    parts = em.split(DIGITS[:300], 5, random_state=0)
     sizes = {"n_eigenvectors": 6, "n_iterations": 6, "n_features": 31}
     model = em.FedKernelKMeans(4, **sizes, solver=solver, gamma=gamma, step_size=step_size)
     plan, report = em.plan(model, parts), model.fit(parts).report_

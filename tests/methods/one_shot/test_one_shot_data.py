@@ -177,7 +177,7 @@ def test_files_opened_by_many_threads_at_once_are_not_taken_for_damaged(X, tmp_p
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for _ in range(400):
+        for _ in range(150):
             em.OneShotKPCA(1, local_rank=1).fit(em.Partitioned(columns=paths))
     finally:
         sys.setswitchinterval(usual)

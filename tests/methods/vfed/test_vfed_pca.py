@@ -115,8 +115,7 @@ def test_missing_values_are_filled_by_their_owners():
 
 
 @pytest.mark.parametrize("name", ["wine", "breast", "digits", "slow"])
-@pytest.mark.parametrize("parties", [3, 5, 10])
-@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(("parties", "center"), [(3, True), (5, False), (10, True)])
 def test_never_worse_than_the_papers_variant_from_round_two_on(name, parties, center):
     X = DATA[name]
     parts = em.split(X, parties, by="columns")

@@ -22,8 +22,11 @@ def slow(n=80, m=36, seed=0):
     return latent @ rng.normal(size=(6, m)) + rng.normal(size=(n, m))
 
 
-@pytest.mark.parametrize("topology", ["ring", "star", "grid", "full", nx.path_graph(6)], ids=str)
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize(
+    ("topology", "k"),
+    [("ring", 1), ("star", 3), ("grid", 1), ("full", 3), (nx.path_graph(6), 3)],
+    ids=str,
+)
 def test_all_nodes_have_the_pooled_answer(topology, k):
     X = slow()
     model = em.VFedPCA(k, topology=topology).fit(em.split(X, 6, by="columns"))
@@ -48,8 +51,11 @@ def test_equals_the_form_with_a_coordinator():
     np.testing.assert_allclose(peers.transform(WINE), centre.transform(WINE), atol=1e-7)
 
 
-@pytest.mark.parametrize("topology", ["ring", "star", "full", nx.path_graph(4)], ids=str)
-@pytest.mark.parametrize(("k", "products"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("topology", "k", "products"),
+    [("ring", 1, 1), ("star", 2, 3), ("full", 1, 1), (nx.path_graph(4), 2, 3)],
+    ids=str,
+)
 def test_traffic_is_planned_to_the_float_and_a_bound_if_it_stops_early(topology, k, products):
     X = slow()
     parts = em.split(X, 4, by="columns")
@@ -92,9 +98,7 @@ def test_disconnected_graphs_are_refused():
 
 
 # The first node's directions are those passed on, in rounds 3 to 5.
-@pytest.mark.parametrize(
-    ("round_", "lost"), [(1, 0), (2, 3), (3, 0), (4, 0), (4, 3), (5, 0), (6, 3), (9, 0), (30, 3)]
-)
+@pytest.mark.parametrize(("round_", "lost"), [(1, 0), (2, 3), (3, 0), (6, 3), (30, 0)])
 def test_a_node_that_leaves_gives_the_components_of_the_remaining_columns(round_, lost):
     blocks = np.array_split(slow(), 4, axis=1)
     parts = em.Partitioned(columns=blocks)
