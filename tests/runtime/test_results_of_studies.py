@@ -12,7 +12,7 @@ from eigenmesh.runtime.message import encode
 from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import stage
-from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")

@@ -31,7 +31,7 @@ from eigenmesh.safe_files import write_whole
 from eigenmesh.site_folder import SiteFolder
 from eigenmesh.site_folder import owner_acts as acts
 from eigenmesh.site_folder.new_folder import LEAST, new_folder, policy_text, public_key
-from eigenmesh.site_folder.results import RowResults, results_about_rows, rows_of_results
+from eigenmesh.site_folder.row_results import RowResults, results_about_rows, rows_of_results
 from eigenmesh.site_folder.settings import Column, SiteSettings
 
 app = typer.Typer(

@@ -66,7 +66,7 @@ class PartyActor:
         self._host: GuardedHost = FaultyHost(host, faults, names) if faults else host
         self._index = index
         self._worker = get_worker()
-        self._post = _Post()
+        self._post = _NeighbourPost()
         self._peers: list[tuple[str, str]] = []
 
     async def meet(self, book: bytes) -> bytes:
@@ -135,7 +135,7 @@ class PartyActor:
             _log.exception("a message to party %s could not be delivered", receiver)
 
 
-class _Post:
+class _NeighbourPost:
     """Messages that have arrived, by exchange and sender. Lives on one event loop: no locks."""
 
     def __init__(self) -> None:

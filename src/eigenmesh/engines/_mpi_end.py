@@ -26,7 +26,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from eigenmesh.engines._mpi_open import Opening
+from eigenmesh.engines._mpi_open import RankOpening
 from eigenmesh.engines._mpi_post import ALL, END, Frame, Pause, Post
 
 _ULFM = "OMPI_MCA_mpi_ft_enable"  # set by mpirun --with-ft ulfm
@@ -48,7 +48,7 @@ class Job:
 
     def __init__(self) -> None:
         self.post = Post()
-        self.opening = Opening(self.post)
+        self.opening = RankOpening(self.post)
         self.has_explained = False  # why the job ends
         self._process = os.getpid()
         self._has_left = False

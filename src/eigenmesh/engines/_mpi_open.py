@@ -23,7 +23,7 @@ from eigenmesh.runtime import wire
 _ROLL_CALL = 2.0  # seconds in which ranks that are there say so
 
 
-class Opening:
+class RankOpening:
     """What this rank does to open federations; the first time takes more."""
 
     def __init__(self, post: Post) -> None:

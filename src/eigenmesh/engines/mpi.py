@@ -380,7 +380,7 @@ class _Station:
                 return None
 
 
-class _Job:
+class _Call:
     """A call on the helper's thread."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -407,17 +407,17 @@ class _Helper:
     """A daemon thread that runs steps. One whose step hangs is left behind, not waited for."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] | None = None
-        self._job: _Job | None = None
+        self._jobs: queue.SimpleQueue[_Call | None] | None = None
+        self._job: _Call | None = None
 
-    def start(self, work: Callable[[], Any]) -> _Job:
+    def start(self, work: Callable[[], Any]) -> _Call:
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             thread = threading.Thread(
                 target=_work_off, args=(self._jobs,), name="eigenmesh-party", daemon=True
             )
             thread.start()
-        self._job = _Job(work)
+        self._job = _Call(work)
         self._jobs.put(self._job)
         return self._job
 
@@ -440,7 +440,7 @@ class _Helper:
         self._jobs = self._job = None
 
 
-def _work_off(jobs: queue.SimpleQueue[_Job | None]) -> None:
+def _work_off(jobs: queue.SimpleQueue[_Call | None]) -> None:
     while (job := jobs.get()) is not None:
         job.run()
 

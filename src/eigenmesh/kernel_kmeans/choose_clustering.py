@@ -26,7 +26,7 @@ from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.methods.registry import for_kernel, methods, names_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
-from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
 FEW_ROWS = 500  # up to here every row of one array is a landmark

@@ -77,7 +77,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.topology import Topology
-from eigenmesh.stages.kmeans import METHODS as KMEANS
+from eigenmesh.stages.distributed_kmeans import METHODS as KMEANS
 
 RESTARTS = 4  # by default
 

@@ -31,7 +31,7 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.count import survey
-from eigenmesh.stages.kmeans import shortfall
+from eigenmesh.stages.distributed_kmeans import shortfall
 
 AGREES = 1e-6  # of a score's root mean square, by which the nodes' centres may differ
 RANK_OF_COLUMNS = ("linear", "cosine")  # kernels of no higher rank than there are columns

@@ -1,8 +1,8 @@
 """Kernel k-means over row partitions: landmarks, Gram matrices, then k-means of the scores.
 
 Landmarks and components as in disKPCA (Balcan et al., KDD 2016), not centred; the rows' scores in
-the leading components are clustered where they are (`stages/kmeans.py`). With every row a
-landmark and as many components as clusters this is the spectral relaxation of kernel k-means
+the leading components are clustered where they are (`stages/distributed_kmeans.py`). With every
+row a landmark and as many components as clusters this is the spectral relaxation of kernel k-means
 (Zha et al., NeurIPS 2001).
 
 ===================  ============================================================================
@@ -58,7 +58,7 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
-from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 from eigenmesh.stages.row_messages import kernel_of
 from eigenmesh.stages.site_points import keep_points

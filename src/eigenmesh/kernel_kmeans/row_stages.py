@@ -40,7 +40,7 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, forecast_stages, stage
-from eigenmesh.stages.kmeans import distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
 _HANGS_ON_DATA = "about: how large coresets are, and how soon k-means settles, hangs on the data"

@@ -49,7 +49,7 @@ _WIDE = 2 * _SKETCH  # columns from which a sketch pays
 Draws = Callable[[int], np.random.Generator]  # by the number of a part, always the same
 
 
-class Piece(NamedTuple):
+class TreeNode(NamedTuple):
     """A node: rows from `start` to `stop` in the tree's order."""
 
     start: int
@@ -76,12 +76,12 @@ class CentroidTree:
         # Products of rows far from the origin would lose the digits in which the rows differ.
         self._offsets = rows if is_sparse(rows) else rows - rows.mean(axis=0)
         self._points = _points(self._offsets, rng)[self._order]
-        self._splits: list[tuple[Piece, Piece, Piece]] = []  # a node and its two sides
-        self._root = Piece(0, n)
-        self._spreads: list[tuple[float, Piece]] = []
+        self._splits: list[tuple[TreeNode, TreeNode, TreeNode]] = []  # a node and its two sides
+        self._root = TreeNode(0, n)
+        self._spreads: list[tuple[float, TreeNode]] = []
         self._note(self._root)
 
-    def cut(self, count: int) -> list[Piece]:
+    def cut(self, count: int) -> list[TreeNode]:
         """At most `count` nodes that have each row once: fewer where there are no more leaves."""
         self._grow(count - 1)
         leaves = {self._root}
@@ -90,7 +90,7 @@ class CentroidTree:
             leaves.update(sides)
         return sorted(leaves)
 
-    def refinement(self, before: int, count: int) -> list[Piece]:
+    def refinement(self, before: int, count: int) -> list[TreeNode]:
         """At most `count` nodes below those of `cut(before)`, one of each further split.
 
         The smaller side: with the node above it, the other one follows.
@@ -99,7 +99,7 @@ class CentroidTree:
         splits = self._splits[before - 1 : before + count - 1]
         return [min(sides, key=lambda side: side.size) for _, *sides in splits]
 
-    def means(self, nodes: list[Piece]) -> Floats:
+    def means(self, nodes: list[TreeNode]) -> Floats:
         """Of the rows of each node (nodes, d), in an order that tells nothing of the tree."""
         sizes = np.array([node.size for node in nodes], dtype=np.intp)
         places = np.concatenate([self._order[node.start : node.stop] for node in nodes])
@@ -117,7 +117,7 @@ class CentroidTree:
             for side in sides:
                 self._note(side)
 
-    def _note(self, node: Piece) -> None:
+    def _note(self, node: TreeNode) -> None:
         """Put a node among those that may be split, by its spread; if it may be."""
         if node.size >= 2 * self._least:
             points = self._points[node.start : node.stop]
@@ -126,7 +126,7 @@ class CentroidTree:
             # Of two that spread alike the larger comes first: more rows gain by it.
             heapq.heappush(self._spreads, (-spread * np.sqrt(node.size), node))
 
-    def _split(self, node: Piece) -> tuple[Piece, Piece]:
+    def _split(self, node: TreeNode) -> tuple[TreeNode, TreeNode]:
         here = slice(node.start, node.stop)
         points, order = self._points[here], self._order[here]
         places, middle = _division(points, self._rng)
@@ -135,7 +135,7 @@ class CentroidTree:
         left = _multiple(int(np.count_nonzero(places <= middle)), node.size, self._least)
         turned = np.argpartition(places, left)
         self._points[here], self._order[here] = points[turned], order[turned]
-        return Piece(node.start, node.start + left), Piece(node.start + left, node.stop)
+        return TreeNode(node.start, node.start + left), TreeNode(node.start + left, node.stop)
 
 
 def _points(rows: Rows, rng: np.random.Generator) -> Floats:

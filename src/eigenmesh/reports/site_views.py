@@ -31,7 +31,7 @@ from eigenmesh.runtime.site_log import verify_log
 from eigenmesh.runtime.study import FitStudy, Study
 from eigenmesh.site_folder import SiteFolder, open_site
 from eigenmesh.site_folder.new_folder import public_key
-from eigenmesh.site_folder.results import FIELDS
+from eigenmesh.site_folder.row_results import FIELDS
 from eigenmesh.site_folder.withdrawals import read_withdrawals, withdrawn_ids
 
 _COVERED = {"fewest": "min_rows at least", "all": "all here", "joint": "all parties'"}

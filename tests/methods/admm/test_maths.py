@@ -7,9 +7,9 @@ import pytest
 
 from eigenmesh.errors import InputError, RankError
 from eigenmesh.methods.admm.maths import (
+    CentringOrigin,
     Neighbourhood,
     NeighbourhoodSpectrum,
-    Origin,
     alignment,
     orthonormal,
     paper_penalties,
@@ -27,7 +27,7 @@ def rng():
 def near(rng):
     """Three nodes of rows in 12 dimensions; node 4 is at home."""
     rows = {node: rng.normal(size=(5 + node, 12)) for node in (1, 4, 2)}
-    origin = Origin(Kernel("linear"), np.ones((1, 12)) * 0.3, np.ones(1))
+    origin = CentringOrigin(Kernel("linear"), np.ones((1, 12)) * 0.3, np.ones(1))
     return Neighbourhood(origin, rows, own=4), {n: X - 0.3 for n, X in rows.items()}
 
 
@@ -37,7 +37,7 @@ def projector(X):
 
 def test_origin_is_the_nearest_point_to_the_mean_in_the_span(rng):
     X, Y, kernel = rng.normal(size=(50, 3)), rng.normal(size=(2, 3)), Kernel("linear")
-    origin = Origin.nearest_to_mean(kernel, Y, (X @ Y.T).mean(axis=0))
+    origin = CentringOrigin.nearest_to_mean(kernel, Y, (X @ Y.T).mean(axis=0))
     np.testing.assert_allclose(origin.weights @ Y, X.mean(axis=0) @ projector(Y), atol=1e-12)
     seen = X - origin.weights @ Y
     np.testing.assert_allclose(origin.gram(X), seen @ seen.T, atol=1e-12)

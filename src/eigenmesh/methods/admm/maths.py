@@ -25,11 +25,11 @@ CUTOFF = 1e-10  # directions below this share of λ₁ are rounding: an inverse 
 
 @record
 @dataclass(frozen=True)
-class Origin:
+class CentringOrigin:
     """A point Σ βφ(Y) of feature space, from which all nodes measure; none if Y has no rows.
 
     >>> Y = np.array([[0.0], [2.0]])
-    >>> Origin(Kernel("linear"), Y, np.array([0.5, 0.5])).gram(np.array([[1.0], [4.0]]))
+    >>> CentringOrigin(Kernel("linear"), Y, np.array([0.5, 0.5])).gram(np.array([[1.0], [4.0]]))
     array([[0., 0.],
            [0., 9.]])
     """
@@ -125,7 +125,7 @@ class Neighbourhood:
     rows, and `projected(c, l)` are its inner products with the rows of l.
     """
 
-    def __init__(self, origin: Origin, rows: Mapping[int, Rows], own: int) -> None:
+    def __init__(self, origin: CentringOrigin, rows: Mapping[int, Rows], own: int) -> None:
         self.origin = origin
         self.own = own
         self.members = tuple(sorted(rows))

@@ -29,7 +29,7 @@ import numpy as np
 
 from eigenmesh.graphs.consensus import MixingSetup, average, mixing_rounds
 from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
-from eigenmesh.methods.admm.maths import Origin, stack_rows
+from eigenmesh.methods.admm.maths import CentringOrigin, stack_rows
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.kernels import Kernel
@@ -162,17 +162,19 @@ class RowNeighbour(CentroidNode):
         rows = {**share["rows"], self.site.index: self.own_rows}
         self.site.keep(STORE, {"rows": rows, "origin": self._origin(rows)})
 
-    def _origin(self, rows: dict[int, Rows]) -> Origin:
+    def _origin(self, rows: dict[int, Rows]) -> CentringOrigin:
         if self.setup.origin == "rows":
             points = stack_rows([rows[n] for n in sorted(rows)])
-            return Origin(self.kernel, points, np.full(points.shape[0], 1.0 / points.shape[0]))
+            return CentringOrigin(
+                self.kernel, points, np.full(points.shape[0], 1.0 / points.shape[0])
+            )
         if self.setup.origin == "landmarks" and self.setup.kernel == "linear":
-            return Origin(self.kernel, self.shared, np.ones(1))
+            return CentringOrigin(self.kernel, self.shared, np.ones(1))
         if self.setup.origin == "landmarks":
             means: Doubles = self.mixture[:-1] / self.mixture[-1]
-            return Origin.nearest_to_mean(self.kernel, self.shared, means)
+            return CentringOrigin.nearest_to_mean(self.kernel, self.shared, means)
         nowhere = np.zeros((0, self.site.data.shape[1]))
-        return Origin(self.kernel, nowhere, np.zeros(0))
+        return CentringOrigin(self.kernel, nowhere, np.zeros(0))
 
 
 def origin_for(graph: nx.Graph, center: bool) -> str:

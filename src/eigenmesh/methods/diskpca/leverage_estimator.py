@@ -41,7 +41,7 @@ class LeverageScores:
     report: RunReport
 
 
-class _Rows(RowEstimator):
+class _LeverageRows(RowEstimator):
     """Takes rows in any form."""
 
 
@@ -83,7 +83,7 @@ def leverage_scores(
         return KernelSetup(**agreed_fields(kernel_used, k, width, random_state))
 
     planned = stage(leverage_protocol, agreed(1.0))  # wrong parameters are told at once
-    rows = _Rows()
+    rows = _LeverageRows()
     opened = rows._source(source)
     with rows._opened(opened) as fed, fed.recording() as recording:
         rows._require_rows(fed)

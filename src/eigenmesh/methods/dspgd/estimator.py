@@ -35,8 +35,8 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.ask_again import patient
-from eigenmesh.stages.kmeans import METHODS as CLUSTERINGS
-from eigenmesh.stages.kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import METHODS as CLUSTERINGS
+from eigenmesh.stages.distributed_kmeans import KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
 KERNELS = ("rbf", "laplacian", "poly", "linear", "cosine")

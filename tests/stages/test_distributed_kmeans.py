@@ -13,7 +13,7 @@ from eigenmesh.numerics.coresets import mean_coreset
 from eigenmesh.numerics.kmeans import WeightedPoints
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import forecast_stages, stage
-from eigenmesh.stages.kmeans import (
+from eigenmesh.stages.distributed_kmeans import (
     BATCH,
     CORESET_DRAWS,
     PASSES,
