@@ -216,7 +216,7 @@ def mixing(nodes: Federation) -> dict[str, Any]:
 
 
 def mixing_on(graph: nx.Graph) -> dict[str, Any]:
-    """The same of a graph."""
+    """The first node that is there, where one must begin."""
     spectrum = MixingSpectrum.of(graph)
     return {
         "mix_centre": spectrum.centre,
@@ -231,7 +231,7 @@ def mixes_for(nodes: Federation, accuracy: float = ACCURACY) -> int:
 
 
 def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
-    """The same of a graph."""
+    """The first node that is there, where one must begin."""
     if is_lossy(graph):
         return lossy_mixes(graph, accuracy)
     return MixingSpectrum.of(graph).mixes(accuracy)
@@ -310,7 +310,7 @@ def rounds_across(nodes: Federation) -> int:
 
 
 def rounds_over(graph: nx.Graph) -> int:
-    """The same of a graph."""
+    """The first node that is there, where one must begin."""
     rounds = int(nx.diameter(graph))
     return _TIMES_OVER * rounds if is_lossy(graph) else rounds
 
@@ -376,13 +376,8 @@ def _present(graph: nx.Graph | None) -> nx.Graph:
     return graph
 
 
-def root_of(nodes: Federation) -> int:
-    """The first node that is there, where one must begin."""
-    return root_on(require_graph(nodes))
-
-
 def root_on(graph: nx.Graph) -> int:
-    """The same of a graph."""
+    """The first node that is there, where one must begin."""
     return int(min(graph.nodes))
 
 

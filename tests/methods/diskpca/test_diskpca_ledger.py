@@ -42,7 +42,7 @@ def formula(kernel, choice, s, q, k, exact=True, center=True, c=4):
 @pytest.mark.filterwarnings("ignore:eigenvalues 5 and 6 differ")  # by draw, in a sketch this small
 def test_floats_equal_the_formula_and_do_not_grow_with_the_rows(name, choice, exact, center):
     k, s, kernel = 5, 6, KERNELS[name]
-    for n in (150, 300) if center and name == "rbf" else (150,):
+    for n in (300, 600) if center and name == "rbf" else (300,):
         parts = em.split(DIGITS[:n], s, law="power", exponent=0.5, random_state=0)
         model = em.DisKPCA(
             k,
