@@ -320,19 +320,6 @@ def test_a_topology_does_not_contradict_an_open_federation():
 # Other engines.
 
 
-def test_on_dask():
-    from tests.engines.dask_cluster import open_on_dask
-
-    here = kmeans().fit(PARTS)
-    with open_on_dask(PARTS) as fed:
-        there = kmeans().fit(fed)
-        np.testing.assert_array_equal(there.labels_, here.labels_)
-        np.testing.assert_array_equal(there.predict(fed), here.labels_)
-    assert there.report_.by_step == here.report_.by_step
-    assert there.report_.rounds == here.report_.rounds
-    assert there.inertia_ == pytest.approx(here.inertia_, rel=1e-12)
-
-
 def test_chunks_of_columns_on_dask():
     da = pytest.importorskip("dask.array")
     from tests.engines.dask_cluster import client

@@ -1,4 +1,4 @@
-"""Kernel k-means gives the same labels, floats and bytes on Dask and on MPI as in one process.
+"""Kernel k-means gives the same labels, floats and bytes on MPI as in one process.
 
 On a graph too: there labels, centres, and floats but for those of who tells its model.
 """
@@ -99,26 +99,6 @@ def here() -> dict[str, Any]:
 def here_on_a_graph() -> tuple[dict[str, Any], list[Any]]:
     with em.federation(FEW, topology="star") as fed:
         return graph_facts(fed)
-
-
-def test_on_dask(here):
-    from tests.engines.dask_cluster import open_on_dask
-
-    with open_on_dask(PARTS) as fed:
-        models = fits(fed)
-    assert facts(models) == here
-    kept = [in_this_process(own) for model in models.values() for own in model.labels_]
-    assert not any(kept)
-
-
-@few_features
-def test_on_a_graph_on_dask(here_on_a_graph):
-    from tests.engines.dask_cluster import open_on_dask
-
-    with open_on_dask(FEW, topology="star") as fed:
-        there, labels = graph_facts(fed)
-    assert_same_on_a_graph(there, here_on_a_graph[0])
-    assert labels == [None] * N_PARTIES
 
 
 @few_features

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.decomposition import KernelPCA
-from tests.engines.dask_cluster import open_on_dask
 from tests.graph_data import central, central_scores, cosine, digits, kernel, nodes
 
 import eigenmesh as em
@@ -396,18 +395,6 @@ def test_saved_with_every_nodes_model(X, fitted, tmp_path):
     assert loaded.reference is None
     fitted.save(tmp_path / "alone.em")
     assert em.load(tmp_path / "alone.em").node_models_ == {}
-
-
-@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
-def test_same_answer_on_dask(X):
-    parts = nodes(X[:200], 5)
-    here = admm(topology="ring", n_iterations=3).fit(parts)
-    with open_on_dask(parts, topology="ring") as fed:
-        there = admm(topology="ring", n_iterations=3).fit(fed)
-    assert dict(there.report_.by_step) == dict(here.report_.by_step)
-    for name in parts.names:
-        ours, theirs = here.node_models_[name], there.node_models_[name]
-        np.testing.assert_allclose(theirs.transform(X), ours.transform(X), atol=1e-8)
 
 
 @pytest.mark.filterwarnings("ignore:z of .* nodes still moves")

@@ -5,10 +5,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import pairwise_kernels
+from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import PartyLost, PolicyRefusal, RankError
+from eigenmesh.estimators.party_values import AtSite
 from eigenmesh.methods.diskpca.leverage import STORE
 from eigenmesh.numerics.kernels import Kernel
 
@@ -152,3 +154,14 @@ def test_more_directions_than_there_are_is_an_error():
 def test_columns_are_refused():
     with pytest.raises(em.EigenmeshError, match="rows"):
         em.leverage_scores(em.split(DIGITS[:50], 3, by="columns"), 2)
+
+
+def test_dask_gives_the_leverage_of_one_process():
+    parts = em.split(DIGITS[:120], 3, random_state=0)
+    options = {"kernel": "rbf", "gamma": 0.05, "random_state": 0}
+    here = em.leverage_scores(parts, 3, **options)
+    with open_on_dask(parts) as fed:
+        there = em.leverage_scores(fed, 3, **options)
+    assert all(isinstance(own, AtSite) for own in there.scores)  # they stay with their rows
+    assert there.skew == pytest.approx(here.skew, rel=1e-8)
+    assert there.report.by_step == here.report.by_step

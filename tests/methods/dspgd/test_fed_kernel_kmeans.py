@@ -12,7 +12,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import eigenmesh as em
 from eigenmesh.errors import MissingPartyShare, PolicyRefusal
-from eigenmesh.estimators.party_values import AtSite
 from eigenmesh.metrics import recovery_error
 
 DIGITS, DIGIT = load_digits(return_X_y=True)
@@ -342,15 +341,3 @@ def test_the_same_seed_gives_the_same_answer_bit_for_bit():
     np.testing.assert_array_equal(first.transform(DIGITS), second.transform(DIGITS))
     for own, again in zip(first.labels_, second.labels_, strict=True):
         np.testing.assert_array_equal(own, again)
-
-
-def test_parties_on_dask_give_the_same_answer_and_keep_their_labels():
-    from tests.engines.dask_cluster import open_on_dask
-
-    parts = em.split(DIGITS[:300], 3, random_state=0)
-    here = fitted(4, source=parts)
-    with open_on_dask(parts) as fed:
-        there = fitted(4, source=fed)
-    np.testing.assert_allclose(there.transform(DIGITS), here.transform(DIGITS), atol=1e-8)
-    assert there.labels_ == [AtSite(name, "labels") for name in parts.names]
-    assert there.report_.floats_up == here.report_.floats_up

@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.preprocessing import StandardScaler
-from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
@@ -326,16 +325,6 @@ def test_a_party_that_leaves_gives_the_kernel_of_the_remaining_columns():
     rest = em.Partitioned(columns=[blocks[0], blocks[2]])
     expected = em.VFedAKPCA(2, gamma=0.02).fit(rest)
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-12)
-
-
-def test_dask_gives_what_one_process_gives():
-    parts = em.split(BREAST[:80], 3, by="columns")
-    here = em.VFedAKPCA(2, gamma=0.02).fit(parts)
-    with open_on_dask(parts) as fed:
-        there = em.VFedAKPCA(2, gamma=0.02).fit(fed)
-        scores = there.transform(fed)
-    np.testing.assert_allclose(scores, here.transform(parts), atol=1e-9)
-    assert there.report_.by_step == here.report_.by_step
 
 
 @pytest.mark.parametrize(

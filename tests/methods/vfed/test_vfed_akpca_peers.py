@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from sklearn.datasets import load_wine
 from sklearn.decomposition import KernelPCA
 from sklearn.preprocessing import StandardScaler
-from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
@@ -155,12 +154,3 @@ def test_disconnected_graphs_and_too_many_components_are_refused():
         em.VFedAKPCA(2, gamma=0.05, topology=nx.Graph([(0, 1), (2, 3)])).fit(parts)
     with pytest.raises(RankError, match="50 components"):
         em.VFedAKPCA(50, gamma=0.05, topology="ring").fit(parts)
-
-
-def test_dask_gives_what_one_process_gives():
-    parts = em.split(TRAIN, 3, by="columns")
-    here = em.VFedAKPCA(2, gamma=0.05, topology="ring").fit(parts)
-    with open_on_dask(parts, topology="ring") as fed:
-        there = em.VFedAKPCA(2, gamma=0.05, topology="ring").fit(fed)
-    np.testing.assert_allclose(there.eigenvectors_, here.eigenvectors_, atol=1e-8)
-    assert there.report_.by_step == here.report_.by_step

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.preprocessing import StandardScaler
-from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
@@ -317,22 +316,6 @@ def test_a_party_that_stays_silent_ends_the_run():
 
 
 # Engines.
-
-
-@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
-@pytest.mark.parametrize(
-    "options", [{}, {"variant": "paper", "n_rounds": 3}], ids=["exact", "paper"]
-)
-def test_dask_gives_what_one_process_gives(options):
-    parts = em.split(DATA["wine"], 3, by="columns")
-    here = em.VFedPCA(2, standardize=True, **options).fit(parts)
-    with open_on_dask(parts) as fed:
-        there = em.VFedPCA(2, standardize=True, **options).fit(fed)
-        scores = there.transform(fed)
-    np.testing.assert_allclose(there.eigenvectors_, here.eigenvectors_, atol=1e-8)
-    np.testing.assert_allclose(scores, here.transform(parts), atol=1e-8)
-    assert there.report_.by_step == here.report_.by_step
-    assert there.report_.rounds == here.report_.rounds
 
 
 # Input.

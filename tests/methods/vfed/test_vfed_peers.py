@@ -6,7 +6,6 @@ import pytest
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
-from tests.engines.dask_cluster import open_on_dask
 
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
@@ -141,12 +140,3 @@ def test_messages_that_get_lost_do_not_move_the_answer():
 def test_more_components_than_the_rank_is_an_error():
     with pytest.raises(RankError):
         em.VFedPCA(2, topology="ring").fit(em.split(np.ones((10, 6)), 3, by="columns"))
-
-
-def test_dask_gives_what_one_process_gives():
-    parts = em.split(WINE, 3, by="columns")
-    here = em.VFedPCA(2, topology="ring").fit(parts)
-    with open_on_dask(parts, topology="ring") as fed:
-        there = em.VFedPCA(2, topology="ring").fit(fed)
-    np.testing.assert_allclose(there.eigenvectors_, here.eigenvectors_, atol=1e-8)
-    assert there.report_.by_step == here.report_.by_step
