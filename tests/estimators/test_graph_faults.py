@@ -103,7 +103,7 @@ def test_a_nan_from_a_neighbour_is_contained(X, parts, undisturbed, on_loss):
 @pytest.mark.parametrize("on_loss", ["reuse", "survivors"])
 def test_gossip_with_a_tenth_of_the_messages_lost(X, parts, on_loss):
     with federation_over(parts, LATTICE, on_loss=on_loss, loses=0.1) as fed:
-        kpca = gossip(n_rounds=6).fit(fed)
+        kpca = gossip(n_rounds=4).fit(fed)
     assert kpca.nodes_ == parts.names
     expected = central_scores(X, digits()[1], 1)[:, 0]
     for model in kpca.node_models_.values():
@@ -115,7 +115,7 @@ def test_gossip_with_a_tenth_of_the_messages_lost(X, parts, on_loss):
 def test_gossip_when_a_node_leaves(X, parts):
     leaves = ("party-4", "offer_mixture", 150)
     with federation_over(parts, LATTICE, on_loss="survivors", dies=leaves) as fed:
-        kpca = gossip(n_rounds=6).fit(fed)
+        kpca = gossip(n_rounds=4).fit(fed)
     assert set(kpca.report_.lost) == {"party-4"}
     assert len(kpca.node_models_) == N_NODES - 1
     expected = central_scores(X, digits()[1], 1)[:, 0]

@@ -43,8 +43,10 @@ def _numbers(fitted):
     return np.concatenate(values)
 
 
-@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    ("name", "on_loss"),
+    [*((name, "raise") for name in ROWS), *((name, "survivors") for name in list(ROWS)[::3])],
+)
 def test_masked_fits_are_the_plain_ones(name, on_loss):
     seed = sum(map(ord, name))
     parts = _parts(seed)

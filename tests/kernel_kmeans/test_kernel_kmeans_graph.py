@@ -104,7 +104,7 @@ def pooled_lloyd(Z, w, candidates, k, n_init):
     return min(ends, key=lambda centres: cluster_sums(data, centres).cost)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_single_rows_far_from_all_others_are_clusters_of_their_own(seed):
     """No centroid is near them, but pooled rows have them as clusters."""
     rng = np.random.default_rng(seed)
@@ -125,7 +125,7 @@ def test_single_rows_far_from_all_others_are_clusters_of_their_own(seed):
 
 @pytest.mark.parametrize(
     ("topology", "weighted"),
-    [("ring", False), ("full", False), ("random-regular", False), ("star", True), ("grid", False)],
+    [("ring", False), ("full", False), ("star", True)],
 )
 def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
     weights = [np.linspace(0, 2, 50)] * 6 if weighted else None

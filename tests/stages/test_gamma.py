@@ -230,7 +230,7 @@ def few_columns(rng, d):
     return rng.normal(size=(int(rng.integers(60, 400)), 2)) * [1.0, 10 ** rng.uniform(0, 3)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rows", [heavy, clustered, few_columns])
 @pytest.mark.parametrize("place", ["random", "sorted", "shifted"])
 def test_a_median_is_near_its_rank_or_says_how_far_it_may_be(rows, place, seed):
