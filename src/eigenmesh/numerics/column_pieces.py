@@ -29,7 +29,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.preparation import Preparation
 
 
-class Spectrum(NamedTuple):
+class PartySpectrum(NamedTuple):
     """Top eigenpairs of a local kernel matrix, the eigenvalue after them, and the trace."""
 
     values: Doubles  # (r,)
@@ -202,7 +202,7 @@ class ColumnBlock:
         )
 
 
-def linear_spectrum(X: Rows, rank: int, centre: bool, seed: int) -> tuple[Spectrum, Loadings]:
+def linear_spectrum(X: Rows, rank: int, centre: bool, seed: int) -> tuple[PartySpectrum, Loadings]:
     """Top eigenpairs of X Xᵀ, of centred columns if asked for; r = min(rank, T, m)."""
     X = as_rows(X, np.float64)
     r = min(rank, *X.shape)
@@ -214,10 +214,12 @@ def linear_spectrum(X: Rows, rank: int, centre: bool, seed: int) -> tuple[Spectr
     trace = _centred_square_sum(X, mean) if values.any() else 0.0
     V = vectors[:, :r]
     loadings = Loadings(mean, np.asarray(X.T @ V) - np.outer(mean, V.sum(axis=0)), residual=False)
-    return Spectrum(values[:r], V, float(values[r]) if len(values) > r else 0.0, trace), loadings
+    return PartySpectrum(
+        values[:r], V, float(values[r]) if len(values) > r else 0.0, trace
+    ), loadings
 
 
-def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[Spectrum, KernelShare]:
+def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[PartySpectrum, KernelShare]:
     """Top r = min(rank, T) eigenpairs of the RBF kernel matrix of the rows of X, not centred."""
     n = X.shape[0]
     r = min(rank, n)
@@ -225,13 +227,13 @@ def rbf_spectrum(X: Rows, gamma: float, rank: int, seed: int) -> tuple[Spectrum,
     values, vectors = top_eigenpairs(K, min(r + 1, n), seed=seed)
     values = np.maximum(values, 0.0)
     after = float(values[r]) if r < n else 0.0
-    spectrum = Spectrum(values[:r], vectors[:, :r], after, float(n))
+    spectrum = PartySpectrum(values[:r], vectors[:, :r], after, float(n))
     return spectrum, KernelShare(X, vectors[:, :r], gamma)
 
 
 def sampled_rbf_spectrum(
     X: Rows, gamma: float, rank: int, places: NDArray[np.int64]
-) -> tuple[Spectrum, KernelShare]:
+) -> tuple[PartySpectrum, KernelShare]:
     """`rbf_spectrum` of more rows than a matrix of all pairs can hold: inside the span of some.
 
     The eigenpairs are those of the best approximation in that span, which no eigenvalue overstates.
@@ -249,7 +251,7 @@ def sampled_rbf_spectrum(
     V = vectors[:, :r]
     # k(Y, x) B Eᵀ V, which of the rows themselves gives V λ.
     share = KernelShare(Y, B @ (E.T @ V), gamma)
-    return Spectrum(values[:r], V, after, float(n)), share
+    return PartySpectrum(values[:r], V, after, float(n)), share
 
 
 def principal_coordinates(
