@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +18,8 @@ every_fit = pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
 OLD_MODELS = Path(__file__).parent.parent / "estimators" / "models_0_1" / "models.zip"
 
 
-@cache
 def fitted(name):
-    fit = next(fit for fit in FITS if fit.name == name)
-    with fit.open() as fed:
-        return fit.run(fed)
+    return next(fit for fit in FITS if fit.name == name).fitted()
 
 
 def gravest_by_kind(audit):
