@@ -23,7 +23,7 @@ from eigenmesh.cli import options, organisations
 from eigenmesh.cli.new_samples import column_holders, samples_for
 from eigenmesh.cli.pages import PAGE_SUFFIXES, features_beside, labels_in, report, write_page
 from eigenmesh.cli.reproduce import reproduce
-from eigenmesh.cli.site import app as site_app
+from eigenmesh.cli.site_commands import app as site_app
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.text_format import TextFormat
@@ -575,13 +575,13 @@ def study(
             "topology": options.graph(topology),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)
-        asked = study_of(estimator, parts, secure=secure, at_sites=True)
-        asked.save(out)
+        proposal = study_of(estimator, parts, secure=secure, at_sites=True)
+        proposal.save(out)
         if json:
-            runs = [run.protocol.name for run in asked.runs]
-            typer.echo(as_json({"study": out, "digest": asked.digest, "runs": runs}))
+            runs = [run.protocol.name for run in proposal.runs]
+            typer.echo(as_json({"study": out, "digest": proposal.digest, "runs": runs}))
             return
-        typer.echo(str(asked))
+        typer.echo(str(proposal))
         _print_files(out)
 
 

@@ -38,12 +38,12 @@ _FINALIZE, _EXIT, _ABORT = b"finalize", b"exit", b"abort"
 
 
 @cache
-def the_job() -> Job:
+def the_job() -> RankJob:
     """The job of this process; its ranks end together from now on."""
-    return Job()
+    return RankJob()
 
 
-class Job:
+class RankJob:
     """Where this process is one of the ranks."""
 
     def __init__(self) -> None:

@@ -539,8 +539,8 @@ class FrontDoor(FederatedEstimator):
         return super()._checked(X, reset=reset, min_samples=min_samples)
 
     def _rows_in_order(self, parts: Partitioned) -> Partitioned:
-        known = () if self.preparation is None else self.preparation.categories
-        strange = [name for name in parts.categories if name not in known]
+        own_categories = () if self.preparation is None else self.preparation.categories
+        strange = [name for name in parts.categories if name not in own_categories]
         if strange:
             raise InputError(
                 f"the new data have levels in {strange[0]!r}, which was no category of the fit; "

@@ -161,8 +161,8 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if left_out is not None:
         names, shapes = _taking_part(members, left_out.names)
         notes += (left_out.words,)
-    seen = _as_prepared(door, shapes) if preparing else shapes
-    ledger = estimator._forecast(names, seen)
+    shapes_after = _as_prepared(door, shapes) if preparing else shapes
+    ledger = estimator._forecast(names, shapes_after)
     if left_out is not None:  # who say how few rows they have, and no more
         left_out_parties = Parties(left_out.names, tuple(members[name] for name in left_out.names))
         ledger.entries += forecast_stages([SURVEY], left_out_parties, "rows").entries
@@ -171,7 +171,7 @@ def _plan(estimator: Any, source: Any) -> Plan:
     ledger.rounds += prepared.rounds
     notes += door.preparation.plan_notes() if preparing else ()
     notes += _if_nothing_is_lost(source)
-    notes += estimator._plan_notes(names, seen)
+    notes += estimator._plan_notes(names, shapes_after)
     if aligned:
         parties = Parties(tuple(names), tuple(shapes))
         matching = forecast_stages([stage(entity_alignment)], parties, "columns")

@@ -268,7 +268,7 @@ def dpca(
             nodes.exchange(DpcaNode.offer_estimates, DpcaNode.take_estimates)
             nodes.exchange(DpcaNode.offer_bridge, DpcaNode.take_bridges)
         if keep_history:
-            history.append(np.array([told.basis for told in nodes.ask(DpcaNode.tell_basis)]))
+            history.append(np.array([reply.basis for reply in nodes.ask(DpcaNode.tell_basis)]))
     nodes.ask(DpcaNode.begin_products)
     average(nodes, DpcaNode)
     ends = nodes.ask(DpcaNode.keep_loadings, NodeTotal(n_nodes=len(nodes.parties)))

@@ -139,9 +139,9 @@ class PrivateClusterRows(PrivateRows):
         self.site.keep(self.setup.labels, {"labels": labels})
 
     def _points(self) -> Doubles:
-        kept = self.site.kept(self.setup.scores, "points")
-        assert kept is not None  # the schedule has it before
-        return np.asarray(kept["points"], dtype=np.float64)
+        share = self.site.kept(self.setup.scores, "points")
+        assert share is not None  # the schedule has it before
+        return np.asarray(share["points"], dtype=np.float64)
 
 
 def scores_of(features: UnitFeatures, X: Rows, components: Doubles) -> Doubles:

@@ -68,8 +68,8 @@ def unit_width(kernel: str, n_columns: int, n_features: int) -> int:
     >>> unit_width("rbf", 5, 99), unit_width("cosine", 5, 99)
     (100, 5)
     """
-    wanted = n_columns if kernel == "cosine" else n_features
-    return embedded_width(kernel, n_columns, wanted)
+    width = n_columns if kernel == "cosine" else n_features
+    return embedded_width(kernel, n_columns, width)
 
 
 def moment_vector(features: UnitFeatures, X: Rows, centre: bool) -> Doubles:

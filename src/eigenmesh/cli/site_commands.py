@@ -165,14 +165,15 @@ def approve(
 ) -> None:
     """Let a study happen at this site. Look at `eigenmesh site plan` first."""
     with answering(json):
-        folder, asked = SiteFolder(site), load_study(study)
-        refusals = study_view(folder, asked).refusals
-        acts.approve(folder, asked, by or getpass.getuser(), submitter or ())
+        folder, proposal = SiteFolder(site), load_study(study)
+        refusals = study_view(folder, proposal).refusals
+        acts.approve(folder, proposal, by or getpass.getuser(), submitter or ())
         if json:
-            tree = {"approved": asked.digest, "by": by, "submitters": submitter or []}
+            tree = {"approved": proposal.digest, "by": by, "submitters": submitter or []}
             typer.echo(as_json({**tree, "refusals": list(refusals)}))
             return
-        _say(f"Approved: study {asked.digest}, for {', '.join(submitter or ()) or 'any submitter'}")
+        whom = ", ".join(submitter or ()) or "any submitter"
+        _say(f"Approved: study {proposal.digest}, for {whom}")
         if refusals:
             _say("The policy refuses it all the same: eigenmesh site plan says why.", "yellow")
 
@@ -236,8 +237,8 @@ def verify(
         if json:
             typer.echo(as_json({"lines": own.number, "head": str(own), "heads": head or []}))
             return
-        held = f", and has the {len(heads)} heads that were told" if heads else ""
-        _say(f"The log is as it was written: {own.number:,} lines{held}.", "green")
+        heads_text = f", and has the {len(heads)} heads that were told" if heads else ""
+        _say(f"The log is as it was written: {own.number:,} lines{heads_text}.", "green")
         _say(f"Its head: {own}")
         if not heads:
             _say("Without a --head from elsewhere, lines that were cut off at its end do not show.")
