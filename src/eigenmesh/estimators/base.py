@@ -34,7 +34,7 @@ from eigenmesh.estimators.naming import (
     warn_of_ids_of_parties,
     whole_names,
 )
-from eigenmesh.estimators.preparation import Preparation, checked_preparation
+from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.estimators.small_parties import LeftOut, names_of
@@ -533,8 +533,14 @@ class FrontDoor(FederatedEstimator):
         words = [name for name in own if isinstance(name, str)]
         return {**super()._reads_rows(), "categories": words}
 
+    def _checked_preparation(self) -> Preparation | None:
+        value: Any = self.preparation  # a user's
+        if value is None or isinstance(value, Preparation):
+            return value
+        raise InputError(f"preparation is {value!r}; em.Preparation(...) or None is expected")
+
     def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
-        preparation = checked_preparation(self.preparation)
+        preparation = self._checked_preparation()
         X = X if preparation is None else preparation.with_codes(X)
         return super()._checked(X, reset=reset, min_samples=min_samples)
 
@@ -550,7 +556,7 @@ class FrontDoor(FederatedEstimator):
 
     def _preparing_stages(self, names: Sequence[str] | None) -> tuple[Stage, ...]:
         """The run that prepares rows, if there is one."""
-        preparation = checked_preparation(self.preparation)
+        preparation = self._checked_preparation()
         return () if preparation is None else (preparation.stage(names),)
 
     def _require_rows_to_prepare(self, split: str, on_graph: bool) -> None:

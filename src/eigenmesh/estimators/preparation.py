@@ -136,10 +136,3 @@ class Preparation:
             "categories": list(self.categories),
             "min_rows": self.min_rows,
         }
-
-
-def checked_preparation(value: Any) -> Preparation | None:
-    """The preparation of a front door, or `InputError`."""
-    if value is None or isinstance(value, Preparation):
-        return value
-    raise InputError(f"preparation is {value!r}; em.Preparation(...) or None is expected")

@@ -16,7 +16,6 @@ import networkx as nx
 
 from eigenmesh.errors import EigenmeshWarning, InputError, TopologyError
 from eigenmesh.estimators.accuracy import in_short
-from eigenmesh.estimators.checks import one_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.results import Replies
@@ -24,7 +23,7 @@ from eigenmesh.runtime.study import stage
 from eigenmesh.runtime.topology import renumbered
 from eigenmesh.stages.count import survey
 
-LEAVE_OUT, REVEAL = "leave-out", "reveal"
+CHOICES = LEAVE_OUT, REVEAL = "leave-out", "reveal"  # what becomes of small parties
 NO_ROWS = ("auto", "centroids", "drawn")  # landmarks that are no rows
 SURVEY = stage(survey)
 USUALLY_FEWEST = Policy().min_rows
@@ -33,11 +32,6 @@ _REMEDIES = {
     False: "secure=True (em.federation, or --secure), by which only sums over all parties are seen",
     True: "a coordinator and secure=True, by which only sums over all parties are seen",
 }
-
-
-def checked_choice(value: Any) -> str:
-    """What becomes of small parties."""
-    return one_of(value, "small_parties", (LEAVE_OUT, REVEAL))
 
 
 class RowSize(NamedTuple):

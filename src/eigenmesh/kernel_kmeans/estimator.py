@@ -38,10 +38,10 @@ from eigenmesh.estimators.private_doors import METHOD as PRIVATE
 from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.small_parties import (
+    CHOICES,
     LEAVE_OUT,
     REVEAL,
     adopt_left_out,
-    checked_choice,
     some_or_none,
 )
 from eigenmesh.kernel_kmeans.choose_clustering import (
@@ -358,7 +358,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             more_eigenvectors=self.n_eigenvectors is None,
             degree=float(self.degree),
             coef0=float(self.coef0),
-            small_parties=checked_choice(self.small_parties),
+            small_parties=one_of(self.small_parties, "small_parties", CHOICES),
             coreset_size=optional_count(self.coreset_size, "coreset_size"),
             embedding_dim=optional_count(self.embedding_dim, "embedding_dim"),
         )

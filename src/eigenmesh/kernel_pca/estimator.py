@@ -34,9 +34,9 @@ from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.small_parties import (
+    CHOICES,
     LEAVE_OUT,
     LeftOut,
-    checked_choice,
 )
 from eigenmesh.kernel_pca.choose_method import (
     build_estimator,
@@ -348,7 +348,7 @@ class KernelPCA(FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
-        checked_choice(self.small_parties)
+        one_of(self.small_parties, "small_parties", CHOICES)
         require_private(self, "KernelPCA")
         one_of(self.method, "method", ("auto", "exact", *names))
         if isinstance(self.landmarks, str):

@@ -21,7 +21,7 @@ from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.estimators.small_parties import LEAVE_OUT, checked_choice
+from eigenmesh.estimators.small_parties import CHOICES, LEAVE_OUT
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import method_called, methods, names_of
 from eigenmesh.regression.column_ridge import require_targets, target_array
@@ -205,7 +205,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             topology=self.topology,
             random_state=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
-            small_parties=checked_choice(self.small_parties),
+            small_parties=one_of(self.small_parties, "small_parties", CHOICES),
         )
         return RegressionParameters(door, k, alpha)
 
