@@ -232,8 +232,10 @@ def test_lists_and_columns_of_targets_are_arrays_too():
 def test_predictions_of_parties_are_accounted_for():
     model = em.KernelPCRegressor(3, **RBF).fit(columns(), Y)
     model.predict(columns(rows=NEW))
-    assert model.transform_report_.rounds == 1
-    assert model.transform_report_.floats_up == NEW.size
+    assert model.transform_report_.rounds == 3  # sizes, keys, and what is summed
+    n_parties = len(model.estimator_.report_.parties)
+    assert model.transform_report_.floats_up == n_parties * len(NEW) * len(Y)
+    assert set(model.transform_report_.reveals["party-0"]) <= {"aggregate", "counts", "hashes"}
     with pytest.raises(em.EigenmeshError, match="9 features"):
         model.predict(NEW[:, :9])
 

@@ -129,6 +129,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     # Before anything runs.
 
+    def _masks_unasked(self, source: Any) -> bool:
+        """Whether a fit to `source` masks its sums though it was not opened to."""
+        return False
+
     def _stages(self, parties: Parties) -> list[Stage]:
         """The runs of a fit to these parties, one after the other."""
         raise NotImplementedError

@@ -17,6 +17,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
 from eigenmesh.stages.column_scores import ColumnModel
+from eigenmesh.stages.summed_kernel import OTHER_UNITS, other_units
 
 
 def positive(value: Any, name: str) -> float:
@@ -74,8 +75,6 @@ def concluded(
 NEARLY_IDENTITY, IDENTITY = 0.05, 1e-3
 # Share of an eigenvalue that samples which stand for all may miss before there is a warning.
 _ENOUGH = 0.01
-# How many times as much columns of one party vary as those of the others, before it is said.
-_OTHER_UNITS = 100.0
 
 
 def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
@@ -83,11 +82,7 @@ def unit_caveats(estimator: Any, model: ColumnModel) -> tuple[str, ...]:
     raw = estimator.gamma is None and not estimator.standardize
     typical, loudest = model.fusion.typical_value, _loudest(model) if raw else None
     if loudest is not None:
-        return (
-            f"a column of {loudest[0]!r} varies {loudest[1]:,.0f} times as much as one of the "
-            f"others, on average, so that it alone decides how far apart samples are; gamma=None, "
-            f"1 / n_features, is for columns of one scale: pass standardize=True",
-        )
+        return (other_units(*loudest),)
     if typical is None or typical >= (NEARLY_IDENTITY if raw else IDENTITY):
         return ()
     remedy = "pass standardize=True if columns have units of their own, or lower gamma"
@@ -122,4 +117,4 @@ def _loudest(model: ColumnModel) -> tuple[str, float] | None:
     i = int(np.argmax(each))
     others = np.delete(np.asarray(model.spreads), i).sum() / np.delete(model.widths, i).sum()
     times = float(each[i] / max(others, np.finfo(float).tiny))
-    return (model.parties[i], times) if times >= _OTHER_UNITS else None
+    return (model.parties[i], times) if times >= OTHER_UNITS else None

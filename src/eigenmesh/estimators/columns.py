@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,11 @@ class ColumnEstimator(FederatedEstimator):
         is_elsewhere = isinstance(X, Federation) or is_dask_collection(X)
         source = X if is_elsewhere else self._new_samples(X)
         model = self.model_
-        with self._opened(source) as fed, fed.recording() as recording:
+        with (
+            self._opened(source) as fed,
+            fed.recording() as recording,
+            fed.masking() if model.summed else nullcontext(),
+        ):
             self._require_columns(fed)
             self._require_same_names(fed)
             self._bring_along(fed)

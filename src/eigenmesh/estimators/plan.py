@@ -23,7 +23,13 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.privacy import in_words, promised_by
-from eigenmesh.runtime.schedule import Parties, Scope, forecast, planned_masks
+from eigenmesh.runtime.schedule import (
+    Parties,
+    Scope,
+    forecast,
+    masks_are_planned,
+    planned_masks,
+)
 from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
 from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
@@ -137,15 +143,19 @@ def plan(estimator: Any, source: Any, *, secure: bool = False) -> Plan:
     >>> em.plan(em.OneShotKPCA(n_components=2, local_rank=5), parts).floats_up
     1010
     """
-    with planned_masks(_losses_under_masks(source, secure)):
+    with planned_masks(_losses_under_masks(estimator, source, secure)):
         return _plan(estimator, source)
 
 
-def _losses_under_masks(source: Any, secure: bool) -> str | None:
+def _losses_under_masks(estimator: Any, source: Any, secure: bool) -> str | None:
     """What becomes of losses where sums are masked; None where they are not."""
-    if isinstance(source, Federation):
-        return source.on_loss if source.secure else None
-    return "raise" if secure else None
+    is_open = isinstance(source, Federation)
+    masked = source.secure if is_open else secure
+    if not masked and hasattr(estimator, "_masks_unasked"):
+        masked = estimator._masks_unasked(source)
+    if not masked:
+        return None
+    return source.on_loss if is_open else "raise"
 
 
 def _plan(estimator: Any, source: Any) -> Plan:
@@ -231,7 +241,7 @@ def study(estimator: Any, source: Any, *, secure: bool = False, at_sites: bool =
     """
     if isinstance(source, Mapping):
         source = _of_these_sizes(source, estimator)
-    with planned_masks(_losses_under_masks(source, secure)):
+    with planned_masks(_losses_under_masks(estimator, source, secure)):
         return _study(estimator, source, at_sites)
 
 
@@ -309,7 +319,8 @@ def _runs_of(
     """The studies of a fit's runs, with stand-ins for what is found on the way."""
     left_out = estimator._left_out
     if isinstance(source, Federation) and left_out is None:
-        scope, graph = source.scope, source.graph
+        graph = source.graph
+        scope = replace(source.scope, secure=graph is None and masks_are_planned())
     else:
         graph = estimator._planned_graph(names)
         scope = Parties(tuple(names), tuple(shapes), graph).scope(_split_of(estimator, source))

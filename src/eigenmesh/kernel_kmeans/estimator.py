@@ -534,6 +534,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     # Before anything runs.
 
+    def _masks_unasked(self, source: Any) -> bool:
+        return self._components(1)._masks_unasked(source)
+
     def _planned(self, source: Any) -> Any:
         """What forecasts a fit to `source`."""
         params, (split, on_graph) = self._checked_parameters(), self._place(source)

@@ -53,16 +53,18 @@ def suitable_methods(
 
     `private` says that epsilon is given: then only methods that add noise are.
 
-    `secure` says whether sums are masked. What lets out rows has to be asked for by name; `alone`
-    says that rows are in one place, whom nothing leaves.
+    `secure` says whether sums are masked. What lets out rows has to be asked for by name, and so
+    has what lets out columns where anything less is at hand; `alone` says that rows are in one
+    place, whom nothing leaves.
     """
     by_name = landmarks != "auto"
     of_split = [own for own in methods(split=split, graph=on_graph) if own.private == private]
-    at_hand = [method for method in of_split if secure or by_name or not method.masked]
+    at_hand = [m for m in of_split if secure or not m.masked or (by_name and m.takes_landmarks)]
     candidates = [method for method in at_hand if name in ("auto", method.name)]
     suitable = for_kernel(candidates, kernel)
     if name == "auto" and not by_name and not alone:
         suitable = [method for method in suitable if method.discloses != "rows"]
+        suitable = [method for method in suitable if method.discloses != "columns"] or suitable
     if by_name:  # then a method that draws others is none
         drawing = [method for method in suitable if "landmarks" in method.options]
         same = [method for method in drawing if method.options["landmarks"] == landmarks]
@@ -70,6 +72,22 @@ def suitable_methods(
     if not suitable:
         raise InputError(_what_would_suit(name, split, kernel, on_graph, candidates or at_hand))
     return suitable
+
+
+def masks_unasked(
+    kpca: Any, split: str, on_graph: bool, n_parties: int, secure: bool = False
+) -> bool:
+    """Whether a fit masks its sums though nobody asked for it.
+
+    So it does where all that is accurate would tell a party's columns up to rotation, and a masked
+    sum does as well. By name, and on a graph, where neighbours see messages, it does not.
+    """
+    if secure or on_graph or n_parties < 2 or kpca.method != "auto":
+        return False
+    how = ("auto", split, kpca.kernel, "auto", on_graph)
+    plain, masked = suitable_methods(*how), suitable_methods(*how, secure=True)
+    tells_columns = not any(m.accurate and m.discloses != "columns" for m in plain)
+    return tells_columns and masked[0].masked
 
 
 def _what_would_suit(

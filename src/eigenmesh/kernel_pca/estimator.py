@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Self
 
@@ -43,6 +43,7 @@ from eigenmesh.kernel_pca.choose_method import (
     choose_method,
     goes_back,
     hangs_on_sizes,
+    masks_unasked,
     of_these_sizes,
     parties_taking_part,
     preceded,
@@ -68,7 +69,7 @@ from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.progress_bar import rows_shown
-from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.federation import MASKABLE_LOSSES, Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import masks_are_planned
 from eigenmesh.runtime.topology import Topology
@@ -438,6 +439,7 @@ class KernelPCA(FrontDoor):
             self._opened(X, self.topology) as fed,
             fed.recording() as recording,
             self._preparing(fed),
+            self._masked(fed),
         ):
             candidates = self._candidates(fed.split, fed.graph is not None, fed.secure)
             if weighted:
@@ -456,6 +458,31 @@ class KernelPCA(FrontDoor):
         self.report_ = estimator.report_.over(recording, fed)
         self._adopt_fitted(method, estimator, f"{choice}; {self.report_.what_left}")
         self._say_what_is_missing()
+
+    def _masked(self, fed: Federation) -> AbstractContextManager[None]:
+        """Masks sums, where all that is seen without masks are columns and nobody said so."""
+        if not self._masks_unasked(fed):
+            return nullcontext()
+        if fed.on_loss not in MASKABLE_LOSSES:
+            raise InputError(
+                f"on_loss is {fed.on_loss!r}, by which sums cannot be masked, and without masks "
+                f"the {self.kernel} kernel tells each party's columns up to rotation; 'raise' or "
+                f"'survivors' is expected, or method='vfed-akpca' if that may be told"
+            )
+        return fed.masking()
+
+    def _masks_unasked(self, source: Any) -> bool:
+        if not _is_split(source):
+            return False
+        on_graph, secure = self.topology is not None, False
+        if isinstance(source, Federation):
+            on_graph, secure = source.graph is not None, source.secure
+            split, n_parties = source.split, len(source.members)
+        elif isinstance(source, Partitioned):
+            split, n_parties = source.split, len(source.names)
+        else:
+            split, n_parties = chunk_split(source), len(chunk_shapes(source))
+        return masks_unasked(self, split, on_graph, n_parties, secure)
 
     def _adopt_fitted(self, method: Method, estimator: Any, words: str) -> None:
         share, _ = components_asked(self.n_components)
@@ -749,7 +776,11 @@ class KernelPCA(FrontDoor):
             return self
         if is_dask_collection(source):  # opening it would place parties
             return self._planned_unopened(source)
-        with self._opened(source, self.topology) as fed, fed.rehearsing():
+        with (
+            self._opened(source, self.topology) as fed,
+            fed.rehearsing(),
+            self._masked(fed),
+        ):
             secure = fed.secure or masks_are_planned()
             candidates = self._candidates(fed.split, fed.graph is not None, secure)
             suitable, left_out = candidates, None

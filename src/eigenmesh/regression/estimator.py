@@ -321,6 +321,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     def _saved_names(self) -> list[str]:
         return [*super()._saved_names(), *(name for name in SHORTFALL if hasattr(self, name))]
 
+    def _masks_unasked(self, source: Any) -> bool:
+        return self._checked_parameters().door._masks_unasked(source)
+
     def _planned(self, source: Any) -> PlannedRegression:
         params = self._checked_parameters()
         if is_plain(source) or is_dask_collection(source):

@@ -45,6 +45,7 @@ _SAY_LITTLE = frozenset(_LITTLE)
 _INSIDE_MODELS = frozenset(("rows", "centroids"))
 _SUMMED = frozenset(("gram", "moments", "sketch", "aggregate"))
 _TOGETHER = "together"
+_JOINT = (".argument_summand", ".pair_summand", ".project_summand")  # steps of joint distances
 _OTHERS = "parties"
 _SHOWN = 3  # parties by name, of many that are alike
 
@@ -162,7 +163,8 @@ def audit(account: Plan | RunReport) -> Audit:
         party = _Party(name, account.split, shape, disclosures, account.privacy)
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
-    return Audit(tuple(lines), tuple(_inside_model(account)), (*_beyond(lines), *_weights(account)))
+    beyond = (*_beyond(lines), *_weights(account), *_joint_distances(account))
+    return Audit(tuple(lines), tuple(_inside_model(account)), beyond)
 
 
 def _share(line: Line) -> float:
@@ -410,6 +412,24 @@ def _weights(account: Plan | RunReport) -> Iterator[str]:
         f"a row in a mean is 1/{FEWEST_ROWS}; in the {directions} directions that landmarks are "
         f"drawn along it is {directions / n:.2f} on average, and a row far from all others may be "
         f"nearly all of one"
+    )
+
+
+def _joint_distances(account: Plan | RunReport) -> Iterator[str]:
+    """What a masked sum of distances tells of a party, with what is known of samples or of others.
+
+    The samples' joint coordinates follow from it, up to rotation; a party's columns are linear in
+    them, so that as many samples as there are columns, and one, give the map.
+    """
+    summed = (d for d in account.disclosures if d.kind == "aggregate")
+    if account.split != "columns" or not any(d.step.endswith(_JOINT) for d in summed):
+        return
+    d = sum(columns for _, columns in account.shapes.values())
+    yield (
+        f"the sum tells how far apart the samples are in all {d:,} columns together, and nothing "
+        f"of whose they are; {d + 1:,} samples whose columns at a party are known give these of "
+        f"all others, fewer where columns go with each other; who has all other parties' columns "
+        f"has these up to rotation"
     )
 
 

@@ -70,6 +70,7 @@ _REMEDIES = {
     "align='inner'",
     "counts": "check that every party holds the same samples, or the same columns",
 }
+MASKABLE_LOSSES = ("raise", "survivors")
 _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
 
 
@@ -330,6 +331,16 @@ class Federation:
             edges = tuple(sorted((min(e), max(e)) for e in edges_in))
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)
         return Scope(self._names, *how, left_out=out, prepared=self._prepared_as)
+
+    @contextmanager
+    def masking(self) -> Iterator[None]:
+        """The runs inside mask their sums, whether or not the federation was opened to."""
+        _require_maskable(self.on_loss, self._graph)
+        before, self.secure = self.secure, True
+        try:
+            yield
+        finally:
+            self.secure = before
 
     @contextmanager
     def prepared(self, name: str, prepare: Callable[[], Any]) -> Iterator[None]:
@@ -867,7 +878,7 @@ def _require_maskable(on_loss: str, topology: Topology | None) -> None:
             "secure is True, but on a graph neighbours see each other's messages, which are no "
             "sums: masks need a coordinator; pass topology=None, or secure=False"
         )
-    if on_loss not in ("raise", "survivors"):
+    if on_loss not in MASKABLE_LOSSES:
         raise InputError(
             f"secure is True and on_loss {on_loss!r}; 'raise' or 'survivors' is expected: a masked "
             f"summand stands for its own sum alone, and one that comes later would expose its party"

@@ -2,8 +2,9 @@
 
 ===================  =============================================================
 party keeps          its share of the model, made when the model was fitted
-party reveals        coordinates of its columns of new samples (scores), r_j a sample
-coordinator learns   these coordinates, and the scores of the new samples
+party reveals        coordinates of its columns of new samples (scores), r_j a sample; of a model
+                     that was made of masked sums, summands that are seen in the sum only
+coordinator learns   these coordinates, or their sum, and the scores of the new samples
 ===================  =============================================================
 """
 
@@ -42,7 +43,7 @@ from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, rows, sequence
+from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, rows, sequence, total
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.study import Stage, stage
 
@@ -72,10 +73,13 @@ class ColumnModel:
     sampled: tuple[str, ...] = ()  # that some samples stand for all, where they do
     spreads: tuple[float, ...] = ()  # sums of squares of the parties' centred columns, where known
     stop_reason: str = "every party has sent its one message"
+    summed: bool = False  # whether all parties send alike, of which only the sum was seen
 
 
 # Beyond this the joint kernel matrix, (T, T) at the centre, takes over 3 GB: landmarks serve.
 MOST_KERNEL_SAMPLES = 20_000
+# Masked, every pair is a number of every party's: beyond this there are 36 MB of them a party.
+MOST_MASKED_SAMPLES = 3_000
 
 
 def most_samples(limit: int) -> int:
@@ -142,9 +146,10 @@ def ask_everyone(columns: Federation, step: Step, message: Message | None = None
 
 
 class ModelName(Message, reveals=None):
-    """Which of its shares a party is to use."""
+    """Which of its shares a party is to use, and whether only the sum of the replies is wanted."""
 
     model: str
+    summed: bool = False
 
 
 class NewCoordinates(Message, reveals="scores"):
@@ -153,6 +158,19 @@ class NewCoordinates(Message, reveals="scores"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     coordinates: Annotated[Floats, Shape("n_samples", "r")]
+
+
+class NewSamples(Message, reveals="counts"):
+    """Who is there, before sums are masked."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+
+
+class NewSummand(Message, reveals="scores"):
+    """What of new samples adds up over the columns."""
+
+    arguments: Annotated[Floats, Shape("n_samples", "r")]
 
 
 class ShareHolder(Party):
@@ -186,12 +204,29 @@ class ShareHolder(Party):
             coordinates=self.share.project(self.site.data),
         )
 
+    @step
+    def count_samples(self) -> NewSamples:
+        """How many samples the site has, and which."""
+        n, ids = self.site.data.shape[0], self.site.sample_ids_hash
+        return NewSamples(n_samples=n, sample_ids=ids)
+
+    @step
+    def project_summand(self) -> NewSummand:
+        """The same as coordinates, to be seen in the sum of all parties."""
+        return NewSummand(arguments=self.share.project(self.site.data))
+
 
 def schedule(
     scope: Scope, setup: ModelName, parties: tuple[str, ...], widths: tuple[int, ...]
 ) -> Node:
-    """One message from each party of the model."""
+    """One message from each party of the model; of a model of masked sums, sizes and a sum."""
     width = dict(zip(parties, widths, strict=True))
+    if setup.summed:
+        return sequence(
+            enlist(ShareHolder, setup),
+            ask(ShareHolder.count_samples),
+            total(ShareHolder.project_summand, n_samples=rows, r=widths[0] if widths else 0),
+        )
     return sequence(
         enlist(ShareHolder, setup),
         ask(
@@ -204,7 +239,7 @@ def schedule(
 
 def scoring(model: ColumnModel) -> Stage:
     """The run that scores the samples that the parties hold."""
-    setup = ModelName(model=model.name)
+    setup = ModelName(model=model.name, summed=model.summed)
     return stage(column_scores, setup, model.parties, model.sent, model)
 
 
@@ -223,13 +258,22 @@ def column_scores(
             f"new samples came from {', '.join(columns.parties)}"
         )
     columns.enlist(ShareHolder, setup)
+    if setup.summed:
+        ask_everyone(columns, ShareHolder.count_samples)
+        total_of = columns.total(ShareHolder.project_summand)
+        _require_everyone(model, total_of.parties)
+        return model.fusion.scores([total_of.sum.arguments])
     replies = ask_everyone(columns, ShareHolder.project_samples)
-    if replies.parties != model.parties:
-        lost = sorted(set(model.parties) - set(replies.parties))
-        raise MissingPartyShare(f"scores need every party of the model; {', '.join(lost)} is lost")
+    _require_everyone(model, replies.parties)
     coordinates = [reply.coordinates for reply in replies]
     _check_widths(model, coordinates)
     return model.fusion.scores(coordinates)
+
+
+def _require_everyone(model: ColumnModel, parties: Sequence[str]) -> None:
+    lost = sorted(set(model.parties) - set(parties))
+    if lost:
+        raise MissingPartyShare(f"scores need every party of the model; {', '.join(lost)} is lost")
 
 
 def _check_widths(model: ColumnModel, coordinates: Sequence[Floats]) -> None:

@@ -11,7 +11,8 @@ party reveals        how many rows and columns it holds (counts), and by rule
                        masked: its sum of rows and the rows' deviation from the mean of all, of
                        which only totals over parties are seen; "scale" likewise
                      - "median": squared distances of up to 1000 pairs in its own columns
-                       (distances); in a row split with other parties the moments above,
+                       (distances; masked, only the sum over parties is seen, and so are the
+                       deviations of columns); in a row split with other parties the moments above,
                        half the dimensions, 64 at most, of about 500 rows of all, and how often
                        its own rows' distances of some size go with sketches' of some (sketch);
                        alone, only gamma (distances)
@@ -187,6 +188,34 @@ class CommonDeviation(Message, reveals="moments"):
     deviation: Annotated[float, NonNegative]
 
 
+class EntrySum(Message, reveals="moments"):
+    """The sum of a column holder's entries; sizes add up like it."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    n_columns: Annotated[int, Reveals("counts"), Positive]
+    entries: float
+
+
+class CommonEntry(Message, reveals="moments"):
+    """The mean of all entries."""
+
+    mean: float
+
+
+class ColumnSpread(Message, reveals="moments"):
+    """Squared deviation of some columns, of rows from their mean or of entries from that of all."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    deviation: Annotated[float, NonNegative]
+
+
+class PairSummand(Message, reveals="distances"):
+    """Squared distances of the drawn pairs, in some columns."""
+
+    n_rows: Annotated[int, Reveals("counts"), Positive]
+    squared: Annotated[Floats, Shape("n_pairs"), NonNegative]
+
+
 class DrawRows(Message, reveals=None):
     """How many rows a party is to draw."""
 
@@ -266,6 +295,30 @@ class BandwidthHolder(SurveyedSite):
         return PairDistances(**self.shape, squared=self._distances())
 
     @step
+    def entry_sum(self) -> EntrySum:
+        """The sum of its entries, where sums are masked."""
+        entries = entry_moments(self.data)
+        return EntrySum(**self.shape, entries=entries.count * entries.mean)
+
+    @step(reusable=False)
+    def entry_spread(self, common: CommonEntry) -> ColumnSpread:
+        """Deviation of its entries from the mean of all."""
+        own = entry_moments(self.data)
+        deviation = own.deviation + own.count * (own.mean - common.mean) ** 2
+        return ColumnSpread(n_rows=self.shape["n_rows"], deviation=deviation)
+
+    @step
+    def column_spread(self) -> ColumnSpread:
+        """As `column_deviation`, where sums are masked."""
+        deviation = moments_of(self.data).deviation
+        return ColumnSpread(n_rows=self.shape["n_rows"], deviation=deviation)
+
+    @step
+    def pair_summand(self) -> PairSummand:
+        """As `pair_distances`, where sums are masked."""
+        return PairSummand(n_rows=self.shape["n_rows"], squared=self._distances())
+
+    @step
     def median_gamma(self) -> MedianGamma:
         """The whole rule, at a party that holds all rows."""
         return MedianGamma(**self.shape, gamma=gamma_median(self._distances()))
@@ -320,6 +373,8 @@ def _rounds(rule: str | None, scope: Scope) -> list[Ask]:
     if scope.secure and by_rows:
         _require_sums(rule)
         return [total(party.total_of_rows, d=columns), total(party.common_deviation, d=columns)]
+    if scope.secure:
+        return _column_sums(rule)
     if rule == "scale":
         return [ask(party.row_entries if by_rows else party.column_entries)]
     if not by_rows:
@@ -329,6 +384,16 @@ def _rounds(rule: str | None, scope: Scope) -> list[Ask]:
         return [ask(party.median_gamma)]
     moments = ask(party.row_moments, n_columns=columns)
     return [moments] if rule == "mean-distance" else [moments, _sketching(), comparing(party)]
+
+
+def _column_sums(rule: str) -> list[Ask]:
+    """Of columns every rule takes sums over the parties, and no more."""
+    party = BandwidthHolder
+    if rule == "scale":
+        return [total(party.entry_sum), total(party.entry_spread)]
+    if rule == "mean-distance":
+        return [total(party.column_spread)]
+    return [total(party.pair_summand, n_pairs=lambda own: _n_pairs(own.rows))]
 
 
 def _require_sums(rule: str) -> None:
@@ -382,6 +447,8 @@ def bandwidth(
     """
     first, *then = _rounds(rule, sites.scope)
     sites.enlist(BandwidthHolder, _setup(seed, standardize, fill_missing))
+    if first.summed and sites.split == "columns":
+        return _of_column_sums(sites, rule)
     if first.summed:
         return _of_masked_sums(sites, rule)
     replies = sites.ask(first.step)
@@ -399,6 +466,22 @@ def _of_masked_sums(sites: Federation, rule: str | None) -> Bandwidth:
         return Bandwidth(gamma_mean_distance(n, spread), _mean_distance_of(n), exact=True)
     variance = spread / (n * len(mean)) + float(mean.var())
     return Bandwidth(gamma_scale(len(mean), variance), _SCALE, exact=True)
+
+
+def _of_column_sums(sites: Federation, rule: str | None) -> Bandwidth:
+    """Columns add up in squared distances; all parties have the same rows."""
+    if rule == "scale":
+        entries = sites.total(BandwidthHolder.entry_sum)
+        d, n = entries.sum.n_columns, entries.sum.n_rows // len(entries.parties)
+        common = CommonEntry(mean=entries.sum.entries / (n * d))
+        spread = sites.total(BandwidthHolder.entry_spread, common).sum.deviation
+        return Bandwidth(gamma_scale(d, spread / (n * d)), _SCALE, exact=True)
+    median = rule == "median"
+    sums = sites.total(BandwidthHolder.pair_summand if median else BandwidthHolder.column_spread)
+    n = sums.sum.n_rows // len(sums.parties)
+    if median:
+        return Bandwidth(gamma_median(sums.sum.squared), _median_of(n), exact=True)
+    return Bandwidth(gamma_mean_distance(n, sums.sum.deviation), _mean_distance_of(n), exact=True)
 
 
 def _default(split: str, sizes: Replies) -> Bandwidth:
@@ -430,12 +513,15 @@ def _mean_distance_of(n: int) -> str:
 
 def _median(split: str, parts: Replies) -> Bandwidth:
     n = parts[0].n_rows
-    how = f"1 / (2 · median squared distance), {_n_pairs(n)} of {n * (n - 1) // 2} pairs"
     if split == "rows":
-        return Bandwidth(parts[0].gamma, how, exact=True)
+        return Bandwidth(parts[0].gamma, _median_of(n), exact=True)
     _require_shapes(parts, "squared", [(_n_pairs(n),)] * len(parts))
     squared = np.sum([part.squared for part in parts], axis=0)
-    return Bandwidth(gamma_median(squared), how, exact=True)
+    return Bandwidth(gamma_median(squared), _median_of(n), exact=True)
+
+
+def _median_of(n: int) -> str:
+    return f"1 / (2 · median squared distance), {_n_pairs(n)} of {n * (n - 1) // 2} pairs"
 
 
 _CONCLUDE: dict[str | None, Callable[[str, Replies], Bandwidth]] = {

@@ -11,7 +11,9 @@ party keeps          its columns X_j (T, m_j); its share: loadings, or the colum
 party reveals        coordinates that keep its distances (or products): at most `local_rank`
                      numbers a sample, the norm of the rest the last of them; or all of them
                      (distances, gram), as coordinates or pair by pair, whichever is shorter
+                     masked: its sizes, and pair by pair what only the sum of all parties is seen of
 coordinator learns   the samples' distances (or products) in these columns, to that accuracy
+                     masked: those in all parties' columns together, and nobody's own
 ===================  ============================================================================
 
 With all of them the components are exact. With `local_rank`, the parts left out of two samples are
@@ -40,6 +42,7 @@ from eigenmesh.numerics.column_pieces import (
     principal_coordinates,
     share_to_tree,
 )
+from eigenmesh.numerics.gamma_rules import moments_of
 from eigenmesh.numerics.kernel_of_sums import (
     ArgumentFusion,
     LandmarkFusion,
@@ -64,7 +67,17 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, rows, sequence
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    rows,
+    sequence,
+    total,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import (
     ColumnModel,
@@ -77,6 +90,17 @@ from eigenmesh.stages.prepare import prepared_columns
 Places = NDArray[np.int64]
 KERNELS = ("poly", "rbf", "sigmoid", "laplacian", "cosine", "arc-cosine")
 _MOST_SEARCHED = 2000
+# How many times as much columns of one party vary as those of the others, before it is said.
+OTHER_UNITS = 100.0
+
+
+def other_units(party: str, times: float) -> str:
+    """What is said of a party whose columns vary so many times as much as the others'."""
+    return (
+        f"a column of {party!r} varies {times:,.0f} times as much as one of the others, on "
+        f"average, so that it alone decides how far apart samples are; gamma=None, 1 / n_features, "
+        f"is for columns of one scale: pass standardize=True"
+    )
 
 
 class ArgumentSetup(Message, reveals=None):
@@ -94,6 +118,7 @@ class ArgumentSetup(Message, reveals=None):
     fill_missing: float | None
     model: str
     seed: int
+    compares_units: bool = False  # whether an owner of louder columns is to hear of it, masked
 
 
 class LocalCoordinates(Message, reveals="scores"):
@@ -125,6 +150,31 @@ class AllDistances(Message, reveals="distances"):
 
 class AllProducts(AllDistances, reveals="gram", covers=1):
     """Inner products of all samples in a party's columns, in the same forms."""
+
+
+class SampleSizes(Message, reveals="counts"):
+    """How many samples and columns a party has, where more is seen in sums only."""
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+
+
+class ArgumentSummand(Message, reveals="distances"):
+    """What adds up over the columns: of all pairs of samples, or of all with the landmarks.
+
+    `norms` are squared, and there only for products with landmarks.
+    """
+
+    arguments: Annotated[Floats, Shape("n_arguments"), NonEmpty]
+    norms: Annotated[Floats, Shape("n_norms")]
+
+
+class JointSpread(Message, reveals="moments"):
+    """The sum of squares of all parties' centred columns, and how many these are."""
+
+    n_columns: Annotated[int, Reveals("counts"), Positive]
+    spread: Annotated[float, NonNegative]
 
 
 class ArgumentHolder(Party):
@@ -159,6 +209,34 @@ class ArgumentHolder(Party):
     def all_products(self) -> AllProducts:
         """All inner products, likewise."""
         return AllProducts(**self._about(), **self._everything())
+
+    @step
+    def sample_sizes(self) -> SampleSizes:
+        """Who is there, before sums are masked."""
+        return SampleSizes(**self._about())
+
+    @step
+    def argument_summand(self) -> ArgumentSummand:
+        """Distances or products, to be seen in the sum of all parties; the columns stay."""
+        X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0, degree=1), self.setup
+        places = landmarks_of(agreed, X.shape[0])
+        self._keep(ArgumentShare(X if places is None else X[places], agreed.kernel))
+        if places is None:
+            return ArgumentSummand(arguments=upper_triangle(kernel, X), norms=np.zeros(0))
+        arguments = np.asarray(kernel.summed.arguments(X, X[places]), np.float64)
+        inner = kernel.summed.of == "inner"
+        norms = np.asarray(squared_norms(X), np.float64) if inner else np.zeros(0)
+        return ArgumentSummand(arguments=arguments.ravel(), norms=norms)
+
+    @step(reusable=False)
+    def compare_units(self, joint: JointSpread) -> None:
+        """Remark to the own site that its columns vary far more than the others'."""
+        m, others = self.columns.shape[1], joint.n_columns - self.columns.shape[1]
+        own = moments_of(self.columns).deviation
+        rest = max(joint.spread - own, np.finfo(float).tiny)
+        times = own / m / (rest / max(others, 1))
+        if others > 0 and times >= OTHER_UNITS:
+            self.site.remark("units", other_units(self.site.name, times))
 
     def _about(self) -> dict[str, Any]:
         n, m = self.site.data.shape
@@ -217,8 +295,13 @@ def landmarks_of(setup: Any, n: int) -> Places | None:
 
 
 def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
-    """One message from each party, in the shortest form; a rank below the shape is shorter yet."""
+    """One message from each party, in the shortest form; a rank below the shape is shorter yet.
+
+    Where sums are masked, sizes and a sum: no form is shorter than what adds up.
+    """
     step = needed_step(setup)
+    if is_masked(scope, setup):
+        return _masked_schedule(setup)
     if setup.local_rank is not None:
         rank = setup.local_rank
         sizes = ask(
@@ -246,11 +329,41 @@ def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
     return sequence(enlist(ArgumentHolder, setup), everything)
 
 
+def is_masked(scope: Scope, setup: ArgumentSetup) -> bool:
+    """Whether only the sum of all parties is seen; coordinates that are cut short do not add up."""
+    return scope.secure and setup.local_rank is None
+
+
+def _masked_schedule(setup: ArgumentSetup) -> Node:
+    kernel = Kernel(setup.kernel, 1.0, degree=1)
+
+    def arguments(own: Own) -> int:
+        landmarks = _are_too_many(setup, own.rows)
+        return own.rows * setup.n_landmarks if landmarks else n_pairs(kernel, own.rows)
+
+    def norms(own: Own) -> int:
+        inner = kernel.summed.of == "inner"
+        return own.rows if inner and _are_too_many(setup, own.rows) else 0
+
+    summand = total(ArgumentHolder.argument_summand, n_arguments=arguments, n_norms=norms)
+    return sequence(
+        enlist(ArgumentHolder, setup),
+        ask(ArgumentHolder.sample_sizes),
+        summand,
+        ask(ArgumentHolder.compare_units) if setup.compares_units else None,
+    )
+
+
+def _are_too_many(setup: ArgumentSetup, n: int) -> bool:
+    """Whether landmarks stand for so many samples."""
+    return n > setup.most_samples and n > setup.n_landmarks
+
+
 def _planned_sizes(setup: ArgumentSetup, n: int, m: int) -> dict[str, int]:
     """Of what a party with n samples of m columns sends, if they have full rank."""
     kernel = Kernel(setup.kernel, 1.0, degree=1).summed
     inner, q = kernel.of == "inner", setup.n_landmarks
-    landmarks = n > setup.most_samples and n > q
+    landmarks = _are_too_many(setup, n)
     limit = q if landmarks else n_pairs(kernel, n) / n
     rank = min(m, n if inner else n - 1)
     if kernel.of in ("inner", "distance") and rank < limit:
@@ -274,16 +387,14 @@ def argument_fusion(
 ) -> ColumnModel:
     """Add the parties' arguments, apply the kernel, take the leading eigenvectors."""
     columns.enlist(ArgumentHolder, setup)
+    if is_masked(columns.scope, setup):
+        return _fused_sum(columns, setup, kernel, n_components, center)
     replies = ask_everyone(columns, needed_step(setup))
     n = replies[0].n_samples
     places = landmarks_of(setup, n)
     pieces = [_piece(reply, setup, kernel, places, name) for reply, name in _named(replies)]
-    fusion: ArgumentFusion | LandmarkFusion
-    if places is None:
-        fusion = ArgumentFusion.fit(pieces, n, kernel, n_components, center)
-    else:
-        norms = _norms(replies, pieces)
-        fusion = LandmarkFusion.fit(pieces, places, norms, kernel, n_components, center)
+    norms = None if places is None else _norms(replies, pieces)
+    fusion = _fused(pieces, n, places, norms, kernel, n_components, center)
     return ColumnModel(
         fusion,
         name=setup.model,
@@ -294,6 +405,54 @@ def argument_fusion(
         notes=fusion_notes(fusion),
         sampled=sampling_words(fusion, n),
         spreads=_spreads(pieces, n, kernel),
+    )
+
+
+def _fused(
+    pieces: Sequence[Piece],
+    n: int,
+    places: Places | None,
+    norms: Doubles | None,
+    kernel: Kernel,
+    n_components: Wanted,
+    center: bool,
+) -> ArgumentFusion | LandmarkFusion:
+    if places is None or norms is None:
+        return ArgumentFusion.fit(pieces, n, kernel, n_components, center)
+    return LandmarkFusion.fit(pieces, places, norms, kernel, n_components, center)
+
+
+def _fused_sum(
+    columns: Federation, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
+) -> ColumnModel:
+    """The same from a masked sum, which is one piece: whose columns it is of nobody can tell."""
+    sizes = ask_everyone(columns, ArgumentHolder.sample_sizes)
+    total_of = columns.total(ArgumentHolder.argument_summand)
+    sums, covered = total_of.sum, total_of.parties
+    n, places = sizes[0].n_samples, landmarks_of(setup, sizes[0].n_samples)
+    arguments = sums.arguments if places is None else sums.arguments.reshape(n, len(places))
+    if kernel.summed.of != "inner":  # rounded in fixed point, two equal samples may be below 0
+        arguments = np.maximum(arguments, 0.0)
+    norms = sums.norms if len(sums.norms) else np.zeros(n)
+    fused = (n, places, norms, kernel, n_components, center)
+    fusion = _fused([Piece(arguments=arguments)], *fused)
+    n_new = n if places is None else len(places)
+    widths = tuple(s.n_columns for s, name in _named(sizes) if name in covered)
+    if setup.compares_units:
+        spread = _spread(Piece(arguments=arguments), n)
+        joint = JointSpread(n_columns=sum(widths), spread=spread)
+        ask_everyone(columns, ArgumentHolder.compare_units, joint)
+    return ColumnModel(
+        fusion,
+        name=setup.model,
+        parties=covered,
+        widths=widths,
+        sent=(n_new + (kernel.of == "cosine"),) * len(covered),
+        n_samples=n,
+        notes=fusion_notes(fusion),
+        sampled=sampling_words(fusion, n),
+        stop_reason="the masked sum of all parties is known",
+        summed=True,
     )
 
 

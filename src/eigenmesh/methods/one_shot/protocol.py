@@ -5,8 +5,9 @@ Component Analysis": each party sends the top eigenpairs of its own kernel matri
 
 ===================  ==============================================================================
 party keeps          its columns X_j (T, m_j); its share: loadings if linear, else X_j and V_j
-party reveals        r_j = min(local_rank, T, and m_j if linear) eigenpairs of K_j, the eigenvalue
-                     after them, the trace, how many samples and columns, a digest of the sample ids
+party reveals        r_j = min(local_rank, T, and m_j if linear) eigenpairs of K_j, or so few that
+                     they give no distances away, the eigenvalue after them, the trace, how many
+                     samples and columns, a digest of the sample ids
 coordinator learns   K̂_j = V_j Λ_j V_jᵀ, the samples' similarities in these columns to rank r_j
 ===================  ==============================================================================
 
@@ -19,6 +20,8 @@ scores of the fit, for r_j numbers each where the paper's (10) sends T.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,7 +35,9 @@ from eigenmesh.numerics.column_fusion import (
     Wanted,
 )
 from eigenmesh.numerics.column_pieces import (
+    KernelShare,
     Share,
+    Spectrum,
     linear_spectrum,
     rbf_spectrum,
     sampled_rbf_spectrum,
@@ -71,6 +76,10 @@ from eigenmesh.stages.column_scores import (
 )
 from eigenmesh.stages.prepare import preparation_of
 
+# Eigenpairs among which a party looks for those that tell no distances: there were 2 to 7 of them
+# at 34 partitions of six sets.
+MOST_OF_OWN_CHOICE = 32
+
 
 class OneShotSetup(Message, reveals=None):
     """What the parties agree on. A gamma makes it the RBF kernel, none the linear one.
@@ -79,7 +88,7 @@ class OneShotSetup(Message, reveals=None):
     """
 
     gamma: Annotated[float | None, Positive]
-    local_rank: Annotated[int, Positive]
+    local_rank: Annotated[int | None, Positive]  # None: as many as tell no distances, of RBF
     n_landmarks: Annotated[int, Positive]  # serve if there are more samples than the next number
     most_samples: Annotated[int, Positive]
     center: bool
@@ -128,13 +137,18 @@ class ColumnHolder(Party):
     def local_spectrum(self) -> LocalSpectrum:
         """Alg. 1, line 1: the leading eigenpairs of K_j; the party's share stays in its store."""
         X, agreed = self._prepared(self.site.data), self.setup
+        rank = MOST_OF_OWN_CHOICE if agreed.local_rank is None else agreed.local_rank
+        spectrum: Spectrum
         share: Share
         if agreed.gamma is None:
-            spectrum, share = linear_spectrum(X, agreed.local_rank, agreed.center, agreed.seed)
+            spectrum, share = linear_spectrum(X, rank, agreed.center, agreed.seed)
         elif (places := landmarks_of(agreed, X.shape[0])) is not None:
-            spectrum, share = sampled_rbf_spectrum(X, agreed.gamma, agreed.local_rank, places)
+            spectrum, share = sampled_rbf_spectrum(X, agreed.gamma, rank, places)
         else:
-            spectrum, share = rbf_spectrum(X, agreed.gamma, agreed.local_rank, agreed.seed)
+            spectrum, share = rbf_spectrum(X, agreed.gamma, rank, agreed.seed)
+        if agreed.local_rank is None:
+            assert isinstance(share, KernelShare), "a rank of its own choice is of an RBF kernel"
+            spectrum, share = self._discreet(spectrum, share)
         own = type(share)(**{**vars(share), "preparation": self.preparation})
         self.site.keep(agreed.model, share_to_tree(own), for_any=True)
         return LocalSpectrum(
@@ -148,11 +162,32 @@ class ColumnHolder(Party):
         """An RBF spectrum is the party's columns if it gives the samples' distances away."""
         if self.setup.gamma is None:
             return Worth()  # products, which the schedule counts
-        places = looked_at(spectrum.n_samples)
-        V = spectrum.vectors[places]
-        K = Kernel("rbf", self.setup.gamma).matrix(self._prepared(self.site.data[places]))
-        tells = tells_distances((V * spectrum.values) @ V.T, K)
+        tells = self._tells(spectrum.vectors, spectrum.values, spectrum.n_samples)
         return Worth(kinds=frozenset({"columns"} if tells else ()))
+
+    def _tells(self, vectors: Any, values: Any, n: int) -> bool:
+        places = looked_at(n)
+        V = vectors[places]
+        return tells_distances((V * values) @ V.T, self._looked_at_kernel)
+
+    @cached_property
+    def _looked_at_kernel(self) -> Any:
+        places = looked_at(self.site.data.shape[0])
+        return Kernel("rbf", self.setup.gamma).matrix(self._prepared(self.site.data[places]))
+
+    def _discreet(self, spectrum: Spectrum, share: KernelShare) -> tuple[Spectrum, KernelShare]:
+        """The first eigenpairs, before those with which distances would be told; at least one."""
+        values, V, n = spectrum.values, spectrum.vectors, len(spectrum.vectors)
+        telling = (r for r in range(2, len(values) + 1) if self._tells(V[:, :r], values[:r], n))
+        r = next(telling, len(values) + 1) - 1
+        if r == len(values):
+            return spectrum, share
+        # What landmarks leave out, where they serve, is in the value after the last.
+        after = float(values[r]) + (
+            spectrum.next_value if landmarks_of(self.setup, n) is not None else 0.0
+        )
+        kept = replace(share, vectors=share.vectors[:, :r])
+        return Spectrum(values[:r], V[:, :r], after, spectrum.trace), kept
 
     def _prepared(self, X: Any) -> Any:
         return X if self.preparation is None else self.preparation.apply(X)
@@ -162,7 +197,8 @@ def schedule(scope: Scope, setup: OneShotSetup) -> Node:
     """r_j (T + 1) floats from each party; fewer if landmarks serve and determine fewer."""
 
     def rank(own: Own) -> int:
-        return min(setup.local_rank, own.rows, own.columns if setup.gamma is None else own.rows)
+        most = MOST_OF_OWN_CHOICE if setup.local_rank is None else setup.local_rank
+        return min(most, own.rows, own.columns if setup.gamma is None else own.rows)
 
     if setup.gamma is None:
         spectrum = ask(ColumnHolder.local_spectrum, n_samples=rows, r=rank, directions="r")

@@ -33,10 +33,11 @@ from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_ca
 from eigenmesh.numerics.column_pieces import KernelShare
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.column_scores import (
     MOST_KERNEL_SAMPLES,
+    MOST_MASKED_SAMPLES,
     N_LANDMARKS,
     ColumnModel,
     most_samples,
@@ -53,6 +54,8 @@ class VFedAKPCA(ColumnEstimator):
 
     Every party says once how far apart, or how alike, the samples are in its columns; these add up
     to what the kernel is a function of. The answer is that of kernel PCA on the pooled columns.
+    Where sums are masked, nobody sees but the sum: how far apart samples are in all columns
+    together. Else what a party says determines its columns up to rotation.
 
     Parameters
     ----------
@@ -67,8 +70,8 @@ class VFedAKPCA(ColumnEstimator):
     degree, coef0 : of "poly" and "sigmoid"; the order 0, 1 or 2 of "arc-cosine".
     variant : "exact", or "paper" for the method as its paper has it: the merged top vectors of the
         parties' own kernel matrices, which approximate no pooled kernel.
-    n_landmarks : samples that stand for all where there are more than 20,000, by default 500; a
-        number makes them serve whenever there are more samples than that.
+    n_landmarks : samples that stand for all where there are more than 20,000 (masked, more than
+        3,000), by default 500; a number makes them serve whenever there are more samples.
     topology : None for a coordinator, or a graph as in `VFedPCA`: the distances or products of all
         pairs of samples are then averaged over it, at a traffic far above shipping the columns,
         and every node ends with the same components, which are exact.
@@ -171,7 +174,7 @@ class VFedAKPCA(ColumnEstimator):
             matched = self._align(fed)
             fed.require_stages(*self._needs(fed))
             kernel = self._kernel(name, self._find_gamma(fed))
-            result = self._method(kernel, fed.graph is not None).run(fed).value
+            result = self._method(kernel, fed.graph is not None, fed.secure).run(fed).value
             model = result if isinstance(result, ColumnModel) else result.model
             self._keep_shares(fed, model)
         printed = result if isinstance(result, PaperResult) else None
@@ -190,8 +193,10 @@ class VFedAKPCA(ColumnEstimator):
         return LESS_ON_A_GRAPH if on_graph else self._cheaper
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
-        notes = sampling_note(shapes[0][0], self._agreed()) if self.variant == "exact" else ()
-        if self.variant != "exact" or self.kernel == "laplacian":
+        masked = masks_are_planned()
+        agreed = self._agreed(masked)
+        notes = sampling_note(shapes[0][0], agreed) if self.variant == "exact" else ()
+        if self.variant != "exact" or self.kernel == "laplacian" or masked:
             return notes
         return (*notes, "at most: columns of a rank below their number send less")
 
@@ -221,17 +226,25 @@ class VFedAKPCA(ColumnEstimator):
         return kernel_gamma(fed, self.kernel, gamma, seed, **preparation_fields(self))
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return [self._method(self._any_kernel(), fed.graph is not None)]
+        return [self._method(self._any_kernel(), fed.graph is not None, fed.secure)]
 
-    def _agreed(self) -> ArgumentSetup:
+    def _agreed(self, masked: bool = False) -> ArgumentSetup:
         q = N_LANDMARKS if self.n_landmarks is None else self.n_landmarks
+        # An indefinite kernel has no landmarks.
+        most = MOST_MASKED_SAMPLES if masked and self.kernel != "sigmoid" else MOST_KERNEL_SAMPLES
         return ArgumentSetup(
             kernel=self._kernel_name(),
             local_rank=None,
             n_landmarks=whole_number(q, "n_landmarks"),
-            most_samples=most_samples(MOST_KERNEL_SAMPLES) if self.n_landmarks is None else 0,
+            most_samples=most_samples(most) if self.n_landmarks is None else 0,
             **prepared_as(self),
+            compares_units=masked and self._in_raw_units,
         )
+
+    @property
+    def _in_raw_units(self) -> bool:
+        """Whether nobody has chosen a scale for the columns of an RBF kernel."""
+        return self.kernel == "rbf" and self.gamma is None and not self.standardize
 
     def _rounds(self) -> int:
         return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
@@ -262,25 +275,26 @@ class VFedAKPCA(ColumnEstimator):
         if not isinstance(rule, float):
             seed, own = seed_of(self.random_state), preparation_fields(self)
             search = gamma_stages(self._kernel_name(), rule, parties, seed, **own)
-        return [*search, self._method(self._any_kernel(), parties.graph is not None)]
+        on_graph = parties.graph is not None
+        return [*search, self._method(self._any_kernel(), on_graph, masks_are_planned())]
 
     def _any_kernel(self) -> Kernel:
         """The kernel, with a gamma that stands in for one that is found on the way."""
         return self._kernel(self._kernel_name(), 1.0)
 
-    def _method(self, kernel: Kernel, on_graph: bool) -> Stage:
+    def _method(self, kernel: Kernel, on_graph: bool, masked: bool) -> Stage:
         """The run that finds the components."""
         if one_of(self.variant, "variant", VARIANTS) == "paper":
             return self._paper_run(kernel)
         method = argument_peers if on_graph else argument_fusion
-        return stage(method, self._agreed(), kernel, self._wanted(), bool(self.center))
+        return stage(method, self._agreed(masked), kernel, self._wanted(), bool(self.center))
 
     def _paper_run(self, kernel: Kernel) -> Stage:
         k = whole_number(self.n_components, "n_components")
         return stage(vfed_paper, power_setup(self, kernel), k, self._rounds())
 
 
-def _exact(graph: bool, why: str) -> Method:
+def _exact(graph: bool, why: str, masked: bool = False) -> Method:
     return Method(
         "vfed-akpca",
         "columns",
@@ -289,17 +303,31 @@ def _exact(graph: bool, why: str) -> Method:
         why,
         graph,
         rank=60,
-        discloses="columns",
+        discloses="sums" if masked else "columns",
         n_components="or share",
+        masked=masked,
+        cheaper=_LESS_UNDER_MASKS if masked else "",
     )
 
+
+_LESS_UNDER_MASKS = (
+    "give n_landmarks where the kernel has any, or method='vfed-akpca', whose messages are as "
+    "short as columns, and tell them up to rotation"
+)
 
 register(
     _exact(
         False,
+        "the sum of how far apart the samples are in each one's columns gives the exact answer, "
+        "and under masks nobody sees but the sum",
+        masked=True,
+    )
+)
+register(
+    _exact(
+        False,
         "each says how far apart the samples are in its columns, which adds up to the exact answer "
-        "and determines these columns up to rotation; method='one-shot' with a low local_rank "
-        "tells less",
+        "and determines these columns up to rotation",
     )
 )
 register(
