@@ -125,8 +125,8 @@ def federation(
         decide for themselves.
     secure : True masks every sum that a protocol forms over the parties, so that neither the
         coordinator nor another party sees a summand; it needs a coordinator, at least two parties,
-        on_loss "raise" or "survivors", and `pip install 'eigenmesh[secure]'`. If None, it is so
-        for "nvflare" where there is a coordinator, and for no other engine.
+        and on_loss "raise" or "survivors". If None, it is so for "nvflare" where there is a
+        coordinator, and for no other engine.
     startup_kit : for "nvflare": the analyst's folder, as `nvflare package` made it.
 
     Examples
