@@ -138,14 +138,22 @@ def test_columns_are_fitted_exactly_where_the_policies_let_it(kernel, name):
     plan = em.plan(em.KernelPCA(3, **options), COLUMNS)
     assert plan.floats_up >= kpca.report_.floats_up > 0
 
-    # One-shot's eigenpairs of an RBF kernel give distances away: they are the columns.
+    # Of an RBF kernel one-shot sends so few that these give no distances away; of others by name.
     few = em.Policy(allow={"eigenvectors", "moments", "counts", "hashes", "scores", "columns"})
     parts = em.Partitioned(columns=COLUMNS.parts, policies=few)
     cautious = em.KernelPCA(3, **options)
     if kernel == "poly":  # which one-shot fuses from coordinates
         few = em.Policy(allow={"scores", "counts", "hashes", "moments"})
         parts = em.Partitioned(columns=COLUMNS.parts, policies=few)
-    assert cautious.fit(parts).method_.startswith("one-shot: ")
+        with pytest.raises(em.EigenmeshError, match="aggregate"):
+            cautious.fit(parts)
+        cautious.set_params(method="one-shot")
+    if kernel == "rbf":
+        with pytest.warns(em.EigenmeshWarning, match="lacks about"):
+            assert cautious.fit(parts).method_.startswith("one-shot: ")
+        assert set(cautious.report_.reveals["party-0"]) == {"eigenvectors", "counts", "hashes"}
+    else:
+        assert cautious.fit(parts).method_.startswith("one-shot: ")
 
 
 def test_columns_on_a_graph_and_back():

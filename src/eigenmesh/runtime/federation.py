@@ -50,7 +50,7 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
-from eigenmesh.runtime.statements import Statements, in_short
+from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
 from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
     Topology,
@@ -654,7 +654,10 @@ class Federation:
                     way = (self._names[i], COORDINATOR)
                     self._books.enter(label, *way, {"aggregate": floats}, answer.size)
                     take(i, message)
-            except EigenmeshError as error:
+            except EigenmeshError as raised:
+                error = raised
+                if round_ != "sum":  # by then it was sent the others' keys and sizes
+                    error = fair_in_a_sum(raised, self._names[i], self.parties)
                 survived = self.on_loss == "survivors" and isinstance(error, _LOSSES)
                 if survived and not late:
                     self.lost[self._names[i]] = error.reason

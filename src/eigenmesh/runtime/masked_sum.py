@@ -45,6 +45,7 @@ from eigenmesh.runtime.masks import (
     SIGNATURE,
     Secret,
     Words,
+    are_exponents,
     count_floats,
     count_words,
     derived,
@@ -424,7 +425,7 @@ class Masker:
         if self._strict and not agreement.strict:
             raise StepRefused("two thirds have to agree between organisations, not half")
         exponents, own = agreement.exponents, exponents_of(current.summand)
-        if len(exponents) != len(own) or np.any(exponents < own) or np.any(exponents > 1100):
+        if len(exponents) != len(own) or np.any(exponents < own) or not are_exponents(exponents):
             raise StepRefused("a summand does not fit the scale of the sum: it would wrap")
         current.exponents = tuple(exponents.tolist())
         current.strict = agreement.strict
@@ -557,6 +558,10 @@ class Collector:
     def _common_shapes(self, openings: Mapping[int, Opening]) -> str:
         first = next(iter(openings.values()))
         for i, opening in openings.items():
+            if not are_exponents(opening.exponents):
+                raise MessageRefused(
+                    "it tells a size of its summand that no number has", party=self._names[i]
+                )
             same = len(opening.exponents) == len(first.exponents)
             if opening.shapes != first.shapes or not same:
                 raise MessageRefused(

@@ -46,6 +46,7 @@ MOST_NEIGHBOURS = 40  # with whom a party shares masks; even, as many on each si
 COARSE = 4  # bits to which the exponents are rounded up that parties tell of their summands
 _BITS = 62  # of the ring that the largest possible sum takes; one is the sign, one to spare
 _SMALLEST = -1000  # exponent of what is taken for nothing
+_LARGEST = 1100  # exponent of what no number reaches
 _PRIME = 2**255 - 19  # shares are numbers below it
 _SECRET = 31  # bytes of a secret that is shared: less than the prime
 SHARE = 32  # bytes of a share
@@ -239,6 +240,11 @@ def exponents_of(message: Message) -> NDArray[np.int64]:
         rounded = -(-max(exponent, _SMALLEST) // COARSE) * COARSE
         own.append(0 if _is_exact(field) else rounded)
     return np.array(own, np.int64)
+
+
+def are_exponents(exponents: Any) -> bool:
+    """Whether numbers of a summand can be as large as these exponents say."""
+    return bool(np.all(exponents >= _SMALLEST) and np.all(exponents <= _LARGEST))
 
 
 def to_words(message: Message, exponents: Sequence[int], n_parties: int) -> Words:

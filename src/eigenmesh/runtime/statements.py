@@ -16,7 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from eigenmesh.errors import EigenmeshError, InputError, MessageRefused, PartyFailed
+from eigenmesh.errors import (
+    EigenmeshError,
+    InputError,
+    MessageRefused,
+    PartyFailed,
+    StepRefused,
+)
 from eigenmesh.runtime.message import Context, Message, fields_of
 
 _LARGEST = 1e150
@@ -51,12 +57,23 @@ class Statements:
 
     def fair(self, error: EigenmeshError, party: str, parties: Sequence[str]) -> EigenmeshError:
         """An error about a party; if others may have caused it, they are named, too."""
-        others = [name for name in parties if name != party]
-        caused = party in self.reached and error.party == party and others
-        if not (caused and error.may_be_caused and isinstance(error, _MAY_BE_CAUSED)):
-            return error
-        words = f"it had been sent what came from {in_short(others)}, who may have caused it"
-        return type(error)(f"{error.reason}; {words}", party=party)
+        reached = party in self.reached and error.may_be_caused
+        return _shared(error, party, parties, _MAY_BE_CAUSED) if reached else error
+
+
+def fair_in_a_sum(error: EigenmeshError, party: str, parties: Sequence[str]) -> EigenmeshError:
+    """The same of a masked sum, in which a party refuses what others told it of theirs."""
+    return _shared(error, party, parties, (*_MAY_BE_CAUSED, StepRefused))
+
+
+def _shared(
+    error: EigenmeshError, party: str, parties: Sequence[str], causes: tuple[type, ...]
+) -> EigenmeshError:
+    others = [name for name in parties if name != party]
+    if error.party != party or not others or not isinstance(error, causes):
+        return error
+    words = f"it had been sent what came from {in_short(others)}, who may have caused it"
+    return type(error)(f"{error.reason}; {words}", party=party)
 
 
 def require_possible(message: Message, context: Context) -> None:

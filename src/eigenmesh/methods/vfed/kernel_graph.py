@@ -334,9 +334,10 @@ def argument_peers(
 def _agreed(
     graph: nx.Graph, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ArgumentPeerSetup:
+    shared = {name: own for name, own in vars(setup).items() if name != "compares_units"}
     return ArgumentPeerSetup(
         **mixing_on(graph),
-        **vars(setup),
+        **shared,
         gamma=kernel.gamma,
         degree=float(kernel.degree),
         coef0=float(kernel.coef0),
