@@ -36,8 +36,8 @@ from eigenmesh.numerics.column_fusion import (
 )
 from eigenmesh.numerics.column_pieces import (
     KernelShare,
+    PartySpectrum,
     Share,
-    Spectrum,
     linear_spectrum,
     rbf_spectrum,
     sampled_rbf_spectrum,
@@ -138,7 +138,7 @@ class ColumnHolder(Party):
         """Alg. 1, line 1: the leading eigenpairs of K_j; the party's share stays in its store."""
         X, agreed = self._prepared(self.site.data), self.setup
         rank = MOST_OF_OWN_CHOICE if agreed.local_rank is None else agreed.local_rank
-        spectrum: Spectrum
+        spectrum: PartySpectrum
         share: Share
         if agreed.gamma is None:
             spectrum, share = linear_spectrum(X, rank, agreed.center, agreed.seed)
@@ -175,7 +175,9 @@ class ColumnHolder(Party):
         places = looked_at(self.site.data.shape[0])
         return Kernel("rbf", self.setup.gamma).matrix(self._prepared(self.site.data[places]))
 
-    def _discreet(self, spectrum: Spectrum, share: KernelShare) -> tuple[Spectrum, KernelShare]:
+    def _discreet(
+        self, spectrum: PartySpectrum, share: KernelShare
+    ) -> tuple[PartySpectrum, KernelShare]:
         """The first eigenpairs, before those with which distances would be told; at least one."""
         values, V, n = spectrum.values, spectrum.vectors, len(spectrum.vectors)
         telling = (r for r in range(2, len(values) + 1) if self._tells(V[:, :r], values[:r], n))
@@ -187,7 +189,7 @@ class ColumnHolder(Party):
             spectrum.next_value if landmarks_of(self.setup, n) is not None else 0.0
         )
         kept = replace(share, vectors=share.vectors[:, :r])
-        return Spectrum(values[:r], V[:, :r], after, spectrum.trace), kept
+        return PartySpectrum(values[:r], V[:, :r], after, spectrum.trace), kept
 
     def _prepared(self, X: Any) -> Any:
         return X if self.preparation is None else self.preparation.apply(X)
