@@ -227,9 +227,9 @@ def test_withdrawals_that_would_tell_single_rows_wait_for_others(tmp_path, sites
     assert answer("site", "withdraw", f"@{tmp_path / 'ids.txt'}", "--pause", *north)["left"] == 58
     assert "PAUSED" in " ".join(answer("site", "check", *north)["spent"])
     rules = {own["rule"] for own in answer("site", "plan", file, *north)["refusals"]}
-    assert rules == {"budget"}
+    assert rules == {"min_rows"}
     with pytest.warns(em.EigenmeshWarning, match="is not known"):
-        with pytest.raises(PolicyRefusal, match=r"'north'.*'budget'"):
+        with pytest.raises(PolicyRefusal, match=r"'north'.*'min_rows'"):
             fitted(sites, file, em.KernelPCA(2, random_state=0))
     assert "withdrawn before" in refusal("site", "withdraw", "n001", *north)
     answer("site", "withdraw", "n003", "n004", "n005", *north)

@@ -169,7 +169,11 @@ class Account:
         """Raise `PolicyRefusal` if these rows differ in too few from an earlier version."""
         changes = [rows_changed(v, digests) for own in self.related(digests) for v in own.versions]
         if not all(change == 0 or change >= min_rows for change in changes):
-            raise _over("the data differ from what they were in fewer rows than may be told apart")
+            raise PolicyRefusal(
+                f"its policy forbids it: the data differ from what they were in fewer than "
+                f"{min_rows} rows, which two answers would tell",
+                rule="min_rows",
+            )
 
     def charge(self, spent: Spent, cost: Spent, budget: Budget, chain: str) -> None:
         """Spend, or raise `PolicyRefusal`; what was asked before costs nothing."""

@@ -490,6 +490,9 @@ class Host:
             plain = () if masked and all(map(_is_sum, places)) else messages
             floats = [numbers_over_rows(floats_by_kind(message)) for message in plain]
             self._consents.charge(sum(floats))
+        elif any(any(floats_by_kind(message).values()) for message in messages):
+            of_rows = self._guard is None or self._guard.study.scope.split == "rows"
+            self._consents.require_version(of_rows)
 
     def _fitting(
         self, places: Iterable[Match], messages: Iterable[Message], way: str
