@@ -60,6 +60,7 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Re
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.schedule import Amount, Enlist, Node, Scope, Size, at_most, enlist, exchange
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.statements import in_short
 from eigenmesh.runtime.topology import is_lossy
 
 _TIMES_OVER = 3  # news are told where messages may be lost
@@ -344,7 +345,7 @@ def enlist_left(scope: Scope, role: type[MixingParty], setup: Message) -> Enlist
 
 
 def require_agreement(averages: Mapping[str, float], tolerance: float) -> None:
-    """Name the nodes whose average is another than most nodes': they have not been mixed.
+    """Name the nodes whose average is another than most nodes', and these: they are not mixed.
 
     >>> require_agreement({"a": 1.0, "b": 1.0, "c": 2.0}, 1e-6)
     Traceback (most recent call last):
@@ -353,10 +354,11 @@ def require_agreement(averages: Mapping[str, float], tolerance: float) -> None:
     common = float(np.median(list(averages.values())))
     apart = [n for n, own in averages.items() if not abs(own - common) <= tolerance * abs(common)]
     if apart:
+        rest = [name for name in averages if name not in apart]
         raise FederationError(
-            f"{', '.join(map(repr, apart[:5]))} ({len(apart)} of {len(averages)} nodes) ended with "
-            f"another average than the rest: too many of their messages were lost; fit again, or "
-            f"choose a graph with more edges"
+            f"{in_short(apart)} ({len(apart)} of {len(averages)} nodes) ended with another average "
+            f"than {in_short(rest) or 'most'}: too many messages between them were lost, or what "
+            f"one of them sent is wrong; fit again, or choose a graph with more edges"
         )
 
 
