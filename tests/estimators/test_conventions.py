@@ -115,7 +115,7 @@ def label(value):
     return value.func.__name__ if isinstance(value, partial) else re.sub(r"\s+", "", repr(value))
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks(), ids=label)
+@pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=label)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 

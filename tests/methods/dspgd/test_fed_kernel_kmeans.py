@@ -14,7 +14,7 @@ import eigenmesh as em
 from eigenmesh.errors import MissingPartyShare, PolicyRefusal
 from eigenmesh.metrics import recovery_error
 
-DIGITS, DIGIT = load_digits(return_X_y=True)
+DIGITS, DIGIT = (own[:900] for own in load_digits(return_X_y=True))
 DIGITS = DIGITS / 16
 K = 10
 S = 12
