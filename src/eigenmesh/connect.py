@@ -223,14 +223,17 @@ def _on_folders(
     checked_names([site.name for site in opened], len(opened))
     for name, values in (
         ("split", {site.name: site.split for site in opened}),
-        ("align", {site.name: "strict" if site.matcher is None else "inner" for site in opened}),
+        ("align", {site.name: _align_of(site) for site in opened}),
     ):
         if len(set(values.values())) > 1:
             raise InputError(f"the sites' settings differ in {name}: {values}; make them agree")
     _check_faults(faults, [site.name for site in opened])
     wrap: Any = with_faults(faults, [site.name for site in opened]) if faults else None
-    align = "strict" if opened[0].matcher is None else "inner"
-    return _Folders(opened, wrap), str(opened[0].split), align
+    return _Folders(opened, wrap), str(opened[0].split), _align_of(opened[0])
+
+
+def _align_of(site: Site) -> str:
+    return "strict" if site.matcher is None else str(site.matcher.align)
 
 
 def _require_same_columns(run: Federation) -> None:
@@ -320,7 +323,7 @@ def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> li
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
         names_columns, levels = partial(_names_of, own), partial(_levels_of, own)
         site = Site(name, opens, policy or Policy(), identifies, names_columns, levels)
-        site.matcher = _MatcherOf(own) if whose["align"] == "inner" else None
+        site.matcher = None if whose["align"] == "strict" else _MatcherOf(own, whose["align"])
         sites.append(site)
     return sites
 
@@ -328,8 +331,12 @@ def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> li
 class _MatcherOf:
     """The matcher of a site that is opened when it is first used."""
 
-    def __init__(self, site: Callable[[], Site]) -> None:
-        self._site = site
+    def __init__(self, site: Callable[[], Site], align: str) -> None:
+        self._site, self.align = site, align
+
+    @property
+    def n_samples(self) -> int:
+        return int(self._site().matcher.n_samples)
 
     def hashes(self) -> Any:
         return self._site().matcher.hashes()
@@ -497,7 +504,7 @@ def site_at(
     if isinstance(data, Partitioned):
         return _trusting(sites_of(data)[0], trust)
     how = dict(matching or {})
-    if how.get("align") == "inner":
+    if how.get("align", "strict") != "strict":
         how["id_secret"] = shared_secret(how["id_secret"], name)
     rows, columns = ([data], None) if split == "rows" else (None, [data])
     policy = (policies or {}).get(name)
@@ -550,7 +557,7 @@ def _check_paths(paths: Any, split: str) -> None:
 
 def sites_of(parts: Partitioned) -> list[Site]:
     """One site a party; its data are opened when it first needs them."""
-    if parts.align == "inner":
+    if parts.align != "strict":
         return [_matching_site(parts, i) for i in range(parts.n_parties)]
     return [
         Site(

@@ -199,7 +199,7 @@ class SiteSide:
         if names != self._names:
             self._names, self._index = names, names.index(self._name)
             self._host = Host(self._site, self._index, names, relays=Flare.relays)
-        align = "strict" if self._site.matcher is None else "inner"
+        align = "strict" if self._site.matcher is None else str(self._site.matcher.align)
         return wire.dumps({"split": self._site.split, "align": align, "version": __version__})
 
     def _in_time(self, seconds: float, work: Callable[[Host], bytes]) -> bytes:

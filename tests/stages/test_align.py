@@ -272,7 +272,7 @@ def test_the_command_line_matches_files_by_their_ids(tmp_path):
 def matched_site(trust, min_rows=5):
     rng = np.random.default_rng(0)
     ids = np.array([f"patient {i}" for i in range(40)])
-    matcher = SampleMatcher(lambda: rng.normal(size=(40, 3)), lambda: ids, "secret")
+    matcher = SampleMatcher(lambda: rng.normal(size=(40, 3)), lambda: ids, "secret", "inner")
     policy = em.Policy(min_rows=min_rows)
     site = Site("a", opens=matcher.data, policy=policy, matcher=matcher, trust=trust)
     return MatchedSite(SiteView(site, 0, ("a", "b", "c")), MatchSetup()), site

@@ -127,10 +127,11 @@ Names: TypeAlias = Annotated[
     ),
 ]
 Align: TypeAlias = Annotated[
-    Literal["strict", "inner"],
+    Literal["strict", "inner", "psi"],
     typer.Option(
         help="For columns: inner matches samples by the files' id columns, whatever their order, "
-        "and uses those that all parties have; strict expects the same samples in the same order."
+        "and uses those that all parties have; psi does so by private set intersection, so that "
+        "the coordinator learns none of it; strict expects the same samples in the same order."
     ),
 ]
 IdColumn: TypeAlias = Annotated[

@@ -15,6 +15,7 @@ from eigenmesh.data.sample_ids import hash_sample_ids
 from eigenmesh.data.table import Ids, Matrix
 from eigenmesh.errors import InputError, PartitionError
 
+ALIGNMENTS = ("strict", "inner", "psi")
 SECRET_VARIABLE = "EIGENMESH_ID_SECRET"
 
 
@@ -56,12 +57,12 @@ def keyed_hashes(ids: Ids, secret: str) -> NDArray[np.uint64]:
 
 
 class SampleMatcher:
-    """One party's samples, all of them or those that have been matched."""
+    """One party's samples, all of them or those that have been matched; `align` says how."""
 
     def __init__(
-        self, opens: Callable[[], Matrix], ids: Callable[[], Ids | None], secret: str
+        self, opens: Callable[[], Matrix], ids: Callable[[], Ids | None], secret: str, align: str
     ) -> None:
-        self._opens, self._ids, self._secret = opens, ids, secret
+        self._opens, self._ids, self._secret, self.align = opens, ids, secret, align
         self._rows: NDArray[np.int64] | None = None
 
     def hashes(self) -> NDArray[np.uint64]:

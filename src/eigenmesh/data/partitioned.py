@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
 from eigenmesh.data.column_names import columns_in_order, in_order
-from eigenmesh.data.matching import SampleMatcher
+from eigenmesh.data.matching import ALIGNMENTS, SampleMatcher
 from eigenmesh.data.matching import id_secret as make_secret
 from eigenmesh.data.readers import has_named_columns, peek_names, peek_shape, read_table
 from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids, is_id_like
@@ -110,7 +110,7 @@ class Partitioned:
     ) -> None:
         split, sources = _one_split(rows, columns)
         self.align = checked_align(align, split)
-        self._secret = make_secret(id_secret) if align == "inner" else ""
+        self._secret = make_secret(id_secret) if align != "strict" else ""
         self._allow_missing = bool(allow_missing)
         TextFormat(delimiter, decimal)  # checks both
         self._text = {"delimiter": delimiter, "decimal": decimal}
@@ -232,7 +232,7 @@ class Partitioned:
     @property
     def n_samples(self) -> int:
         """Number of samples over all parties."""
-        if self.align == "inner":
+        if self.align != "strict":
             return self.matched().n_samples
         return self._shape(0)[0] if self.split == "columns" else sum(n for n, _ in self.shapes)
 
@@ -258,7 +258,7 @@ class Partitioned:
                 "take_samples was called on a row split, expected a column split; "
                 "choose rows at each party before Partitioned(rows=...)"
             )
-        if self.align == "inner":
+        if self.align != "strict":
             return self.matched().take_samples(indices)
         rows = _checked_indices(indices, self.n_samples)
         ids = None if self.sample_ids is None else [own[rows] for own in self.sample_ids]
@@ -271,9 +271,9 @@ class Partitioned:
         )
 
     def matcher(self, party: int) -> SampleMatcher:
-        """One party's samples, still to be matched with the others'; for align="inner"."""
+        """One party's samples, still to be matched with the others'; unless align="strict"."""
         own, ids = partial(self.part, party), partial(self.part_ids, party)
-        return SampleMatcher(own, ids, self._secret)
+        return SampleMatcher(own, ids, self._secret, self.align)
 
     def matched(self) -> Partitioned:
         """The samples whose ids all parties have, in the first party's order, with align="strict".
@@ -391,7 +391,7 @@ class Partitioned:
         ]
         parties = "1 party" if self.n_parties == 1 else f"{self.n_parties} parties"
         # A repr must not open files, nor match samples.
-        unknown = None in self._shapes or self.align == "inner"
+        unknown = None in self._shapes or self.align != "strict"
         size = "" if unknown else f", {self.n_samples} samples × {self.n_features}"
         size += " features" if size else ""
         more = ", …" if self.n_parties > 5 else ""
@@ -533,10 +533,12 @@ def _blaming(party: str) -> Iterator[None]:
 
 def checked_align(align: str, split: str) -> str:
     """How samples are matched, or `InputError`."""
-    if align not in ("strict", "inner"):
-        raise InputError(f"align is {align!r}; 'strict' or 'inner' is expected")
-    if align == "inner" and split == "rows":
-        raise InputError("align='inner' matches samples over columns; rows are different samples")
+    if align not in ALIGNMENTS:
+        raise InputError(f"align is {align!r}; 'strict', 'inner' or 'psi' is expected")
+    if align != "strict" and split == "rows":
+        raise InputError(
+            f"align={align!r} matches samples over columns; rows are different samples"
+        )
     return align
 
 

@@ -360,7 +360,7 @@ class _Held(NamedTuple):
     """What a site says that it holds."""
 
     split: str  # "rows" or "columns"
-    align: str  # "inner": its samples are to be matched with the others'
+    align: str  # unless "strict", its samples are to be matched with the others'
 
 
 def _agreed(introductions: Mapping[str, Any], names: Sequence[str], study: str) -> _Held:
@@ -391,7 +391,7 @@ def _held_by(introduction: Mapping[str, Any], name: str, study: str) -> _Held:
                 f"need the same version: pip install eigenmesh=={__version__} there",
                 party=name,
             )
-        case {"split": "rows" | "columns" as split, "align": "strict" | "inner" as align}:
+        case {"split": "rows" | "columns" as split, "align": "strict" | "inner" | "psi" as align}:
             return _Held(str(split), str(align))
     raise PartyFailed(f"site {name!r} gave a malformed introduction", party=name)
 

@@ -24,9 +24,8 @@ from eigenmesh.numerics.column_fusion import Wanted, residual
 from eigenmesh.numerics.column_pieces import Loadings, share_from_tree
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
-from eigenmesh.runtime.study import stage
-from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_scores import ColumnModel, scoring
+from eigenmesh.stages.private_match import alignment
 
 _SHORTFALLS = ("shortfalls_", "shortfall_")  # not in every model, nor in older files
 
@@ -69,7 +68,7 @@ class ColumnEstimator(FederatedEstimator):
         """Match the parties' samples, if they may differ; says how many they have in common."""
         if fed.align == "strict":
             return ()
-        matching = stage(entity_alignment)
+        matching = alignment(fed.align)
         fed.require_stages(matching)
         return (str(matching.run(fed).value),)
 

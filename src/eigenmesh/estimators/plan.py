@@ -31,9 +31,9 @@ from eigenmesh.runtime.schedule import (
     planned_masks,
 )
 from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
-from eigenmesh.stages.align import entity_alignment
 from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
+from eigenmesh.stages.private_match import WHO_LEARNS, alignment
 
 Shapes = Sequence[tuple[int, int]]
 
@@ -162,7 +162,8 @@ def _plan(estimator: Any, source: Any) -> Plan:
     door, estimator = estimator, _estimator_for(estimator, source)
     preparing = _preparing(door, source)
     names, shapes, policies = _parties_of(source)
-    aligned = getattr(source, "align", "strict") == "inner"
+    align = getattr(source, "align", "strict")
+    aligned = align != "strict"
     notes: tuple[str, ...] = ()
     if aligned and isinstance(source, Federation):
         shapes, notes = _as_if_all_matched(shapes)
@@ -184,7 +185,8 @@ def _plan(estimator: Any, source: Any) -> Plan:
     notes += estimator._plan_notes(names, shapes_after)
     if aligned:
         parties = Parties(tuple(names), tuple(shapes))
-        matching = forecast_stages([stage(entity_alignment)], parties, "columns")
+        matching = forecast_stages([alignment(align)], parties, "columns")
+        notes += (WHO_LEARNS[align],)
         ledger.entries += matching.entries
         ledger.rounds += matching.rounds
     floats = ledger.floats_up + ledger.floats_down
@@ -329,7 +331,8 @@ def _runs_of(
         how = {name: getattr(of_source, name) for name in ("on_loss", "max_age", "secure")}
         scope = replace(_scope_without(scope, left_out), **how)
     parties = Parties(tuple(names), tuple(shapes), graph)
-    align = [stage(entity_alignment)] if getattr(source, "align", "strict") == "inner" else []
+    matching = getattr(source, "align", "strict")
+    align = [] if matching == "strict" else [alignment(matching)]
     prepare = [run.study(scope) for run in preparing]
     scope = replace(scope, prepared=preparing[0].args[0].name if preparing else "")
     whole = _whole(scope, left_out)

@@ -122,7 +122,7 @@ class Federation:
         self.secure = secure
         self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
         self.remarks: dict[str, str] = {}  # what users were warned of, by what it is about
-        self.align = "strict"  # "inner": the parties' samples are to be matched before each use
+        self.align = "strict"  # else the parties' samples are to be matched before each use
         self.timeout = engine.default_timeout if timeout is None else timeout
         self.on_loss = on_loss
         self.max_age = max_age

@@ -176,8 +176,9 @@ def open_site(folder: str | Path) -> Site:
         renew=opened.renew,
         _openings=len(read_withdrawals(place.withdrawals_file)),
     )
-    if settings.align == "inner":
-        site.matcher = SampleMatcher(opened.data, opened.ids, place.secret())
+    if settings.align != "strict":
+        secret = place.secret()
+        site.matcher = SampleMatcher(opened.data, opened.ids, secret, settings.align)
         site = dataclasses.replace(site, opens=site.matcher.data, identifies=site.matcher.digest)
     _require_private(place.private)
     return site

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from eigenmesh.data.matching import ALIGNMENTS
 from eigenmesh.errors import InputError
 
 Column = str | int  # by name, or by place in a file without names
@@ -35,8 +36,9 @@ class SiteSettings:
     ----------
     data : files, relative to the site's folder or absolute; the rows of several are one data set.
     columns : features in their order; None for all that are not ids, targets or weights.
-    align : for columns, "inner" matches samples with the others' by `id_column`.
-    id_secret_file : for "inner", where the words lie that all sites key the hashes of ids with.
+    align : for columns, "inner" matches samples with the others' by keyed hashes of `id_column`,
+        "psi" by private set intersection.
+    id_secret_file : for both, where the words lie that all sites key the hashes of ids with.
     peers : public keys of the other sites, 64 digits each.
 
     Examples
@@ -66,14 +68,14 @@ class SiteSettings:
             raise InputError(f"data is {self.data!r}; the path of a file, or several, is expected")
         for name, value, choices in (
             ("split", self.split, ("rows", "columns")),
-            ("align", self.align, ("strict", "inner")),
+            ("align", self.align, ALIGNMENTS),
         ):
             if value not in choices:
                 raise InputError(f"{name} is {value!r}; expected {' or '.join(map(repr, choices))}")
         if self.split == "columns" and len(self.data) > 1:
             raise InputError("several files are rows of one data set; split is 'columns'")
-        if self.align == "inner" and (self.split == "rows" or self.id_column is None):
-            raise InputError("align is 'inner', which needs split 'columns' and an id_column")
+        if self.align != "strict" and (self.split == "rows" or self.id_column is None):
+            raise InputError(f"align is {self.align!r}: it needs split 'columns' and an id_column")
         self._check_columns()
         self.public_keys()
 

@@ -26,6 +26,7 @@ from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, sequence
+from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import ask_everyone
 
 _MOST_SAMPLES = 10**8  # of a site: how many it has is for its own ids to say
@@ -56,26 +57,42 @@ class MatchedSite(Party):
     @step
     def offer_hashes(self) -> SampleHashes:
         """Keyed hashes of the site's sample ids."""
-        return SampleHashes(hashes=self._matcher().hashes())
+        return SampleHashes(hashes=matcher_of(self.site).hashes())
 
     @step(reusable=False)
     def take_rows(self, common: CommonRows) -> None:
         """From here on the site has these samples, in this order."""
-        matcher = self._matcher()
-        if matcher.n_samples <= int(common.rows.max(initial=-1)):
+        if matcher_of(self.site).n_samples <= int(common.rows.max(initial=-1)):
             raise MessageRefused("a common sample is none of the site's")
-        self.site.require_other_samples(common.rows)
-        matcher.choose(common.rows)
-        self.site.reopen()
+        take_common_rows(self.site, common.rows)
 
-    def _matcher(self) -> Any:
-        if self.site.matcher is None:
-            raise PartitionError(
-                f"party {self.site.name!r} cannot match its samples; open the federation over "
-                f"Partitioned(columns=..., sample_ids=..., align='inner')",
-                party=self.site.name,
-            )
-        return self.site.matcher
+
+def matcher_of(site: SiteView) -> Any:
+    """What matches the site's samples, or an error."""
+    if site.matcher is None:
+        raise PartitionError(
+            f"party {site.name!r} cannot match its samples; open the federation over "
+            f"Partitioned(columns=..., sample_ids=..., align='inner')",
+            party=site.name,
+        )
+    return site.matcher
+
+
+def take_common_rows(site: SiteView, rows: Any) -> None:
+    """From here on the site has these samples, in this order."""
+    site.require_other_samples(rows)
+    matcher_of(site).choose(rows)
+    site.reopen()
+
+
+def require_common(n_common: int) -> None:
+    """Raise `InputError` unless there are samples to work on."""
+    if n_common < 2:
+        raise InputError(
+            f"{n_common} sample ids are common to all parties, at least 2 are expected; check "
+            f"that ids are written alike (numbers or strings) and that all parties have one "
+            f"id_secret"
+        )
 
 
 @record
@@ -110,12 +127,7 @@ def entity_alignment(columns: Federation) -> Matched:
         if len(np.unique(offer.hashes, axis=0)) < len(offer.hashes):
             raise MessageRefused("it has a sample id twice; every id once is expected", party=party)
     rows = common_rows([offer.hashes for offer in offers])
-    if len(rows[0]) < 2:
-        raise InputError(
-            f"{len(rows[0])} sample ids are common to all parties, at least 2 are expected; check "
-            f"that ids are written alike (numbers or strings) and that all parties have one "
-            f"id_secret"
-        )
+    require_common(len(rows[0]))
     each = {p: CommonRows(rows=own) for p, own in zip(offers.parties, rows, strict=True)}
     columns.ask(MatchedSite.take_rows, each=each)
     n_own = tuple(len(offer.hashes) for offer in offers)
