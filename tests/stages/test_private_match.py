@@ -18,6 +18,8 @@ from eigenmesh.stages.private_match import (
     blind_alignment,
 )
 
+pytest.importorskip("private_set_intersection.python", reason="pip install 'eigenmesh[psi]'")
+
 
 def some_parts(n_parties=3, n=40, seed=0, kind=str, align="psi", **options):
     """Parties that each lack some samples and have the others in an order of their own."""

@@ -26,6 +26,7 @@ at the first: a millisecond in all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -135,7 +136,7 @@ class BlindMatcher(Party):
         request = _parsed(_package().Request(), first.points)
         server = _server()
         own = server.CreateSetupMessage(0.0, 1, self._ids(), _package().DataStructure.RAW)
-        twice = _done(lambda: server.ProcessRequest(request))
+        twice = _done(partial(server.ProcessRequest, request))
         return BlindAnswer(twice=_row(twice.SerializeToString()), own=_row(own.SerializeToString()))
 
     @step(reusable=False)
@@ -155,7 +156,7 @@ class BlindMatcher(Party):
         answers = [server.CreateSetupMessage(0.0, 1, shared, _package().DataStructure.RAW)]
         for blinded in pieces[0::3]:
             request = _parsed(_package().Request(), blinded)
-            answers.append(_done(lambda request=request: server.ProcessRequest(request)))
+            answers.append(_done(partial(server.ProcessRequest, request)))
         texts = [answer.SerializeToString() for answer in answers] if shared else []
         # Ranks by keyed hash, which all can tell of their own: so the others have this order, too.
         order = np.argsort(np.argsort(np.array(shared, np.str_))) if shared else _lengths([])
