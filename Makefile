@@ -18,9 +18,10 @@ test: $(VENV)/.installed-dev
 test-fast: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask and not nvflare_federation"
 
-# Three sites, a server and an analyst on the loopback, with mutual TLS: about three minutes.
+# Three sites, a server and an analyst on the loopback, with mutual TLS, and beside them the example:
+# about three minutes.
 test-nvflare: $(VENV)/.installed-dev
-	$(PINNED) $(BIN)/python -m pytest -m nvflare tests/engines --durations=15
+	$(PINNED) $(BIN)/python -m pytest -m nvflare -n 2 --dist loadfile tests/engines --durations=15
 
 # Damaged and random input for hosts, wire, messages, records, model files, studies and readers.
 SECONDS_OF_FUZZ ?= 60

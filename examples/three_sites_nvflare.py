@@ -4,11 +4,15 @@ Each makes its own key; the server's operator signs their requests; everybody sp
 no hospital opens a port. The analyst fits to rows and to columns that she never sees, is refused
 what a hospital has not approved, and hears within seconds of a hospital that goes down.
 
+Where the machine allows network namespaces, each hospital is in one of its own that nothing leads
+into: it has no interface but a loopback of its own, and one way out, to the server's port.
+
     python examples/three_sites_nvflare.py
 
 docs/deploying.md goes the same way by hand.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -16,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -54,12 +59,14 @@ class Federation:
         self.folder, self.sites = Path(folder), tuple(sites)
         self.analysts = tuple(analysts)
         self._processes: dict[str, subprocess.Popen] = {}
+        self.is_apart = can_be_apart()  # every site in a network namespace of its own
+        self._port = free_port()
 
     # Kits: every participant makes its own key, and the operator signs what it asks for.
 
     def provision(self) -> None:
         """Kits for the server, the sites and the analysts."""
-        server = {"host": SERVER, "fed_learn_port": free_port()}
+        server = {"host": SERVER, "fed_learn_port": self._port}
         profile = {"name": "eigenmesh", "scheme": "grpc", "connection_security": "mtls"}
         profile["server"] = server
         self._write("profile.yml", profile)
@@ -149,15 +156,19 @@ class Federation:
         self._since = time.time()
         for name in names or (SERVER, *self.sites):
             kit = self.kit(name)
+            is_apart = self.is_apart and name in self.sites
+            command = ["bash", str(kit / "startup" / "sub_start.sh"), "--once"]
             with (kit / "out.txt").open("ab") as out:
                 self._processes[name] = subprocess.Popen(
-                    ["bash", str(kit / "startup" / "sub_start.sh"), "--once"],
+                    [*APART, *command] if is_apart else command,
                     stdout=out,
                     stderr=out,
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
                     env={**os.environ, **self._environment()},
                 )
+            if is_apart:
+                open_way_out(self._processes[name].pid, self._port)
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -220,6 +231,72 @@ class Federation:
         return fresh >= set(self.sites)
 
 
+# A network namespace of its own, whose loopback is up; `sh` becomes the command that follows.
+APART = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+CLONE_NEWNET = 0x40000000
+
+
+def can_be_apart() -> bool:
+    """Whether this machine lets us make network namespaces."""
+    try:
+        return subprocess.run([*APART, "true"], capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def open_way_out(pid: int, port: int) -> None:
+    """Let what connects to the port inside a process's namespace get to the same port out here."""
+    listening: list[socket.socket] = []
+    deadline = time.monotonic() + 20
+
+    def enter_and_listen() -> None:  # a namespace is a thread's; a socket stays in its own
+        with open(f"/proc/{pid}/ns/net") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+                return
+        while time.monotonic() < deadline and not listening:
+            try:
+                listening.append(socket.create_server(("127.0.0.1", port)))
+            except OSError:  # its loopback is not up yet
+                time.sleep(0.05)
+
+    while time.monotonic() < deadline and not listening:
+        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            time.sleep(0.02)  # it is still in ours
+            continue
+        entering = threading.Thread(target=enter_and_listen)
+        entering.start()
+        entering.join()
+    if not listening:
+        raise TimeoutError("a site's network namespace did not come up")
+    threading.Thread(target=_forward_all, args=(listening[0], port), daemon=True).start()
+
+
+def _forward_all(listening: socket.socket, port: int) -> None:
+    while True:
+        inside, _ = listening.accept()
+        try:
+            outside = socket.create_connection(("127.0.0.1", port), timeout=10)
+        except OSError:  # the server is down: the site tries again
+            inside.close()
+            continue
+        outside.settimeout(None)
+        for pair in ((inside, outside), (outside, inside)):
+            threading.Thread(target=_forward, args=pair, daemon=True).start()
+
+
+def _forward(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for own in (source, sink):
+        try:
+            own.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            own.close()
+
+
 def free_port() -> int:
     with socket.socket() as own:
         own.bind(("127.0.0.1", 0))
@@ -247,6 +324,11 @@ def main(folder: Path) -> None:
         federation.start()
         federation.wait_for_sites()
         print("three sites are connected, and none has opened a port")
+        print(
+            "each is in a network namespace of its own, with one way out and none in"
+            if federation.is_apart
+            else "this machine allows no network namespaces: the sites share its loopback"
+        )
         rows(federation, X)
         columns(federation, X)
     print("everything has stopped")

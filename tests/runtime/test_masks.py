@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import eigenmesh as em
 from eigenmesh.engines.in_process import InProcess
@@ -567,6 +568,48 @@ def test_masked_summands_look_uniform(on_loss):
     assert len(np.unique(words)) == len(words)
     top = np.bincount((words >> np.uint64(60)).astype(int), minlength=16)
     assert np.sum((top - len(words) / 16) ** 2 / (len(words) / 16)) < 45  # χ² of 15 degrees
+
+
+class LongPortion(Message, reveals="moments"):
+    numbers: Annotated[Floats, Shape("d")]
+
+
+class LongOwner(Party):
+    """Adds a million equal numbers: nothing of its own is random."""
+
+    Setup = SumSetup
+
+    @step
+    def long_portion(self) -> LongPortion:
+        return LongPortion(numbers=np.full(10**6, 3.0))
+
+
+def _long_schedule(scope):
+    return sequence(enlist(LongOwner, SumSetup()), total(LongOwner.long_portion, d=10**6))
+
+
+@protocol("test-long-portions", roles=(LongOwner,), schedule=_long_schedule)
+def long_portions(fed):
+    fed.enlist(LongOwner, SumSetup())
+    return fed.total(LongOwner.long_portion)
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_a_million_words_of_one_party_are_uniform_by_a_chi_square_test(on_loss):
+    fed, engine = _deviating(_rows(3), on_loss=on_loss)
+    np.testing.assert_allclose(fed.run(long_portions).value.sum.numbers, 9.0)
+    (reply,) = [own[3] for own in engine.transcript if own[0] == "mask" and own[1] == 0]
+    words = decode(MaskedSummand, wire.loads(reply)["ok"].tobytes()).words
+    assert len(words) >= 10**6
+    octets = words.astype("<u8").view(np.uint8).reshape(-1, 8)
+    for place in range(8):  # low ones, where rounding would show, and high ones, where signs would
+        expected = len(octets) / 256
+        counts = np.bincount(octets[:, place], minlength=256)
+        assert chi2.sf(np.sum((counts - expected) ** 2) / expected, 255) > 1e-6
+    # Nor do neighbouring words hang together.
+    pairs = np.bincount((octets[:-1, 0] >> 4) * 16 + (octets[1:, 0] >> 4), minlength=256)
+    expected = (len(octets) - 1) / 256
+    assert chi2.sf(np.sum((pairs - expected) ** 2) / expected, 240) > 1e-6
 
 
 def test_the_transcript_holds_no_summand_and_one_kind_of_share_a_party():

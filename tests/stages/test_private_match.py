@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from tests.engines.nvflare_sides import open_here
@@ -89,6 +91,7 @@ def test_what_passes_the_coordinator_compares_with_nothing_else_that_does():
     answered = BlindMatcher.find_common.function
 
     def noting(function):
+        @functools.wraps(function)  # whose annotations say what the step takes and gives
         def step(self, *messages):
             reply = function(self, *messages)
             points.append(reply)

@@ -1,0 +1,238 @@
+"""Sites, coordinators and servers that go at any moment of a fit: named, survived, or begun anew.
+
+The job's sides are in this process (`nvflare_sides`); a process that is gone is one whose calls
+hang, as NVFlare's do, until somebody looks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.engines.nvflare_sides import FlareHere, Session, open_here
+
+import eigenmesh as em
+from eigenmesh.connect import sites_of
+from eigenmesh.engines import nvflare
+from eigenmesh.errors import EigenmeshWarning, PartyLost
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.federation import Federation
+
+pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
+pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.CostWarning")
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(60, 4)) * [3, 2, 1, 0.5]
+NAMES = ["east", "north", "south"]
+ROWS = em.Partitioned(rows=np.split(X, [20, 40]), names=NAMES)
+COLUMNS = em.Partitioned(columns=np.split(X, [1, 2], axis=1), names=NAMES)
+FITS = {"rows": (ROWS, em.MomentPCA(1)), "columns": (COLUMNS, em.OneShotKPCA(1, local_rank=1))}
+REQUESTS = {"rows": 6, "columns": 4}  # of one fit to one site, from its consent to the end
+
+
+@pytest.fixture
+def quick_looks(monkeypatch):
+    monkeypatch.setattr(nvflare, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(nvflare, "_BETWEEN_LOOKS", 0.05)
+    over = threading.Event()
+    yield over
+    over.set()
+
+
+def watched(job, place, at_request, happens):
+    """Let something happen at one of a site's requests, from 1; gives all that it is sent."""
+    original, requests = job._at, []
+
+    def at(i, method, seconds, arguments):
+        if i == place and method == "handle":
+            requests.append(arguments["request"])
+            if len(requests) == at_request:
+                happens()
+        return original(i, method, seconds, arguments)
+
+    job._at = at
+    return requests
+
+
+def goes(job, place, at_request, over):
+    """From that request on the site's process is gone."""
+    name = job.parties[place]
+
+    def gone():
+        job.proxies[name].silent = True
+
+    requests = watched(job, place, at_request, gone)
+    answering = job._at
+
+    def at(i, method, seconds, arguments):
+        reply = None if i == place and job.proxies[name].silent else ...
+        if reply is None and method != "is_there":
+            over.wait(60)
+        return answering(i, method, seconds, arguments)
+
+    job._at = at
+    return requests
+
+
+@pytest.mark.parametrize("split", ["rows", "columns"])
+def test_a_fit_asks_as_often_as_these_tests_let_it(split):
+    parts, model = FITS[split]
+    with open_here(parts) as fed:
+        requests = watched(fed._engine, 1, 0, lambda: None)
+        model.fit(fed)
+    assert len(requests) == REQUESTS[split]
+
+
+AT_EVERY_REQUEST = [(split, n) for split, most in REQUESTS.items() for n in range(1, most + 1)]
+
+
+@pytest.mark.parametrize(("split", "at_request"), AT_EVERY_REQUEST)
+def test_a_site_that_goes_at_any_request_is_named(quick_looks, split, at_request):
+    parts, model = FITS[split]
+    expected = model.fit(parts).eigenvalues_
+    with open_here(parts, timeout=600) as fed:
+        goes(fed._engine, 1, at_request, quick_looks)
+        begin = time.monotonic()
+        if at_request == REQUESTS[split]:  # the answer is complete: nothing is lost with the site
+            np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected)
+        else:
+            with pytest.raises(PartyLost, match="'north'.*does not answer any more"):
+                model.fit(fed)
+        assert time.monotonic() - begin < 15
+
+
+@pytest.mark.parametrize(("split", "at_request"), AT_EVERY_REQUEST)
+def test_a_site_that_goes_at_any_request_is_survived(quick_looks, split, at_request):
+    parts, model = FITS[split]
+    whole, rest = (
+        model.fit(some).eigenvalues_ for some in (parts, parts.select(["east", "south"]))
+    )
+    with open_here(parts, timeout=600, on_loss="survivors") as fed:
+        goes(fed._engine, 1, at_request, quick_looks)
+        model.fit(fed)
+    covered = model.report_.parties
+    assert covered in (("east", "south"), ("east", "north", "south"))
+    np.testing.assert_allclose(model.eigenvalues_, rest if len(covered) == 2 else whole)
+
+
+# A site that comes back.
+
+
+def lasting(parts, folder):
+    """Sites that keep what they must remember in a folder."""
+    sites = sites_of(parts)
+    for site in sites:
+        site.state_dir = folder / site.name
+    return sites
+
+
+def answers(job, name, requests):
+    return [wire.loads(job.proxies[name].handle(request=own, seconds=5.0)) for own in requests]
+
+
+@pytest.mark.parametrize("ends_early", [False, True])
+@pytest.mark.parametrize("split", ["rows", "columns"])
+def test_what_a_site_answered_before_its_restart_is_not_answered_again(tmp_path, split, ends_early):
+    parts, model = FITS[split]
+    job = FlareHere(lasting(parts, tmp_path), None)
+    n = REQUESTS[split] - 2 if ends_early else 0
+    requests = watched(job, 1, n, lambda: job.proxies.__getitem__("south").__setattr__("silent", 1))
+    with Federation(job, split=split) as fed:
+        if ends_early:
+            with pytest.raises(PartyLost):
+                model.fit(fed)
+        else:
+            model.fit(fed)
+    restarted = FlareHere(lasting(parts, tmp_path), None)
+    replies = answers(restarted, "north", [own for own in requests if b'"require"' not in own])
+    assert all("error" in reply for reply in replies)
+    assert {reply["error"] for reply in replies} <= {"StaleRound", "StepRefused", "MessageRefused"}
+
+
+# A coordinator that goes.
+
+
+class Crash(BaseException):
+    """The coordinator's process ends: nothing after it runs."""
+
+
+AT_EVERY_WAVE = [(False, n) for n in range(1, 7)] + [(True, n) for n in range(1, 9)]
+
+
+@pytest.mark.parametrize(("secure", "at_wave"), AT_EVERY_WAVE)
+def test_after_a_coordinator_crashed_another_begins_anew_at_the_same_sites(
+    tmp_path, secure, at_wave
+):
+    job = FlareHere(lasting(ROWS, tmp_path), None)
+    model = em.MomentPCA(2)
+    expected = em.MomentPCA(2).fit(ROWS).eigenvalues_
+    waves, called = [], job.call
+
+    def call(requests, timeout):
+        waves.append(requests)
+        if len(waves) >= at_wave:
+            raise Crash
+        return called(requests, timeout)
+
+    job.call = call
+    with pytest.raises(Crash):
+        model.fit(Federation(job, split="rows", secure=secure))
+    del job.call
+    with Federation(job, split="rows", secure=secure) as fed:
+        np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected, rtol=1e-6)
+
+
+def test_an_approved_fit_that_was_cut_short_begins_anew_under_its_approval(tmp_path):
+    sites = lasting(
+        em.Partitioned(rows=ROWS.parts, names=NAMES, policies=em.Policy(approve="each")), tmp_path
+    )
+    asked = em.study(em.MomentPCA(1), ROWS)
+    for site in sites:
+        site.approve(asked)
+    job = FlareHere(sites, None)
+    watched(job, 2, 4, lambda: job.proxies["south"].__setattr__("silent", True))
+    with Federation(job, split="rows") as fed, fed.under(asked), pytest.raises(PartyLost):
+        em.MomentPCA(1).fit(fed)
+    job.proxies["south"].silent = False
+    with Federation(job, split="rows") as fed, fed.under(asked):
+        np.testing.assert_allclose(
+            em.MomentPCA(1).fit(fed).eigenvalues_, em.MomentPCA(1).fit(X).eigenvalues_
+        )
+
+
+# A server that goes, and comes back without its jobs.
+
+
+@pytest.mark.parametrize("at_command", [2, 4, 6])
+def test_a_server_that_restarts_in_mid_fit_is_said_and_the_next_fit_has_another_job(
+    monkeypatch, at_command
+):
+    from nvflare.fuel.flare_api.api_spec import JobNotFound, NoConnection
+
+    session, commands = Session(monkeypatch, ROWS), []
+    expected = em.MomentPCA(1).fit(ROWS).eigenvalues_
+    options = {"startup_kit": "kit", "study": "heart", "secure": False}
+    with em.federation(engine="nvflare", **options) as fed:
+        reached = session.do_app_command
+
+        def going_down(job_id, topic, data):
+            commands.append(job_id)
+            if len(commands) >= at_command:
+                raise NoConnection("down")
+            return reached(job_id, topic, data)
+
+        session.do_app_command = going_down
+        with pytest.raises(PartyLost, match="cannot be reached .*fit again when it is back"):
+            em.MomentPCA(1).fit(fed)
+
+        def back(job_id, topic, data):
+            if job_id == "job-1":
+                raise JobNotFound(job_id)
+            return reached(job_id, topic, data)
+
+        session.do_app_command = back
+        with pytest.warns(EigenmeshWarning, match="another one was submitted"):
+            model = em.MomentPCA(1).fit(fed)
+    np.testing.assert_allclose(model.eigenvalues_, expected)
