@@ -151,6 +151,8 @@ def federation(
     }
     if engine == "nvflare":
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
+        if names is None and under is not None:  # else by name, which is another study's order
+            names = under.parties
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
         losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
         return federation_on(sites_elsewhere, topology, losses, secure, under)

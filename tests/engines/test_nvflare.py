@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -225,6 +226,17 @@ def test_a_job_that_has_ended_is_replaced_at_the_next_fit_which_says_so(monkeypa
     assert len(session.jobs) == 2
 
 
+def test_a_job_that_replaced_another_works_where_its_warning_is_an_error(monkeypatch):
+    session = Session(monkeypatch, ROWS)
+    with opened() as fed, warnings.catch_warnings():
+        warnings.simplefilter("error", EigenmeshWarning)
+        session.ended.add("job-1")
+        with pytest.raises(EigenmeshWarning, match="another one"):
+            em.MomentPCA(1).fit(fed)
+        em.MomentPCA(1).fit(fed)
+    assert len(session.jobs) == 2
+
+
 def test_no_job_is_submitted_to_a_server_that_cannot_be_reached(monkeypatch):
     from nvflare.fuel.flare_api.api_spec import NoConnection
 
@@ -295,6 +307,17 @@ def test_a_site_that_has_not_joined_is_named_unless_others_are_asked_for(monkeyp
     session.sites = ROWS.select(["east", "north"])
     with opened(names=["north", "east"]) as fed:
         assert fed.parties == ("north", "east")
+
+
+def test_sites_are_in_the_order_of_the_study_that_they_approved(monkeypatch):
+    session = Session(monkeypatch, ROWS.select(["south", "east", "north"]))
+    session.client_names.sort()  # as the server lists them
+    sizes = dict.fromkeys(("south", "east", "north"), (20, 3))
+    asked = em.study(em.MomentPCA(1), sizes, at_sites=True)
+    assert asked.parties == ("south", "east", "north")
+    with opened(under=asked) as fed:
+        assert fed.parties == asked.parties
+        em.MomentPCA(1).fit(fed)
 
 
 def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):

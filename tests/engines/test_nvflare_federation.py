@@ -204,7 +204,7 @@ def submitted(federation, analyst=ANALYST, *, name="eigenmesh heart", spoil=lamb
     session = new_secure_session(analyst, str(federation.kit(analyst)), timeout=15)
     try:
         job_id = session.submit_job(str(job))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 150
         while time.monotonic() < deadline:
             status = session.get_job_status(job_id)
             if status.startswith(("FINISHED", "ABANDONED", "FAILED")):
@@ -376,7 +376,7 @@ def test_the_command_line_lets_the_server_coordinate(federation, tmp_path, quiet
             [sys.executable, "-m", "eigenmesh", *words, *where, "--study", study],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=200,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

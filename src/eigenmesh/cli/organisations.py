@@ -69,7 +69,10 @@ def sites_of(
             raise InputError(f"{_option(name)} with --engine nvflare: that is the sites' to say")
     if startup_kit is None or study is None:
         raise InputError("--engine nvflare needs --startup-kit and --study")
-    return Sites(startup_kit, study, options.listed(names), approved)
+    listed = options.listed(names)
+    if listed is None and approved is not None:  # who takes part, in the approved study's order
+        listed = list(load_study(approved).parties)
+    return Sites(startup_kit, study, listed, approved)
 
 
 def _option(name: str) -> str:

@@ -342,7 +342,6 @@ class Relayed(Engine):
         words = f"NVFlare job {self._job.id} is of no more use ({why}); another one was submitted"
         self._job.end()
         self._job.submit()
-        warnings.warn(words, EigenmeshWarning, stacklevel=2)
         self._gone.clear()
         introductions = self._job.meet(self.parties)
         present = [name for name in self.parties if "lost" not in introductions[name]]
@@ -350,6 +349,8 @@ class Relayed(Engine):
             raise FederationError(
                 "the sites hold something else than before; open the federation anew"
             )
+        # Last: where warnings are errors, the new job is one that works.
+        warnings.warn(words, EigenmeshWarning, stacklevel=2)
 
     def close(self) -> None:
         """End the job and the session with the server."""

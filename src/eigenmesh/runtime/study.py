@@ -239,6 +239,11 @@ class FitStudy:
         """The names of its runs."""
         return [run.digest for run in self.runs]
 
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Who takes part, in the order that the digest is of."""
+        return self.runs[0].scope.parties if self.runs else ()
+
     def save(self, path: str | Path) -> None:
         """Write it to a file, for the sites' owners to look at and to approve."""
         runs = [json.loads(run.document) for run in self.runs]
@@ -250,7 +255,7 @@ class FitStudy:
         return run.scope.secure and row.summed
 
     def __str__(self) -> str:
-        names = self.runs[0].scope.parties if self.runs else ()
+        names = self.parties
         shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
         lines = [f"study {self.digest[:16]} of {len(names)} parties: {shown}"]
         for run in self.runs:
