@@ -113,13 +113,11 @@ def cluster_figure(model: Any, parts: Partitioned, path: str | Path | None = Non
     """
     from matplotlib.figure import Figure
 
-    from eigenmesh.reports.cluster_plots import draw_clusters
+    from eigenmesh.reports.plots.clusters import draw_clusters
 
     figure = Figure(figsize=(11, 5.2), layout="constrained", facecolor="white")
     clusters, changes = figure.subplots(1, 2)
     scores = np.vstack(model.transform(parts))
-    if scores.shape[1] == 1:  # along a line
-        scores = np.hstack([scores, np.zeros_like(scores)])
     draw_clusters(clusters, scores, np.concatenate(model.predict(parts)))
     _draw_trace(changes, model.trace_)
     for axes, title in ((clusters, "clusters"), (changes, "change of an iteration")):

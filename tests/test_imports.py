@@ -8,6 +8,8 @@ import sys
 sys.modules["pandas"] = None  # as where it is not installed
 import eigenmesh.data
 assert "eigenmesh.data.tabular" not in sys.modules, "Arrow is imported only for tables"
+import eigenmesh
+assert "plot" in eigenmesh.__all__
 import eigenmesh.cli.commands
 assert "matplotlib" not in sys.modules, "the command line draws nothing that it need not"
 """

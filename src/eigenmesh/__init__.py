@@ -1,7 +1,10 @@
 """Kernel PCA and kernel k-means over data that cannot be pooled."""
 
+from typing import Any
+
 # Of no estimator: hosts must know its role all the same.
-import eigenmesh.graphs.gossip_average  # noqa: F401
+import eigenmesh.graphs.gossip_average
+import eigenmesh.reports.notebook  # noqa: F401  # says how reports show themselves
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault
@@ -62,7 +65,17 @@ __all__ = [
     "load",
     "load_study",
     "plan",
+    "plot",
     "report",
     "split",
     "study",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`em.plot`, which takes a second to import: that waits until somebody draws."""
+    if name != "plot":
+        raise AttributeError(f"module 'eigenmesh' has no attribute {name!r}")
+    from eigenmesh.reports import plots
+
+    return plots

@@ -1,5 +1,5 @@
 """Bars on stderr for work that takes long; short work shows none, nor does a stream that is no
-terminal.
+terminal. In notebooks they stand below the cell.
 
 Estimators show the rows of their passes so::
 
@@ -10,6 +10,7 @@ Estimators show the rows of their passes so::
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -31,6 +32,43 @@ class _RowsASecond(ProgressColumn):
         return Text(f"{speed:,.0f} rows/s" if speed else "", style="progress.data.speed")
 
 
+class _NotebookBar(Progress):
+    """A line below the cell, changed in place: rich's own needs ipywidgets."""
+
+    _EVERY = 0.2  # seconds
+
+    def __init__(self, *columns: ProgressColumn, console: Console) -> None:
+        super().__init__(*columns, console=console, auto_refresh=False)
+        self._shown: Any = None
+        self._last = 0.0
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        self._shown = display(self._words(), raw=True, display_id=True)
+
+    def stop(self) -> None:
+        if self._shown is not None:
+            self._shown.update({"text/plain": ""}, raw=True)
+
+    def update(self, *args: Any, **changes: Any) -> None:
+        super().update(*args, **changes)
+        now = time.monotonic()
+        if self._shown is not None and now - self._last >= self._EVERY:
+            self._last = now
+            self._shown.update(self._words(), raw=True)
+
+    def refresh(self) -> None:
+        """Nothing but what `update` shows."""
+
+    def _words(self) -> dict[str, str]:
+        task = self.tasks[0]
+        share = f"{task.percentage:3.0f} %" if task.total else "…"
+        filled = round(task.percentage / 5) if task.total else 0
+        elapsed = f"{task.elapsed or 0.0:.0f} s"
+        return {"text/plain": f"{task.description} [{'█' * filled:<20}] {share} {elapsed}"}
+
+
 @contextmanager
 def delayed_bar(words: str, total: int | None = None) -> Iterator[tuple[Progress, Any]]:
     """A bar that appears if the work takes longer than PATIENCE; gives it and its task."""
@@ -41,7 +79,11 @@ def delayed_bar(words: str, total: int | None = None) -> Iterator[tuple[Progress
         TimeElapsedColumn(),
         _RowsASecond(),
     )
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bar: Progress
+    if console.is_jupyter:
+        bar = _NotebookBar(*columns, console=console)
+    else:
+        bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(words, total=total)
     timer = threading.Timer(PATIENCE, bar.start)
     timer.daemon = True

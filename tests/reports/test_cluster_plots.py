@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 import eigenmesh as em
-from eigenmesh.reports.cluster_plots import cluster_figure, eigengap_figure, suggested_clusters
+from eigenmesh.reports.plots import clusters, eigengap, suggested_clusters
 
 
 @pytest.mark.parametrize("k", [2, 4, 7])
@@ -20,7 +20,7 @@ def test_the_eigengap_finds_the_number_of_separate_groups(k, gamma):
 
 def test_the_picture_marks_the_largest_fall(tmp_path):
     path = tmp_path / "gap.png"
-    figure = eigengap_figure([8.0, 7.0, 6.5, 0.5, 0.4, 0.0], path=path)
+    figure = eigengap([8.0, 7.0, 6.5, 0.5, 0.4, 0.0], path=path)
     left, right = figure.axes
     assert left.lines[0].get_ydata().tolist() == [8.0, 7.0, 6.5, 0.5, 0.4]
     colours = [bar.get_facecolor() for bar in right.patches]
@@ -31,7 +31,7 @@ def test_the_picture_marks_the_largest_fall(tmp_path):
 def test_every_cluster_is_drawn_where_its_rows_are(tmp_path):
     rng = np.random.default_rng(0)
     Z, labels = rng.normal(size=(50, 4)), rng.integers(3, size=50)
-    figure = cluster_figure(Z, labels, path=tmp_path / "clusters.png")
+    figure = clusters(Z, labels, path=tmp_path / "clusters.png")
     for c, drawn in enumerate(figure.axes[0].collections):
         points = np.asarray(drawn.get_offsets())
         np.testing.assert_allclose(np.sort(points[:, 0]), np.sort(Z[labels == c, 0]))
@@ -40,9 +40,9 @@ def test_every_cluster_is_drawn_where_its_rows_are(tmp_path):
 @pytest.mark.parametrize("wrong", [[1.0, 2.0], [1.0, 0.5], [[1.0, 0.5]], [1.0, 0.5, 1e-15]])
 def test_spectra_without_a_gap_are_refused(wrong):
     with pytest.raises(em.EigenmeshError, match="eigenvalues"):
-        eigengap_figure(wrong)
+        eigengap(wrong)
 
 
 def test_labels_that_do_not_fit_are_refused():
     with pytest.raises(em.EigenmeshError, match="expected"):
-        cluster_figure(np.ones((5, 2)), np.ones(4))
+        clusters(np.ones((5, 2)), np.ones(4))

@@ -16,6 +16,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import described
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.estimators.naming import columns_of, whole_names
+from eigenmesh.estimators.notebooks import Shown
 from eigenmesh.estimators.small_parties import SURVEY, LeftOut
 from eigenmesh.runtime.consent import expected_releases
 from eigenmesh.runtime.content import Release
@@ -42,7 +43,7 @@ AT_MOST, ABOUT = "at most", "about"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The forecast of a fit; its names are those of `report_`.
 
     `method` says what will run; `refusals` names the parties whose own policy would refuse, and the

@@ -11,6 +11,7 @@ from typing import Any, Self
 from eigenmesh.errors import CostWarning
 from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
+from eigenmesh.estimators.notebooks import Shown
 from eigenmesh.estimators.traffic import Traffic
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
@@ -67,7 +68,7 @@ def left_out_in_words(reasons: Mapping[str, str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Shown):
     """The account of a fit or a transform.
 
     Attributes

@@ -142,7 +142,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
     eigenvalues_ : of the uncentred kernel matrix, the n_eigenvectors largest; none with
         "random-features".
     spectrum_ : all of them that the landmarks determine (with "exact" a few more than clusters);
-        `reports.cluster_plots.eigengap_figure` shows where they fall.
+        `em.plot.eigengap` shows where they fall.
     shortfalls_ : the share of each of these eigenvalues that is missing, estimated, (k,), 0 where
         nothing is; `shortfall_` is the largest, `shortfall_error_` its standard error. None with
         "random-features" and "fed", which do not measure it.

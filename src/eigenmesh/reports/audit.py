@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.disclosure import NEIGHBOURS, Disclosure, of_party
+from eigenmesh.estimators.notebooks import Shown
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined
@@ -96,7 +97,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Shown):
     """What could be rebuilt, a line a party, receiver and kind, the worst first.
 
     `model` says what the released model itself tells of the data, `beyond` what this account

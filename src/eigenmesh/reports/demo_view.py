@@ -112,10 +112,10 @@ def _disclosed(rows: Sequence[Row]) -> str:
 def draw(outcome: DemoResult, path: Path) -> None:
     """The pooled and a federated embedding side by side."""
     # Matplotlib takes a second to import; help and the other commands do without it.
-    from eigenmesh.reports.plots import embedding_figure
+    from eigenmesh.reports.plots import compare
 
     study, reference, row = outcome.study, outcome.rows[0], outcome.row(*_DRAWN)
-    embedding_figure(
+    compare(
         reference.embedding,
         row.embedding,
         study.labels,

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from eigenmesh.estimators.plan import AT_MOST, Plan
 from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport, left_out_in_words
-from eigenmesh.reports.audit import Severity, audit
+from eigenmesh.reports.audit import Audit, Severity, audit
 from eigenmesh.reports.documents import cluster_sizes
+from eigenmesh.reports.meanings import SEVERITY_IN_WORDS
 
 Account: TypeAlias = RunReport | Plan
 _Row: TypeAlias = tuple[str, ...]
@@ -104,6 +105,28 @@ def reveals_table(
         table.add_column(f"{label} (floats)", overflow="fold")
     for row in _group(list(_reveal_rows(runs, keeps))):
         table.add_row(*map(Text, row))
+    return table
+
+
+def audit_table(audit: Audit, *, title: str = "What could be rebuilt") -> Table:
+    """What receivers could rebuild, the worst first, parties of whom the same is said together.
+
+    >>> import eigenmesh as em, numpy as np
+    >>> parts = em.Partitioned(columns=[np.ones((9, 2)), np.ones((9, 3))])
+    >>> audit_table(em.audit(em.plan(em.OneShotKPCA(), parts))).row_count > 1
+    True
+    """
+    table = Table(title=title, **LOOK)
+    for name in ("party", "to", "how much it tells", "what could be rebuilt"):
+        table.add_column(name, overflow="fold")
+    for alike in audit.alike:
+        who = _span([line.party for line in alike])
+        line = alike[0]
+        cells = (who, line.receiver, SEVERITY_IN_WORDS[line.severity], line.words)
+        table.add_row(*map(Text, cells))
+    for who, words in (("the model", audit.model), ("with others", audit.beyond)):
+        for own in words:
+            table.add_row(who, "", "", Text(own))
     return table
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eigenmesh.estimators.traffic import Link
-from eigenmesh.reports.page.markup import Html, element
+from eigenmesh.reports.markup import Html, element
 from eigenmesh.runtime.ledger import COORDINATOR
 
 WIDTH = 400

@@ -13,6 +13,7 @@ import numpy as np
 
 from eigenmesh.estimators.report import BOUNDS_IN_WORDS, left_out_in_words
 from eigenmesh.reports.audit import Audit, Line
+from eigenmesh.reports.markup import Html, element, joined, json_block, visible
 from eigenmesh.reports.meanings import KINDS_IN_WORDS, SEVERITY_IN_WORDS
 from eigenmesh.reports.page.charts import (
     binned,
@@ -22,7 +23,6 @@ from eigenmesh.reports.page.charts import (
 )
 from eigenmesh.reports.page.drawn_rows import MOST_COMPONENTS, Embedding
 from eigenmesh.reports.page.facts import PageFacts, listed
-from eigenmesh.reports.page.markup import Html, element, joined, json_block, visible
 from eigenmesh.reports.page.moving_columns import MovingColumn
 from eigenmesh.reports.tables import figure, share_in_words
 

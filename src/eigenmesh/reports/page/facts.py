@@ -123,12 +123,12 @@ def facts_of(model: Any, data: Any = None, labels: Any = None, no_rows: str = ""
         kernel=f"{kernel} kernel" + ("" if gamma is None else f" with gamma {gamma:.4g}"),
         report=report,
         audit=_audit(report),
-        spectrum=_spectrum(model),
+        spectrum=spectrum_of(model),
         embedding=embedding,
         no_rows=no_rows or NOT_PASSED,
         columns=moving_columns(model, data, embedding),
         cluster_sizes=_cluster_sizes(model),
-        convergence=_convergence(innermost(model)),
+        convergence=convergence_of(model),
         parameters=tuple(_parameters(model)),
         versions=_versions(),
     )
@@ -145,7 +145,8 @@ def _audit(report: RunReport) -> Audit | None:
     return None if is_bare else audit(report)
 
 
-def _spectrum(model: Any) -> Spectrum:
+def spectrum_of(model: Any) -> Spectrum:
+    """The eigenvalues of a fitted model, with what is known of them."""
     missing = getattr(model, "shortfalls_", None)
     shares = getattr(model, "explained_variance_ratio_", None)
     return Spectrum(
@@ -165,8 +166,9 @@ def _cluster_sizes(model: Any) -> tuple[int, ...]:
     return tuple(counts.tolist())
 
 
-def _convergence(worker: Any) -> Convergence | None:
+def convergence_of(model: Any) -> Convergence | None:
     """What the iterations of a method have left, of those that iterate and keep it."""
+    worker = innermost(model)
     if getattr(worker, "convergence_", None) is not None:
         words = "largest residual that is possible, as a share of its eigenvalue, after each round"
         return Convergence(words, _numbers(worker.convergence_))

@@ -35,6 +35,9 @@ _CORRELATIONS = (
     "How far a column goes with the component's score over the {points}: the size of their "
     "correlation, from 0 to 1. {why}"
 )
+_BY_ONE = "loading"
+_BY_SPREAD = "spreads of the component"
+_CORRELATED = "correlation"
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class MovingColumns:
     """For each component its columns, the strongest first, by a rule in words."""
 
     rule: str
+    unit: str  # of a size, in a few words
     by_component: tuple[tuple[MovingColumn, ...], ...]
     n_columns: int
 
@@ -80,7 +84,7 @@ def moving_columns(model: Any, data: Any, embedding: Embedding | None) -> Moving
     if getattr(model, "kernel", "linear") == "linear":
         width = _width(worker.model_, embedding)
         own = None if width is None else loadings(worker.model_.transform, width)
-        return None if own is None else _named(_LOADINGS, own, names)
+        return None if own is None else _named(_LOADINGS, _BY_ONE, own, names)
     return _of_kernel(worker.model_, embedding, names)
 
 
@@ -102,13 +106,14 @@ def _of_kernel(model: Any, embedding: Embedding | None, names: Any) -> MovingCol
     if rows.shape[1] > _MOST_MOVED:
         why = f"With more than {_MOST_MOVED} columns they are not moved one by one."
         rule = _CORRELATIONS.format(points=words, why=why)
-        return _named(rule, correlations(filled, np.asarray(model.transform(filled))), names)
+        goes_with = correlations(filled, np.asarray(model.transform(filled)))
+        return _named(rule, _CORRELATED, goes_with, names)
     some = filled[np.unique(np.linspace(0, len(rows) - 1, _POINTS).astype(int))]
     influence = moved_scores(model.transform, some, filled.std(axis=0))
     spread = np.asarray(model.transform(filled), dtype=np.float64).std(axis=0)
     scaled = influence.size / np.where(spread > 0, spread, 1.0)
     rule = _MOVES.format(points=f"{len(some)} of the {words}")
-    return _named(rule, influence._replace(size=scaled), names)
+    return _named(rule, _BY_SPREAD, influence._replace(size=scaled), names)
 
 
 def _own_points(model: Any) -> Array | None:
@@ -132,7 +137,9 @@ def _of_columns(worker: Any, data: Partitioned, embedding: Embedding) -> MovingC
     ]
     both = Influence(*(np.vstack(own) for own in zip(*influences, strict=True)))
     rule = _CORRELATIONS.format(points="samples", why="The columns are at several parties.")
-    return _named(rule, both, _names_of_parties(parts.names, parts.feature_names, parts.shapes))
+    return _named(
+        rule, _CORRELATED, both, _names_of_parties(parts.names, parts.feature_names, parts.shapes)
+    )
 
 
 def _of_shares(worker: Any) -> MovingColumns | None:
@@ -147,7 +154,7 @@ def _of_shares(worker: Any) -> MovingColumns | None:
     columns = worker.party_feature_names_
     shapes = [(0, width) for width in worker.model_.widths]
     names = _names_of_parties(tuple(columns), tuple(columns.values()), shapes)
-    return _named(_LOADINGS, Influence(np.abs(V), np.sign(V)), names)
+    return _named(_LOADINGS, _BY_ONE, Influence(np.abs(V), np.sign(V)), names)
 
 
 def _names_of_parties(
@@ -160,11 +167,11 @@ def _names_of_parties(
     ]
 
 
-def _named(rule: str, influence: Influence, names: Any) -> MovingColumns:
+def _named(rule: str, unit: str, influence: Influence, names: Any) -> MovingColumns:
     d, k = influence.size.shape
     own = names if names is not None and len(names) == d else [f"column {i + 1}" for i in range(d)]
     components = tuple(_strongest(influence, own, j) for j in range(min(k, MOST_COMPONENTS)))
-    return MovingColumns(rule, components, d)
+    return MovingColumns(rule, unit, components, d)
 
 
 def _strongest(influence: Influence, names: Sequence[str], j: int) -> tuple[MovingColumn, ...]:

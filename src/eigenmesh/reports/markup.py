@@ -24,7 +24,7 @@ def visible(text: Any) -> str:
     'north\\u0000\\u202e'
     """
     return "".join(
-        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in _UNSEEN else sign
+        f"\\u{ord(sign):04x}" if unicodedata.category(sign) in _UNSEEN and sign != "\n" else sign
         for sign in str(text)
     )
 
