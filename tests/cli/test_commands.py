@@ -1,4 +1,4 @@
-"""The command line on small real data: answers, costs, errors, and the demo's figures."""
+"""The command line on small real data: answers, costs and errors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import json
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.linalg import subspace_angles
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_wine
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
@@ -449,97 +447,6 @@ def test_the_installed_command_works(tmp_path, files):
     ascii_only = {"PYTHONIOENCODING": "ascii", "PATH": "", "HOME": str(tmp_path)}
     process = subprocess.run(plan, capture_output=True, text=True, timeout=60, env=ascii_only)
     assert json.loads(process.stdout)["floats_up"] == 3 * 2 * 121
-
-
-# The demo.
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("demo")
-    start = time.perf_counter()
-    result = run("demo", "--out", folder)
-    assert result.exit_code == 0, result.stderr
-    return folder, result, time.perf_counter() - start
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X = load_digits().data / 16
-    mean = X[:600].mean(axis=0)
-    return (X - mean) / (X[:600] - mean).std()
-
-
-def sine(U, V):
-    return float(np.linalg.norm(np.sin(subspace_angles(U, V))))
-
-
-def test_the_demo_is_quick_and_saves_what_it_says(demo):
-    folder, result, seconds = demo
-    assert seconds < 30
-    for name in ("embedding.png", "demo.json"):
-        assert f"Saved: {folder / name}" in result.stdout
-    picture = (folder / "embedding.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) > 50_000
-
-
-def test_the_demo_fits_80_columns_uncut(demo):
-    folder, result, _ = demo
-    lines = [line for line in result.stdout.splitlines() if str(folder) not in line]
-    assert max(map(len, lines)) <= 80
-    assert "…" not in result.stdout
-    assert result.stderr == ""
-
-
-def test_the_demo_s_figures_hold_against_scikit_learn(demo, digits):
-    study = json.loads((demo[0] / "demo.json").read_text())["studies"][0]
-    pooled = KernelPCA(5, kernel="rbf", gamma=3 / 128).fit(digits[:600])
-    reference = pooled.transform(digits[600:])
-    parts = em.split(digits[:600], 4, by="columns")
-    for row in study["rows"][1:]:
-        rank, fusion = row["local_rank"], row["method"]
-        kpca = em.OneShotKPCA(5, kernel="rbf", gamma=3 / 128, local_rank=rank, fusion=fusion)
-        kpca.fit(parts)
-        assert row["sin_theta"] == pytest.approx(
-            sine(kpca.eigenvectors_, pooled.eigenvectors_), rel=1e-6, abs=1e-12
-        )
-        scores = kpca.transform(digits[600:])
-        scores *= np.sign((scores * reference).sum(axis=0))
-        error = np.abs(scores - reference).max() / np.abs(reference).max()
-        assert row["held_out_error"] == pytest.approx(error, rel=1e-6, abs=1e-12)
-        sent = 4 * rank * 601 if fusion == "product" else 4 * min(rank, 16) * 600
-        assert (row["floats"], row["share"]) == (sent, sent / (600 * 64))
-
-
-def test_the_demo_says_where_it_does_not_pay(demo):
-    text = demo[1].stdout
-    digits, genes = json.loads((demo[0] / "demo.json").read_text())["studies"]
-    for study, dear in ((digits, 2), (genes, 0)):
-        rows = study["rows"]
-        assert sum(row["costs_more_than_shipping"] for row in rows) == dear
-        assert all(row["costs_more_than_shipping"] == (row["share"] > 1) for row in rows)
-    assert "313%!" in text
-    assert "120,200 floats were sent where shipping every column takes 38,400" in " ".join(
-        text.split()
-    )
-    assert max(row["share"] for row in genes["rows"][1:]) < 0.02
-
-
-def test_the_demo_proves_no_less_than_the_truth(demo):
-    for study in json.loads((demo[0] / "demo.json").read_text())["studies"]:
-        for row in study["rows"]:
-            proven = row["proven_sin_theta"]
-            assert proven is None or row["sin_theta"] <= proven + 1e-12
-            assert proven is None or proven < study["n_components"] ** 0.5
-
-
-def test_the_demo_for_machines_is_one_document(tmp_path):
-    _, tree = answer("demo", "--out", tmp_path, "--parties", "16")
-    rows = {(row["method"], row["local_rank"]): row for row in tree["studies"][0]["rows"]}
-    assert rows["product", 20]["sin_theta"] < 1e-4
-    assert rows["product", 50]["sin_theta"] < 1e-6
-    assert tree == json.loads((tmp_path / "demo.json").read_text())
 
 
 def test_an_accuracy_from_the_command_line(tmp_path):

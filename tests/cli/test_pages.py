@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
+from tests.chromium import browser
 from typer.testing import CliRunner
 
 import eigenmesh as em
@@ -100,3 +103,25 @@ def test_what_cannot_be_is_said_before_any_work(files, tmp_path, more, words, mo
     assert result.exit_code == 2
     assert words in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_four_commands_of_the_readme_lead_from_three_files_to_a_page(files, tmp_path, monkeypatch):
+    for file in files:
+        table = pd.read_csv(file).drop(columns="grape").rename(columns={"sample": "patient"})
+        table.to_csv(tmp_path / file.name, index=False)
+    shutil.copy(tmp_path / "north.csv", tmp_path / "new-north.csv")
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    start = readme.index("four commands lead from three files")
+    commands = [line.split() for line in readme[start:].splitlines() if "    eigenmesh" in line][:4]
+    for command in commands:
+        result = run(*command[1:])
+        assert result.exit_code == 0, result.output
+    scores = pd.read_csv("scores.csv").merge(
+        pd.read_csv("north.csv"), left_on="id", right_on="patient"
+    )
+    assert len(scores) == len(pd.read_csv("north.csv"))
+    with browser() as tab:
+        tab.open(tmp_path / "page.html")
+        assert tab.value("document.querySelectorAll('#plot path').length") == 3
+        assert tab.complaints == []

@@ -17,6 +17,7 @@ import numpy as np
 import typer
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 import eigenmesh
 from eigenmesh.cli import options, organisations
@@ -88,33 +89,29 @@ def _options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and demo.json.")] = Path(
-        "eigenmesh-demo"
-    ),
-    parties: Annotated[int, typer.Option(help="Parties over which the columns are split.")] = 4,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the page, the picture and demo.json.")
+    ] = Path("eigenmesh-demo"),
     json: options.AsJson = False,
 ) -> None:
-    """Show what federated kernel PCA gives and costs, on digits and on wide data.
+    """Show in a minute what this is for: three clinics, one map, and a page about it.
 
-    Example: [bold]eigenmesh demo --parties 16[/bold]
+    Example: [bold]eigenmesh demo --out shown[/bold]
     """
     with answering(json):
-        # scikit-learn's data sets and matplotlib are slow to import; only the demo needs them.
-        from eigenmesh.reports import demo as study
-        from eigenmesh.reports import demo_view as view
+        # scikit-learn's solver and matplotlib are slow to import; only the demo needs them.
+        from eigenmesh.reports.demo import story, view
 
         out.mkdir(parents=True, exist_ok=True)
-        studies = (study.digits_study(), study.wide_study())
-        with progress("demo", total=sum(len(s.trials) + 1 for s in studies)) as advance:
-            outcomes = study.run_studies(studies, parties, advance)
-            tree = view.save(outcomes, out)
+        with progress("demo", total=story.CHAPTERS) as advance:
+            told = story.tell(out, advance)
+            tree = view.save(told, out)
         if json:
             typer.echo(as_json(tree))
             return
-        digits, wide = outcomes
-        _print(*view.outcome_view(digits), view.reading(), *view.disclosure_view(digits))
-        _print(*view.outcome_view(wide))
-        _print_files(*tree["files"].values())
+        for number, line in enumerate(view.lines(told), start=1):
+            _say_line(number, line.title, line.words)
+        _print_files(tree["files"]["page"], what=f"All of it in {told.seconds:.0f} s. Open:")
 
 
 @app.command()
@@ -750,6 +747,16 @@ def _print(*items: RenderableType) -> None:
 
 def _say(words: str) -> None:
     Console().print(words, style="dim", markup=False, highlight=False)
+
+
+def _say_line(number: int, title: str, words: str) -> None:
+    """A numbered line, folded under its own beginning."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", style="dim", width=2)
+    table.add_column(style="bold", width=16)
+    table.add_column(overflow="fold")
+    table.add_row(str(number), Text(title), Text(words))
+    Console().print(table)
 
 
 def _print_files(*paths: Path, what: str = "Saved:") -> None:

@@ -34,6 +34,19 @@ _OPEN_COMPONENTS = 4  # whose columns are seen without a click
 
 def document(facts: PageFacts) -> str:
     """The page as text."""
+    return styled_page(
+        _title(facts),
+        element("a", "Skip to the report", href="#main", class_="skip"),
+        _header(facts),
+        element("main", *_sections(facts), id="main"),
+        _footer(facts),
+        _data(facts),
+        element("script", Html(_resource("page.js"))),
+    )
+
+
+def styled_page(title: str, *body: Html) -> str:
+    """A document with the look of all pages, which may load nothing and run but one script."""
     head = element(
         "head",
         Html('<meta charset="utf-8">'),
@@ -41,14 +54,10 @@ def document(facts: PageFacts) -> str:
         Html('<meta name="color-scheme" content="light dark">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_only_this_script()}">'),
         Html('<link rel="icon" href="data:,">'),  # else a browser asks a server for one
-        element("title", _title(facts)),
+        element("title", title),
         element("style", Html(_resource("page.css"))),
     )
-    main = element("main", *_sections(facts), id="main")
-    script = element("script", Html(_resource("page.js")))
-    skip = element("a", "Skip to the report", href="#main", class_="skip")
-    body = element("body", skip, _header(facts), main, _footer(facts), _data(facts), script)
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{element('html', head, element('body', *body), lang='en')}\n"
 
 
 @cache
