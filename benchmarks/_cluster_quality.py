@@ -113,7 +113,7 @@ def cluster_figure(model: Any, parts: Partitioned, path: str | Path | None = Non
     """
     from matplotlib.figure import Figure
 
-    from eigenmesh.reports.plots.clusters import draw_clusters
+    from eigenmesh.reports.plots.cluster_maps import draw_clusters
 
     figure = Figure(figsize=(11, 5.2), layout="constrained", facecolor="white")
     clusters, changes = figure.subplots(1, 2)

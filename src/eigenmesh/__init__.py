@@ -4,7 +4,7 @@ from typing import Any
 
 # Of no estimator: hosts must know its role all the same.
 import eigenmesh.graphs.gossip_average
-import eigenmesh.reports.notebook  # noqa: F401  # says how reports show themselves
+import eigenmesh.reports.notebook_tables  # noqa: F401  # says how reports show themselves
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault

@@ -16,9 +16,9 @@ import eigenmesh as em
 from eigenmesh.estimators.traffic import Link
 from eigenmesh.reports.audit import Severity
 from eigenmesh.reports.meanings import KINDS_IN_WORDS, SEVERITY_IN_WORDS
-from eigenmesh.reports.page.document import document
 from eigenmesh.reports.page.drawn_rows import MOST_DRAWN
 from eigenmesh.reports.page.facts import facts_of
+from eigenmesh.reports.page.layout import document
 from eigenmesh.runtime.message import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
@@ -152,6 +152,18 @@ def test_columns_that_make_a_component_move_it_most():
     by_columns = em.split(X, 3, by="columns")
     one_shot = em.OneShotKPCA(1, kernel="rbf", gamma=0.1).fit(by_columns)
     assert facts_of(one_shot, by_columns).columns.by_component[0][0].name == "party-2: column 1"
+
+
+def test_columns_go_by_their_prepared_names_and_samples_are_no_columns():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"dose": rng.normal(size=60), "same": 1.0, "ward": ["A", "B"] * 30})
+    parts = em.Partitioned(rows=[frame[:30], frame[30:]], categories=["ward"])
+    preparation = em.Preparation(standardize=True, categories=("ward",))
+    model = em.KernelPCA(1, kernel="rbf", preparation=preparation, random_state=0).fit(parts)
+    names = {column.name for column in facts_of(model, parts).columns.by_component[0]}
+    assert names == {"dose", "ward = A", "ward = B"}
+    whole = em.KernelPCA(1, kernel="precomputed").fit(np.eye(9))
+    assert facts_of(whole, np.eye(9)).columns is None
 
 
 def test_of_many_rows_some_of_every_party_are_drawn():

@@ -16,7 +16,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import described
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.estimators.naming import columns_of, whole_names
-from eigenmesh.estimators.notebooks import Shown
+from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.small_parties import SURVEY, LeftOut
 from eigenmesh.runtime.consent import expected_releases
 from eigenmesh.runtime.content import Release

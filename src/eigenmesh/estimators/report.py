@@ -11,7 +11,7 @@ from typing import Any, Self
 from eigenmesh.errors import CostWarning
 from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
-from eigenmesh.estimators.notebooks import Shown
+from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.traffic import Traffic
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.disclosure import NEIGHBOURS, Disclosure, of_party
-from eigenmesh.estimators.notebooks import Shown
+from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined

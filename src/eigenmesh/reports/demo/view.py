@@ -15,7 +15,7 @@ from eigenmesh.reports.documents import as_json
 from eigenmesh.reports.markup import Html, element
 from eigenmesh.reports.meanings import KINDS_IN_WORDS, SEVERITY_IN_WORDS
 from eigenmesh.reports.page import report
-from eigenmesh.reports.page.document import styled_page
+from eigenmesh.reports.page.layout import styled_page
 from eigenmesh.reports.tables import share_in_words
 
 _EVERY = 10  # patients of whom one is drawn: more would cover each other
@@ -107,7 +107,7 @@ def save(story: Story, folder: Path) -> dict[str, Any]:
 def draw(story: Story, path: Path) -> None:
     """Both maps on top of each other, beside what left each clinic."""
     # Matplotlib takes a second to import; help and the other commands do without it.
-    from eigenmesh.reports.plots.style import PALETTE, headed, new_picture, saved, titled
+    from eigenmesh.reports.plots.picture_style import PALETTE, headed, new_picture, saved, titled
 
     picture, (plane, bars) = new_picture(11, 5.2, 2)
     own = story.comparison

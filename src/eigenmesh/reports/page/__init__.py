@@ -1,12 +1,12 @@
-"""One self-contained page about a run: `facts` gathers what it says, `document` renders it."""
+"""One self-contained page about a run: `facts` gathers what it says, `layout` renders it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from eigenmesh.reports.page.document import document
 from eigenmesh.reports.page.facts import facts_of
+from eigenmesh.reports.page.layout import document
 from eigenmesh.safe_files import NewFile, write_together
 
 

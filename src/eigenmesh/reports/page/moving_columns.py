@@ -80,12 +80,21 @@ def moving_columns(model: Any, data: Any, embedding: Embedding | None) -> Moving
         return _of_columns(worker, data, embedding)
     if not hasattr(getattr(worker, "model_", None), "transform"):
         return _of_shares(worker)
-    names = getattr(model, "feature_names_in_", None)
+    if getattr(model, "kernel", "") == "precomputed":
+        return None  # its columns are other samples
+    names = _names(model)
     if getattr(model, "kernel", "linear") == "linear":
         width = _width(worker.model_, embedding)
         own = None if width is None else loadings(worker.model_.transform, width)
         return None if own is None else _named(_LOADINGS, _BY_ONE, own, names)
     return _of_kernel(worker.model_, embedding, names)
+
+
+def _names(model: Any) -> Any:
+    """Names of the columns as the model sees them, prepared; None where they have none."""
+    names = getattr(model, "feature_names_in_", None)
+    preparation = getattr(model, "preparation_", None)
+    return names if preparation is None else preparation.names_out(names)
 
 
 def _width(model: Any, embedding: Embedding | None) -> int | None:

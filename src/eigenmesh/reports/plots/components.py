@@ -12,7 +12,15 @@ from eigenmesh.errors import InputError
 from eigenmesh.reports.page.drawn_rows import drawn_rows
 from eigenmesh.reports.page.facts import convergence_of, spectrum_of
 from eigenmesh.reports.page.moving_columns import moving_columns
-from eigenmesh.reports.plots.style import MARK, PALETTE, REST, WARN, new_picture, saved, titled
+from eigenmesh.reports.plots.picture_style import (
+    MARK,
+    PALETTE,
+    REST,
+    WARN,
+    new_picture,
+    saved,
+    titled,
+)
 
 _COLOURS = {"raises": MARK, "lowers": PALETTE[5], "both": REST}
 _WORDS = {"raises": "raises the score", "lowers": "lowers it", "both": "both, by row"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.reports.plots.style import look_of, new_picture, saved
+from eigenmesh.reports.plots.picture_style import look_of, new_picture, saved
 
 
 def error_against_bytes(

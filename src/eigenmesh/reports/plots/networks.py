@@ -11,7 +11,7 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.reports.page.moving_columns import innermost
-from eigenmesh.reports.plots.style import MARK, WARN, new_picture, saved, titled
+from eigenmesh.reports.plots.picture_style import MARK, WARN, new_picture, saved, titled
 from eigenmesh.runtime.ledger import COORDINATOR
 
 _NAMED = 40  # nodes; more names would cover each other

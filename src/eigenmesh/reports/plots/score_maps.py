@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenmesh.errors import InputError
-from eigenmesh.reports.plots.style import (
+from eigenmesh.reports.plots.picture_style import (
     add_legend,
     are_letters,
     groups_of,

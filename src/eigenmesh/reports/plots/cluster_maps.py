@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigenmesh.errors import InputError
-from eigenmesh.reports.plots.embeddings import joined
-from eigenmesh.reports.plots.style import (
+from eigenmesh.reports.plots.picture_style import (
     MARK,
     PALETTE,
     WARN,
@@ -21,6 +20,7 @@ from eigenmesh.reports.plots.style import (
     scatter,
     titled,
 )
+from eigenmesh.reports.plots.score_maps import joined
 
 
 def clusters(scores: Any, labels: Any, *, path: str | Path | None = None) -> Any:

@@ -22,7 +22,7 @@ from eigenmesh.reports.page.charts import (
     topology_chart,
 )
 from eigenmesh.reports.page.drawn_rows import MOST_COMPONENTS, Embedding
-from eigenmesh.reports.page.facts import PageFacts, listed
+from eigenmesh.reports.page.facts import PageFacts, Spectrum, listed
 from eigenmesh.reports.page.moving_columns import MovingColumn
 from eigenmesh.reports.tables import figure, share_in_words
 
@@ -308,42 +308,49 @@ def _rounded(values: Any) -> list[float]:
 
 def _spectrum_section(facts: PageFacts) -> Html:
     spectrum = facts.spectrum
-    values, shares, missing = spectrum.values, spectrum.shares, spectrum.missing
-    if not len(values):
+    if not len(spectrum.values):
         return _section("components", "Components", _note("This method has no components."))
-    words = "How much of the variance each component explains, and what the method may have missed."
-    if shares is None:
-        words = "How large the leading eigenvalues of the kernel matrix are."
-    if missing is None:
-        words += " What is missing of the eigenvalues is not known with this method."
-    else:
-        words += " The hatched end of a bar is what is estimated to be missing of it."
-    sizes = values / values[0] if shares is None else shares
-    most = float(max(sizes.max(), 1e-300))
-    rows = []
-    for i, size in enumerate(sizes.tolist()):
-        lacks = 0.0 if missing is None else min(float(missing[i]), 0.95)
-        longest = most / (1 - (0.0 if missing is None else min(float(missing.max()), 0.95)))
-        bar = _bar(size / longest, more=size * lacks / (1 - lacks) / longest)
-        explained = "" if shares is None else f"{size:.1%}"
-        so_far = "" if shares is None else f"{float(shares[: i + 1].sum()):.1%}"
-        lacking = "not known" if missing is None else _missing_in_words(float(missing[i]))
-        rows.append((i + 1, bar, f"{values[i]:.5g}", explained, so_far, lacking))
     headings = ["no.", "", "eigenvalue", "share", "so far", "missing"]
-    columns = list(range(6)) if shares is not None else [0, 1, 2, 5]
+    known = spectrum.shares is not None
+    columns = [0, 1, 2, 3, 4, 5] if known else [0, 1, 2, 5]
     table = _table(
-        "Components by size"
-        if shares is None
-        else "Components by size, and their share of the variance",
+        f"Components by size{', and their share of the variance' if known else ''}",
         [headings[c] for c in columns],
-        [[row[c] for c in columns] for row in rows],
+        [[row[c] for c in columns] for row in _spectrum_rows(spectrum)],
         [i for i, c in enumerate(columns) if c != 1],
     )
     bounds = [
         _note(f"Proven: {BOUNDS_IN_WORDS[name]} {figure(bound)}.")
         for name, bound in facts.report.bounds.items()
     ]
-    return _section("components", "Components", _note(words), table, *bounds)
+    return _section("components", "Components", _note(_spectrum_in_words(spectrum)), table, *bounds)
+
+
+def _spectrum_in_words(spectrum: Spectrum) -> str:
+    words = "How much of the variance each component explains, and what the method may have missed."
+    if spectrum.shares is None:
+        words = "How large the leading eigenvalues of the kernel matrix are."
+    if spectrum.missing is None:
+        return f"{words} What is missing of the eigenvalues is not known with this method."
+    return f"{words} The hatched end of a bar is what is estimated to be missing of it."
+
+
+def _spectrum_rows(spectrum: Spectrum) -> Iterator[tuple[Any, ...]]:
+    """Number, bar, eigenvalue, share, shares so far, and what is missing."""
+    values, shares, missing = spectrum.values, spectrum.shares, spectrum.missing
+    sizes = values / values[0] if shares is None else shares
+    lacks = np.zeros(len(values)) if missing is None else np.minimum(missing, 0.95)
+    whole = sizes / (1 - lacks)
+    longest = float(max(whole.max(), 1e-300))
+    for i, size in enumerate(sizes.tolist()):
+        yield (
+            i + 1,
+            _bar(size / longest, more=(float(whole[i]) - size) / longest),
+            f"{values[i]:.5g}",
+            f"{size:.1%}",
+            f"{float(sizes[: i + 1].sum()):.1%}",
+            "not known" if missing is None else _missing_in_words(float(missing[i])),
+        )
 
 
 def _clusters_section(facts: PageFacts) -> Iterator[Html]:

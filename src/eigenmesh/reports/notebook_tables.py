@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from eigenmesh.estimators.notebooks import show_as
+from eigenmesh.estimators.notebook_display import show_as
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.reports.audit import Audit
