@@ -18,7 +18,15 @@ from eigenmesh.data.id_columns import id_columns, sounds_like_id
 from eigenmesh.data.text_format import MISSING, Dialect, TextFormat, numbered_records
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
-_DATE = r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?$|^\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?$"
+_DATE = "|".join(  # 2024-05-17T08:30, 17.5.24, 17 May 2024, 17-MAY-24, May 17, 2024, 20240517
+    (
+        r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?$",
+        r"^\d{1,2}[-/.] ?\d{1,2}[-/.] ?(\d{4}|\d{2})([T ].*)?$",
+        r"^\d{1,2}(st|nd|rd|th)?[-. ]+\pL{3,9}[-., ]+(\d{4}|\d{2})([T ].*)?$",
+        r"^\pL{3,9}\.? \d{1,2}(st|nd|rd|th)?,? \d{4}([T ].*)?$",
+        r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",
+    )
+)
 _MOST_LEVELS = 50  # of a category
 _MOST_ALIKE = 0.05  # of rows that are there twice, beyond which that is how the data are
 _FEWEST_FOR_ALIKE = 10  # rows
@@ -155,7 +163,7 @@ def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
         return
     number = _matches(cells, _NUMBER) & ~missing
     truth = _matches(cells, r"^(?i:true|false)$")
-    date = _matches(cells, _DATE) & ~number
+    date = _matches(cells, _DATE) & ~missing
     if missing.any():
         words = f"{int(missing.sum())} of {len(missing)} values are missing"
         remedy = "fill them (--fill-missing), or drop the rows"
