@@ -95,7 +95,8 @@ def test_plans_and_clusters_take_the_same_options(wards, tmp_path):
 def test_the_split_is_told_by_the_names_of_columns_or_asked_for(tmp_path, headers, split):
     rng = np.random.default_rng(0)
     for name, header in zip(("x.csv", "y.csv"), headers, strict=True):
-        body = [f"p{i},{a},{b}" for i, (a, b) in enumerate(rng.normal(size=(30, 2)))]
+        own = name if split is None else "p"  # whose samples they are
+        body = [f"{own}{i},{a},{b}" for i, (a, b) in enumerate(rng.normal(size=(30, 2)))]
         (tmp_path / name).write_text("\n".join([header, *body]))
     command = ["plan", str(tmp_path / "x.csv"), str(tmp_path / "y.csv"), "--json"]
     result = CliRunner().invoke(app, command)
@@ -106,3 +107,16 @@ def test_the_split_is_told_by_the_names_of_columns_or_asked_for(tmp_path, header
         assert "--split columns" in tree["message"]
         return
     assert tree["split"] == split
+
+
+def test_files_of_the_same_ids_hold_columns_though_they_share_one(tmp_path):
+    rng = np.random.default_rng(1)
+    for name, columns in (("lab", ["sex", "hb", "crp"]), ("image", ["sex", "size", "depth"])):
+        frame = pd.DataFrame(rng.normal(size=(40, 3)), columns=columns)
+        frame.insert(0, "patient", [f"p{i}" for i in rng.permutation(45)[:40]])
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [tmp_path / "lab.csv", tmp_path / "image.csv"]
+    how = ["--id-column", "patient", "--align", "inner", "--model", tmp_path / "model.em"]
+    said = " ".join(run("fit", *files, *how).output.split())
+    assert "samples are common to all parties, of 'lab' 40 (" in said
+    assert "are left out)" in said

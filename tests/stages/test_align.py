@@ -56,7 +56,8 @@ def test_same_answer_as_on_the_matched_rows(estimator, kind):
     np.testing.assert_allclose(values, expected.eigenvalues_, rtol=1e-10)
     np.testing.assert_allclose(scores, expected.transform(matched), atol=1e-8)
     assert len(scores) == len(common)
-    told = f"{len(common)} samples are common to all parties, of 'party-0' 53"
+    lost = f"({53 - len(common)} are left out)"
+    told = f"{len(common)} samples are common to all parties, of 'party-0' 53 {lost}"
     assert told in str(report)
 
 

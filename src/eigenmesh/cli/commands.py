@@ -259,6 +259,7 @@ def fit(
             return
         _print(components_table(kpca), report_table(kpca.report_, notes=False))
         _say(f"method {kpca.method_}")
+        _say_of_data(kpca.report_)
         if hasattr(kpca, "transform_report_"):
             _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
         keeps = _stays(files, parts)
@@ -432,6 +433,7 @@ def cluster(
             return
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
+        _say_of_data(kmeans.report_)
         _print(reveals_table(kmeans.report_, keeps=_stays(files, parts)))
         _print_files(*([model] if model else []), *label_files, *_id_files(label_files, parts))
         _print_files(*([page] if page else []), what="A page about it, with scores of single rows:")
@@ -757,6 +759,13 @@ def _say_line(number: int, title: str, words: str) -> None:
     table.add_column(overflow="fold")
     table.add_row(str(number), Text(title), Text(words))
     Console().print(table)
+
+
+def _say_of_data(report: Any) -> None:
+    """How samples were matched and rows prepared: who lost how many, what was left out."""
+    for note in report.notes:
+        if "common to all parties" in note or "rows were prepared" in note:
+            _say(note)
 
 
 def _print_files(*paths: Path, what: str = "Saved:") -> None:

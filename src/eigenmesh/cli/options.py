@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from eigenmesh.data import Partitioned
-from eigenmesh.data.readers import peek_names
+from eigenmesh.data.readers import peek_names, read_words
 from eigenmesh.data.table import Table
 from eigenmesh.data.text_format import DELIMITERS
 from eigenmesh.errors import InputError
@@ -239,7 +239,7 @@ def parties(
 def split_of(
     split: str | None, data: list[Path], usual: str, id_column: str | None, **text: Any
 ) -> str:
-    """What the files hold, as stated or by the names of their columns; a doubt is an error."""
+    """What the files hold, as stated or by their names of columns, or ids; a doubt is an error."""
     if split is not None or len(data) < 2:
         return split or usual
     try:
@@ -252,7 +252,7 @@ def split_of(
     common, everything = set.intersection(*names), set.union(*names)
     if common == everything:
         return "rows"
-    if sum(map(len, names)) == len(everything):
+    if sum(map(len, names)) == len(everything) or _share_ids(data, id_column, **text):
         return "columns"
     few = ", ".join(map(repr, sorted(everything - common)[:5]))
     raise InputError(
@@ -260,6 +260,15 @@ def split_of(
         f"not certain what they hold; add --split rows, with --columns for those that all have, or "
         f"--split columns; `eigenmesh check` lists the differences"
     )
+
+
+def _share_ids(data: list[Path], id_column: str | None, **text: Any) -> bool:
+    """Whether most ids of the smallest file are in all."""
+    try:
+        ids = [set(read_words(path, id_column, **text).tolist()) for path in data]
+    except InputError:  # no ids, or a file that its party will say more of
+        return False
+    return all(ids) and 2 * len(set.intersection(*ids)) >= min(map(len, ids))
 
 
 def _counts(columns: Sequence[str]) -> bool:

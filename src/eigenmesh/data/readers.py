@@ -111,9 +111,13 @@ def peek_names(
 
 
 def read_words(
-    path: str | Path, column: str, *, delimiter: str | None = None, decimal: str | None = None
+    path: str | Path,
+    column: str | None,
+    *,
+    delimiter: str | None = None,
+    decimal: str | None = None,
 ) -> NDArray[Any]:
-    r"""One column of a table, whatever it holds, as words.
+    r"""One column of a table, whatever it holds, as words; of the ids if None.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "north.csv"
@@ -128,6 +132,8 @@ def read_words(
         with checked_table_file(file) as own, _reading(own):
             table = tabular.open_table(own, TextFormat(delimiter, decimal))
             position = tabular.id_position(table, column)
+            if position is None:
+                raise complaint_about(own, "has no column of ids", "pass id_column=")
             for (block,) in table.blocks((), position):
                 words += ["" if value is None else str(value) for value in block.to_pylist()]
     return np.array(words, dtype=str)

@@ -105,8 +105,14 @@ class Matched:
     parties: tuple[str, ...]
 
     def __str__(self) -> str:
-        own = ", ".join(f"{p!r} {n}" for p, n in zip(self.parties, self.n_own, strict=True))
+        own = ", ".join(
+            self._in_words(*pair) for pair in zip(self.parties, self.n_own, strict=True)
+        )
         return f"{self.n_common} samples are common to all parties, of {own}"
+
+    def _in_words(self, party: str, n_own: int) -> str:
+        lost = n_own - self.n_common
+        return f"{party!r} {n_own} ({f'{lost} are left out' if lost else 'all are in'})"
 
 
 def schedule(scope: Scope) -> Node:
