@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 from tests.engines.dask_cluster import open_on_dask
 from tests.engines.nvflare_sides import open_here
 
@@ -60,6 +61,24 @@ def some_rows(**options: Any) -> em.Partitioned:
     rng = np.random.default_rng(7)
     rows = [rng.normal(loc=i, size=(4 + i, WIDTH)) for i in range(len(NAMES))]
     return em.Partitioned(rows=rows, names=list(NAMES), **options)
+
+
+def messy_rows() -> em.Partitioned:
+    """The same with words and gaps, to be prepared."""
+    rng = np.random.default_rng(8)
+    frames = []
+    for i in range(len(NAMES)):
+        n = 12 + 3 * i
+        frame = pd.DataFrame(rng.normal(i, 1, size=(n, 2)), columns=["age", "dose"])
+        frame.loc[rng.random(n) < 0.2, "dose"] = np.nan
+        frame["ward"] = rng.choice(["a", "b", "c"], n, p=[0.6, 0.3, 0.1])
+        frames.append(frame)
+    return em.Partitioned(rows=frames, names=list(NAMES), categories=["ward"], allow_missing=True)
+
+
+PREPARED = em.Preparation(
+    standardize=True, fill_missing=0.5, fill_with="median", categories=["ward"], min_rows=3
+)
 
 
 # A toy protocol with a coordinator, on whose party every wrong reply can be ordered.

@@ -13,6 +13,7 @@ import pytest
 from tests.engines.contract import (
     ENGINES,
     NAMES,
+    PREPARED,
     SECRET,
     SURVEY_ROUNDS,
     WIDTH,
@@ -22,6 +23,7 @@ from tests.engines.contract import (
     Surveyor,
     SurveySetup,
     by_step,
+    messy_rows,
     mix,
     run,
     some_rows,
@@ -697,3 +699,14 @@ def test_interrupt_ends_the_run_and_the_federation_goes_on(engine):
         assert [pool["num_threads"] for pool in threadpool_info()] == limits
         time.sleep(1.5)
         assert fed.run(survey, HONEST).parties == NAMES
+
+
+def test_rows_are_prepared_fitted_and_clustered_alike(engine):
+    parts = messy_rows()
+    kpca, kmeans = em.KernelPCA(2, preparation=PREPARED), em.KernelKMeans(2, preparation=PREPARED)
+    kmeans.set_params(kernel="linear", gamma=None, random_state=0)
+    here, clusters = kpca.fit(parts).eigenvalues_, kmeans.fit(parts).inertia_
+    with engine.open(parts) as fed:
+        np.testing.assert_allclose(kpca.fit(fed).eigenvalues_, here, rtol=1e-8)
+        np.testing.assert_allclose(kmeans.fit(fed).inertia_, clusters, rtol=1e-8)
+    assert kpca.preparation_.width == 5
