@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import eigenmesh as em
 from eigenmesh.errors import EigenmeshWarning, InputError, PartitionError, PolicyRefusal
+from eigenmesh.runtime import prepared
 
 
 def drawn_rows(seed, missing=0.1):
@@ -190,7 +191,8 @@ def test_what_has_no_pooled_rows_is_refused():
     with pytest.raises(InputError, match="not for columns"):
         em.KernelPCA(2, preparation=how).fit(em.split(X, 2, by="columns"))
     with pytest.raises(InputError, match="graph"):
-        em.KernelPCA(2, preparation=how, topology="ring").fit(em.split(X, 3))
+        medians = em.Preparation(fill_missing=0.5, fill_with="median")
+        em.KernelPCA(2, preparation=medians, topology="ring").fit(em.split(X, 3))
     with pytest.raises(InputError, match="preparation is 'yes'"):
         em.KernelPCA(2, preparation="yes").fit(em.split(X, 3))
     with pytest.raises(InputError, match="one after the other"):
@@ -216,3 +218,42 @@ def test_other_units_at_one_party_are_named_though_rows_are_standardised(seed):
     rows[culprit] = rows[culprit] * [18.0, 1.0]  # mg/dL beside mmol/L
     with pytest.warns(EigenmeshWarning, match=f"column 0 .*of party '{'abc'[culprit]}' is"):
         door.fit(em.Partitioned(rows=rows, names=list("abc")))
+
+
+@pytest.mark.parametrize(("method", "topology"), [("gossip", "ring"), ("admm", "full")])
+def test_nodes_of_a_graph_prepare_alike_by_averages(method, topology):
+    X, log = drawn_rows(16)
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    kpca = em.KernelPCA(2, preparation=how, method=method, topology=topology, random_state=0)
+    parts, expected = split(X, 16), pooled(log).fit_transform(X)
+    kpca.fit(parts)
+    np.testing.assert_allclose(kpca.preparation_.apply(X), expected, rtol=1e-9, atol=1e-9)
+    central = KernelPCA(2).fit(expected)
+    np.testing.assert_allclose(kpca.eigenvalues_, central.eigenvalues_, rtol=0.02)
+    for own, scores in zip(parts.parts, kpca.transform(parts), strict=True):
+        np.testing.assert_allclose(kpca.transform(own), scores, atol=1e-10)
+    planned = em.plan(clone(kpca), parts)
+    assert planned.by_step["PreparingNode.offer_mixture"] > 0
+
+
+def test_clusters_and_regressions_on_a_graph_are_of_prepared_rows():
+    X, log = drawn_rows(17)
+    parts, how = split(X, 17), em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    loose = {"preparation": how, "topology": "full", "accuracy": 0.1, "random_state": 0}
+    kmeans = em.KernelKMeans(2, **loose).fit(parts)
+    for own, labels in zip(kmeans.predict(parts), kmeans.labels_, strict=True):
+        np.testing.assert_array_equal(own, labels)
+    targets = [np.nan_to_num(own[:, 0]) for own in parts.parts]
+    model = em.KernelPCRegressor(2, kernel="linear", **loose).fit(parts, targets)
+    np.testing.assert_allclose(model.predict(parts.parts[0]), model.predict(parts)[0])
+
+
+def test_many_prepared_rows_lie_in_a_file_and_not_in_memory(monkeypatch):
+    X, log = drawn_rows(18)
+    how = em.Preparation(standardize=True, fill_missing=0.5, log=log)
+    usual = em.KernelPCA(2, preparation=how).fit(split(X, 18))
+    monkeypatch.setattr(prepared, "_MOST_IN_MEMORY", 100)
+    monkeypatch.setattr(prepared, "_BLOCK", 40)
+    mapped = em.KernelPCA(2, preparation=how).fit(split(X, 18))
+    assert isinstance(mapped.preparation_.apply(X), np.memmap)
+    np.testing.assert_allclose(mapped.eigenvalues_, usual.eigenvalues_, rtol=1e-12)

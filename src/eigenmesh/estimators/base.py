@@ -558,24 +558,24 @@ class FrontDoor(FederatedEstimator):
             )
         return super()._rows_in_order(parts)
 
-    def _preparing_stages(self, names: Sequence[str] | None) -> tuple[Stage, ...]:
+    def _preparing_stages(
+        self, names: Sequence[str] | None, on_graph: bool = False
+    ) -> tuple[Stage, ...]:
         """The run that prepares rows, if there is one."""
         preparation = self._checked_preparation()
-        return () if preparation is None else (preparation.stage(names),)
+        return () if preparation is None else (preparation.stage(names, on_graph),)
 
-    def _require_rows_to_prepare(self, split: str, on_graph: bool) -> None:
-        if self.preparation is None or (split == "rows" and not on_graph):
-            return
-        where = "parties on a graph, which have no coordinator" if on_graph else "columns"
-        remedy = "prepare the rows at their parties" if on_graph else "pass standardize="
-        raise InputError(f"preparation is for rows with a coordinator, not for {where}; {remedy}")
+    def _require_rows_to_prepare(self, split: str) -> None:
+        if self.preparation is not None and split != "rows":
+            raise InputError("preparation is for rows, not for columns; pass standardize=")
 
     @contextmanager
     def _preparing(self, fed: Federation) -> Iterator[None]:
         """The runs inside see rows as they are prepared, if they are."""
         self.preparation_ = None
-        self._require_rows_to_prepare(fed.split, fed.graph is not None)
-        stages = self._preparing_stages(self._known_names)
+        self._require_rows_to_prepare(fed.split)
+        on_graph = fed.graph is not None and len(fed.members) > 1
+        stages = self._preparing_stages(self._known_names, on_graph)
         if not stages:
             yield
             return
@@ -593,6 +593,16 @@ class FrontDoor(FederatedEstimator):
         """New rows as the model knows them."""
         return X if self.preparation_ is None else self.preparation_.apply(X)
 
+    def _for_inner(self, X: Any) -> Any:
+        """New rows for the estimator behind the door, which knows prepared ones."""
+        if self.preparation_ is None:
+            return X
+        if isinstance(X, Partitioned):
+            parts = self._rows_in_order(X)
+            tables = [Table(self.preparation_.apply(part)) for part in parts.parts]
+            return Partitioned.from_tables("rows", tables, names=parts.names)
+        return self.preparation_.apply(self._checked(X, reset=False))
+
     def _unprepared(self, X: Any) -> Any:
         """Rows of the model in their owners' units."""
         return X if self.preparation_ is None else self.preparation_.restore(X)
@@ -605,6 +615,10 @@ class FrontDoor(FederatedEstimator):
         if self.preparation_ is not None and self.preparation is not None:
             words = self.preparation_.in_words(self._known_names)
             self.n_features_in_ = self.preparation_.n_columns  # of rows as their owners have them
+            inner = self.estimator_
+            while inner is not None:  # which has not seen the columns that have these names
+                inner._forget_names()
+                inner = getattr(inner, "estimator_", None)
             self.report_ = replace(self.report_, notes=(*self.report_.notes, words))
 
     def _saved_names(self) -> list[str]:

@@ -178,7 +178,8 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if left_out is not None:  # who say how few rows they have, and no more
         left_out_parties = Parties(left_out.names, tuple(members[name] for name in left_out.names))
         ledger.entries += forecast_stages([SURVEY], left_out_parties, "rows").entries
-    prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes)), "rows")
+    graph = estimator._planned_graph(names) if preparing else None
+    prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes), graph), "rows")
     ledger.entries += prepared.entries
     ledger.rounds += prepared.rounds
     notes += door.preparation.plan_notes() if preparing else ()
@@ -309,11 +310,10 @@ def _preparing(door: Any, source: Any) -> list[Stage]:
         return []
     split, graph = _split_of(door, source), getattr(source, "graph", None)
     on_graph = graph is not None or getattr(door, "topology", None) is not None
-    door._require_rows_to_prepare(split, on_graph)
+    door._require_rows_to_prepare(split)
     has_names = isinstance(source, Federation | Partitioned)
-    return list(
-        door._preparing_stages(whole_names(split, columns_of(source)) if has_names else None)
-    )
+    names = whole_names(split, columns_of(source)) if has_names else None
+    return list(door._preparing_stages(names, on_graph))
 
 
 def _runs_of(

@@ -12,6 +12,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.checks import one_of, share_of_missing, whole_number
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.prepare_rows import PrepareSetup, prepare_rows
+from eigenmesh.stages.prepare_rows_on_graph import prepare_rows_on_graph, require_suits_graph
 
 _PLANNED_LEVELS = 4  # of a category
 
@@ -85,9 +86,13 @@ class Preparation:
             min_rows=self.min_rows,
         )
 
-    def stage(self, names: Sequence[str] | None) -> Stage:
+    def stage(self, names: Sequence[str] | None, on_graph: bool = False) -> Stage:
         """The run that learns it from parties whose columns have these names."""
-        return stage(prepare_rows, self.setup(names))
+        setup = self.setup(names)
+        if not on_graph:
+            return stage(prepare_rows, setup)
+        require_suits_graph(setup)
+        return stage(prepare_rows_on_graph, setup)
 
     def planned_width(self, n_columns: int) -> int:
         """Columns of prepared rows, as a plan counts them: of levels nothing is known yet."""

@@ -446,10 +446,14 @@ class KernelKMeans(FrontDoor, PartyLabels):
         """
         check_is_fitted(self)
         require_no_iterator(X)
-        return super().transform(X) if self.estimator_ is None else self.estimator_.transform(X)
+        if self.estimator_ is None:
+            return super().transform(X)
+        return self.estimator_.transform(self._for_inner(X))
 
     def _scores(self, X: Any) -> Any:
-        return super()._scores(X) if self.estimator_ is None else self.estimator_._scores_of(X)
+        if self.estimator_ is None:
+            return super()._scores(X)
+        return self.estimator_._scores_of(self._as_prepared(X))
 
     def predict(self, X: Any) -> Any:
         """The nearest cluster: a list for rows split over parties, else an array."""

@@ -307,7 +307,9 @@ class KernelPCA(FrontDoor):
         self.fit(X, y, **fit_params)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
-        return self.transform(X) if self.estimator_ is None else self.estimator_._fitted_scores(X)
+        if self.estimator_ is None or self.preparation_ is not None:
+            return self.transform(X)
+        return self.estimator_._fitted_scores(X)
 
     @available_if(_adds_up)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -617,7 +619,7 @@ class KernelPCA(FrontDoor):
         if isinstance(X, Iterator):
             return (self.transform(block) for block in X)
         if self.estimator_ is not None:
-            return self.estimator_.transform(X)
+            return self.estimator_.transform(self._for_inner(X))
         if isinstance(X, Partitioned):
             parts = self._rows_in_order(X).parts
             return [_scores(part, self.model_, self.preparation_) for part in parts]
@@ -638,7 +640,7 @@ class KernelPCA(FrontDoor):
     def _scores_of(self, rows: Rows) -> Floats:
         """Of rows as a site has them, in the fit's order of columns."""
         if self.estimator_ is not None:
-            scores: Floats = self.estimator_._scores(rows)
+            scores: Floats = self.estimator_._scores(self._as_prepared(rows))
             return scores
         return _scores(rows, self.model_, self.preparation_)
 

@@ -256,7 +256,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
                 "the model is of rows and the new data are a federation; who has the model scores "
                 "its own rows: give it to each party, as a file, and pass its rows there"
             )
-        return super().transform(X) if door is None else door.transform(X)
+        return super().transform(X) if door is None else door.transform(self._for_inner(X))
 
     def predict(self, X: Any) -> Any:
         """Predicted targets; a list for rows split over parties.

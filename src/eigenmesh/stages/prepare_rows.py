@@ -232,6 +232,10 @@ class RowPreparer(Party):
     @step(reusable=False, worth=_values_behind)
     def column_sums(self) -> ColumnSums:
         """Sums over the own rows."""
+        return self.sums()
+
+    def sums(self) -> ColumnSums:
+        """Of values and of how many there are, if no more are missing than may be."""
         n, sparse = self.site.unprepared.shape[0], is_sparse(self.site.unprepared)
         present = self.n_present.copy()
         present[list(self._levels)] = n
@@ -257,6 +261,10 @@ class RowPreparer(Party):
     @step(reusable=False, worth=_values_behind)
     def column_squares(self, common: ColumnMeans) -> ColumnSquares:
         """Squared differences from the mean of all, of the values that are there."""
+        return self.squares(common)
+
+    def squares(self, common: ColumnMeans) -> ColumnSquares:
+        """Sums of squared differences."""
         squares = self._over_rows(lambda block: np.nansum(np.square(block - common.means), axis=0))
         return ColumnSquares(squares=squares)
 
@@ -342,10 +350,9 @@ def prepare_rows(rows: Federation, setup: PrepareSetup) -> RowPreparation:
     mean = (sums.sums + missing * fill) / n
     squares = rows.total(RowPreparer.column_squares, ColumnMeans(means=mean)).sum.squares
     deviation = np.sqrt((np.maximum(squares, 0.0) + missing * np.square(fill - mean)) / n)
-    levels = [_levels_of(rows, setup, n)] if setup.level_columns else []
-    outcome = conclude(
-        setup, ColumnFacts(n, fill, mean, deviation, missing, sums.n_sparse > 0), *levels
-    )
+    levels = _levels_of(rows, setup, n) if setup.level_columns else NO_LEVELS
+    facts = ColumnFacts(n, fill, mean, deviation, missing, sums.n_sparse > 0)
+    outcome = conclude(setup, facts, levels)
     rule = outcome.rule
     rows.ask(
         RowPreparer.take_rule,
@@ -417,12 +424,15 @@ def _levels_of(rows: Federation, setup: PrepareSetup, n_rows: int) -> LevelFacts
 
 
 def conclude(
-    setup: PrepareSetup, facts: ColumnFacts, levels: LevelFacts = NO_LEVELS
+    setup: PrepareSetup,
+    facts: ColumnFacts,
+    levels: LevelFacts = NO_LEVELS,
+    rounding: float = _CONSTANT,
 ) -> RowPreparation:
-    """The rule that follows from what all rows come to."""
+    """The rule that follows from what all rows come to; a deviation may be `rounding` of a mean."""
     numbers = np.setdiff1d(np.arange(len(facts.fill)), setup.level_columns)
     # A constant column has nothing but rounding to scale up.
-    constant = facts.deviation <= _CONSTANT * np.abs(facts.mean)
+    constant = facts.deviation <= rounding * np.abs(facts.mean)
     kept = numbers[~constant[numbers]]
     centred = setup.standardize and not facts.sparse
     mean = facts.mean if centred else np.zeros_like(facts.mean)
