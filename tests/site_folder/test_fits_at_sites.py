@@ -1,6 +1,7 @@
 """Fits to sites in their folders: what their owners hold serves, and what callers pass does not."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.site_folder.folders import introduce, make_folder, three_folders
 
@@ -127,3 +128,29 @@ def test_sites_must_agree_on_what_they_hold(tmp_path):
         file.write('split = "columns"\n')
     with pytest.raises(InputError, match="differ in split"):
         em.federation(sites=[f.path for f in folders])
+
+
+def test_words_and_gaps_of_sites_are_prepared(tmp_path):
+    rng, folders, frames = np.random.default_rng(0), [], []
+    for name in ("north", "south", "west"):
+        frame = pd.DataFrame(rng.normal(size=(40, 2)), columns=["age", "dose"])
+        frame.loc[rng.random(40) < 0.1, "dose"] = np.nan
+        frame["ward"] = rng.choice(["a", "b"], 40)
+        folder = make_folder(
+            tmp_path / name,
+            name,
+            np.zeros((1, 1)),
+            settings='categories = ["ward"]\nallow_missing = true',
+        )
+        ids = [f"{name}{i}" for i in range(40)]
+        frame.assign(patient=ids).to_csv(folder.path / "ward.csv", index=False)
+        folders.append(folder)
+        frames.append(frame)
+    introduce(folders)
+    # Of sites elsewhere nobody knows the columns' names: they go by number.
+    kpca = em.KernelPCA(2, preparation=em.Preparation(True, 0.5, categories=[2]))
+    with em.federation(sites=[folder.path for folder in folders]) as fed:
+        kpca.fit(fed)
+    here = em.Partitioned(rows=frames, categories=["ward"], allow_missing=True)
+    expected = em.KernelPCA(2, preparation=em.Preparation(True, 0.5, categories=["ward"])).fit(here)
+    np.testing.assert_allclose(kpca.eigenvalues_, expected.eigenvalues_, rtol=1e-6)

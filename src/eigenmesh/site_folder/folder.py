@@ -126,6 +126,10 @@ class _Opened:
             return self._rows.names
         return feature_names(self._folder.settings, self._folder.path)
 
+    def level_columns(self) -> tuple[int, ...]:
+        names, categories = self.names() or (), self._folder.settings.categories
+        return tuple(names.index(name) for name in categories if name in names)
+
     def version(self) -> str:
         """A name of the rows that results belong to."""
         return f"{len(read_withdrawals(self._folder.withdrawals_file))}:{self.ids_digest()}"
@@ -166,6 +170,7 @@ def open_site(folder: str | Path) -> Site:
         place.policy(),
         opened.ids_digest,
         opened.names,
+        opened.level_columns,
         store=store,
         state_dir=private_folder(place.private),
         trust="organisations",

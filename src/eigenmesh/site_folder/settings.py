@@ -7,6 +7,8 @@
     split = "rows"               # "rows": other samples than the others'; "columns": the same ones
     id_column = "patient"        # names samples; it is no feature and never leaves
     columns = ["age", "bmi"]     # features, in this order; all that is left if not said
+    categories = ["ward"]        # features that hold levels, as words or numbers
+    allow_missing = true         # gaps in features are let in, for fits that fill them
     targets = ["outcome"]        # what a regression predicts; no feature
     weights = "weight"           # of the rows; no feature
 
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from eigenmesh.data.matching import ALIGNMENTS
+from eigenmesh.data.partitioned import checked_categories
 from eigenmesh.errors import InputError
 
 Column = str | int  # by name, or by place in a file without names
@@ -36,6 +39,8 @@ class SiteSettings:
     ----------
     data : files, relative to the site's folder or absolute; the rows of several are one data set.
     columns : features in their order; None for all that are not ids, targets or weights.
+    categories : features that hold levels, for fits whose preparation names them; of rows.
+    allow_missing : whether features may lack values, for fits whose preparation fills them.
     align : for columns, "inner" matches samples with the others' by keyed hashes of `id_column`,
         "psi" by private set intersection.
     id_secret_file : for both, where the words lie that all sites key the hashes of ids with.
@@ -60,6 +65,8 @@ class SiteSettings:
     align: str = "strict"
     id_secret_file: str | None = None
     peers: dict[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    allow_missing: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -77,6 +84,7 @@ class SiteSettings:
         if self.align != "strict" and (self.split == "rows" or self.id_column is None):
             raise InputError(f"align is {self.align!r}: it needs split 'columns' and an id_column")
         self._check_columns()
+        checked_categories(self.categories, self.split)
         self.public_keys()
 
     def _check_columns(self) -> None:
@@ -127,7 +135,7 @@ class SiteSettings:
             )
         if missing := [name for name in ("name", "data") if name not in tree]:
             raise InputError(f"{path.name} lacks {' and '.join(map(repr, missing))}")
-        for name in ("data", "columns", "targets"):
+        for name in ("data", "columns", "categories", "targets"):
             if name in tree:
                 tree[name] = _tuple(tree[name])
         try:

@@ -82,7 +82,13 @@ def _read(path: Path, settings: SiteSettings) -> Table:
         if names is None:
             return _by_place(read_table(path, settings.id_column), settings)
         columns = [*_features(settings, names), *_apart(settings)]
-        return read_table(path, settings.id_column, columns=[str(column) for column in columns])
+        return read_table(
+            path,
+            settings.id_column,
+            columns=[str(column) for column in columns],
+            categories=settings.categories,
+            allow_missing=settings.allow_missing,
+        )
     return _by_place(read_table(path, settings.id_column), settings)
 
 
@@ -119,13 +125,15 @@ def _stacked(tables: Sequence[Table]) -> Table:
 
 def _taken_apart(table: Table, settings: SiteSettings) -> SiteRows:
     n_targets, n_apart = len(settings.targets), len(_apart(settings))
-    X = as_matrix(table.X, settings.name)
+    X = as_matrix(table.X, settings.name, settings.allow_missing)
     d = X.shape[1] - n_apart
     if d < 1:
         raise InputError("no column is left for a feature; name fewer targets, or more columns")
     if table.sample_ids is not None:
         check_unique(table.sample_ids, settings.name)
     rest = _dense(X[:, d:]) if n_apart else None
+    if rest is not None and np.isnan(rest).any():
+        raise InputError("a target or a weight is missing; one for every row is expected")
     targets = None if rest is None or not n_targets else rest[:, :n_targets]
     if n_targets == 1 and targets is not None:
         targets = targets[:, 0]
