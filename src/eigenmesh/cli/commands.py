@@ -553,6 +553,12 @@ def study(
     fusion: options.Fusion = "product",
     seed: options.Seed = 0,
     names: options.Names = None,
+    standardize: options.Standardize = False,
+    fill_missing: options.FillMissing = None,
+    log: options.Log = None,
+    fill_with: options.FillWith = "mean",
+    categories: options.Categories = None,
+    min_rows: options.MinRows = 5,
     allow: options.Allow = None,
     secure: options.Secure = False,
     small_parties: options.SmallParties = "leave-out",
@@ -572,6 +578,9 @@ def study(
             "epsilon": epsilon,
             "delta": delta,
             "topology": options.graph(topology),
+            "preparation": options.preparation(
+                standardize, fill_missing, log, fill_with, categories, min_rows
+            ),
         }
         estimator = _estimator(clusters, components, words, local_rank, fusion)
         proposal = study_of(estimator, parts, secure=secure, at_sites=True)

@@ -105,7 +105,9 @@ class Preparation:
                 f"as if every category had {_PLANNED_LEVELS} levels, and no column were constant"
             )
             return (f"about: {words}",)
-        return ("at most: constant columns are left out, which nobody knows before",)
+        return (
+            "as if no column were constant: such are left out, and nobody knows of them before",
+        )
 
     def with_codes(self, X: Any) -> Any:
         """A DataFrame whose categories are codes of their levels; anything else as it is."""
