@@ -121,6 +121,10 @@ class Shortfall(NamedTuple):
         surely_not = (self.values - _SURE * self.errors > accuracy).any()
         return not (surely_within or surely_not)
 
+    def is_likely_above(self, accuracy: float) -> bool:
+        """Whether more is missing than may be, but for one standard error."""
+        return bool((self.values - self.errors > accuracy).any())
+
     @property
     def error(self) -> float:
         """That of the largest share."""
@@ -428,7 +432,13 @@ def missing_shares(
     that rows which are not seen add no more than it to ‖r‖²/z either.
     """
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
-    ratios, errors = _squared_lengths(kernel, *sums)
+    return shares_missing(z, *_squared_lengths(kernel, *sums), level, outside, unseen)
+
+
+def shares_missing(
+    z: Doubles, ratios: Doubles, errors: Doubles, level: float, outside: float, unseen: float
+) -> Shortfall:
+    """`missing_shares` from ‖r‖²/z of the probes and the standard errors of these."""
     values = _missing(z, _for_all(z, ratios), level, outside)
     most = ratios + np.maximum(errors, unseen)
     more = _missing(z, _for_all(z, most), max(level, unseen), outside)

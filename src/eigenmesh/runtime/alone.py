@@ -46,6 +46,7 @@ class Alone(Federation):
 
     def __init__(self, rows: Any) -> None:
         self.split = "rows"
+        self.own_rows = rows
         self.known_columns = dict
         self.remarks = {"ids": ""}  # an array's columns are looked at where it comes in
         self.align = "strict"
@@ -56,6 +57,7 @@ class Alone(Federation):
         self._graph = None
         self._site = Site(NAME, lambda: rows, _data=rows)
         self._view = SiteView(self._site, 0, self.parties)
+        self._view.sends_nothing = True
         self._at_work: dict[type[Party], Party] = {}
 
     def column_names(self) -> dict[str, tuple[str, ...] | None]:

@@ -191,6 +191,8 @@ class Federation:
                 f"it with this topology, or leave topology out to take the federation's"
             )
 
+    own_rows: Any = None  # where they are the caller's, who asks nobody else and sends nothing
+
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""
         return {self._names[i]: site for i, site in self._engine.local_sites().items()}

@@ -222,6 +222,7 @@ class SiteView:
         self.index = index
         self.names = names
         self.neighbours: tuple[int, ...] = ()
+        self.sends_nothing = False  # the site's owner works on it alone
         self.study, self.fit = "", ""  # digests of the study under way, and of the fit it is of
         self.lineage = ""  # of the run under way: it reads what runs of the same lineage left
         self.question = ""  # a digest of all that was asked so far, where the site has a budget

@@ -73,6 +73,7 @@ from eigenmesh.numerics.mean_outside import (
     outside_floats,
     outside_sizes,
 )
+from eigenmesh.numerics.paired_shortfall import paired_shortfall
 from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.shortfall import (
     Probes,
@@ -150,6 +151,8 @@ _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
+_OWN_ROWS = 512  # looked at where all are in one place
+_MOST_OWN_ROWS = (2048, 1024)  # where a doubt is left; the latter if more landmarks may end it
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
@@ -1086,7 +1089,7 @@ def fit_until_accurate(
             if is_last:
                 raise
         else:
-            coverage = measure(rows, role, accuracy, center, landmark_set, result)
+            coverage = measure(rows, role, accuracy, center, landmark_set, result, not is_last)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
@@ -1101,6 +1104,7 @@ def measure(
     center: bool,
     landmark_set: LandmarkSet,
     fit: SpanFit,
+    may_grow: bool,
 ) -> Coverage:
     """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
 
@@ -1113,6 +1117,9 @@ def measure(
     proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
     if q >= n or (alone and proven):
         return Coverage(nothing_missing(k), {}, landmark_set.unheard)
+    if rows.own_rows is not None:
+        missing = _look_at_own(rows.own_rows, k, accuracy.largest_missing, center, fit, may_grow)
+        return Coverage(missing, {}, landmark_set.unheard, q >= landmark_set.most_in_all)
     d = int(model.landmarks.shape[1])
     fit_floats = None if alone else floats_of_fit(model.kernel.name, q, d, center)
     count, width = probed(k, q, fit_floats)
@@ -1137,6 +1144,23 @@ def measure(
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return first
     return look(ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width))
+
+
+def _look_at_own(
+    rows: Rows, k: int, largest_missing: float, center: bool, fit: SpanFit, may_grow: bool
+) -> Shortfall:
+    """The same of rows in one place, of which twice as many are looked at while a doubt is left.
+
+    Where landmarks may double they do so as soon as they are likely to miss too much.
+    """
+    count, most = _OWN_ROWS, _MOST_OWN_ROWS[may_grow]
+    while True:
+        rng = np.random.default_rng((_PROBING, count))
+        missing = paired_shortfall(fit.span, fit.model, k, rows, fit.outside, count, center, rng)
+        is_clear = may_grow and missing.is_likely_above(largest_missing)
+        if is_clear or count >= most or not missing.is_doubtful(largest_missing):
+            return missing
+        count *= 2
 
 
 def _missing(

@@ -1,0 +1,71 @@
+"""What landmarks miss of rows in one place, from pairs of some rows, beside the whole matrix."""
+
+import numpy as np
+import pytest
+
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span, landmark_sums, span_residual
+from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.paired_shortfall import paired_shortfall
+
+
+def missing(kernel, X, Y, k, centred, count, seed):
+    """Estimated, and as the whole kernel matrix says."""
+    span = Span.of(kernel, Y)
+    sums = landmark_sums(kernel, X, Y, span)
+    model = LandmarkModel.fit(kernel, Y, sums, k, centred, span)
+    rng = np.random.default_rng(seed)
+    outside = span_residual(span, sums)
+    shares = paired_shortfall(span, model, k, X, outside, count, centred, rng)
+    K = np.asarray(kernel.matrix(X))
+    if centred:
+        K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    return shares, 1 - model.eigenvalues / np.linalg.eigvalsh(K)[::-1][:k]
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    d, centred = int(rng.integers(2, 12)), bool(rng.integers(2))
+    X = (
+        rng.normal(size=(900, d))
+        + rng.choice([0, 3]) * rng.normal(size=(6, d))[rng.integers(6, size=900)]
+    )
+    name = ("rbf", "laplacian", "poly", "arc-cosine")[seed % 4]
+    kernel = Kernel(
+        name, 0.5 / d if name != "arc-cosine" else None, 1 if name == "arc-cosine" else 2, 1.0
+    )
+    Y = X[rng.choice(900, int(rng.integers(10, 60)), replace=False)]
+    return kernel, X, Y, int(rng.integers(1, 5)), centred
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_some_rows_tell_what_landmarks_miss_within_a_factor_of_two_or_their_error(seed):
+    shares, true = missing(*drawn(seed), 400, seed)
+    near = (shares.values <= 2 * true) & (shares.values >= true / 2)
+    off = np.abs(shares.values - true)
+    assert (near | (off < 0.002) | (off < 3 * shares.errors)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_rows_tell_the_largest_share_without_an_error_of_the_draw(seed):
+    shares, true = missing(*drawn(seed), 900, seed)
+    assert (shares.errors < 1e-9).all()
+    assert true.max() / 2 <= shares.largest + 1e-9 <= 2 * true.max() + 1e-8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1200, 4))
+    X[rng.integers(1200)] *= 1e4
+    shares, true = missing(Kernel("rbf", 1e-3 / 4), X, rng.normal(size=(12, 4)), 2, False, 64, seed)
+    assert true.max() > 0.01
+    assert not shares.is_within(0.01)
+
+
+def test_a_group_that_no_landmark_is_near_shows_as_a_direction():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(300, 3)), rng.normal(size=(200, 3)) / 4 + 30])
+    shares, true = missing(Kernel("rbf", 0.1), X, X[:40], 2, True, 200, 0)
+    assert true.max() > 0.1
+    assert shares.largest > true.max() / 2
