@@ -202,7 +202,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_min_samples=min_samples,
-                ensure_all_finite="allow-nan" if self._takes_missing() else True,
+                ensure_all_finite=False,  # once, below, which says where
             )
         except ValueError as error:
             raise self._in_our_words(X, str(error)) from None
