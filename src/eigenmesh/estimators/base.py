@@ -219,11 +219,13 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
                 f"(n_samples, n_features) is expected: rows of several parties are passed as "
                 f"em.Partitioned(rows=X)"
             )
-        if " contains " in first_line:  # NaN or infinity, but not where
+        # NaN or infinity, but not where; or another width, and no number of it was looked at.
+        if " contains " in first_line or " features" in first_line:
             try:
                 as_table(X, allow_missing=self._takes_missing())
             except InputError as error:
-                return error if " at row " in error.reason else InputError(first_line)
+                if " at row " in error.reason:
+                    return error
         # What follows are the array, or advice on other estimators.
         brief = " contains " in first_line or "Complex" in first_line
         return InputError(first_line if brief else words)
