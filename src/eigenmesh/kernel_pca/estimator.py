@@ -98,6 +98,9 @@ def _adds_up(kpca: KernelPCA) -> bool:
     raise AttributeError(only_landmarks(kpca.kernel))
 
 
+_AS_THEY_ARE = (np.float32, np.float64)  # arrays of these are not converted
+
+
 class KernelPCA(FrontDoor):
     """Kernel PCA with scikit-learn's interface, of an array of any length or of split data.
 
@@ -307,9 +310,11 @@ class KernelPCA(FrontDoor):
         self.fit(X, y, **fit_params)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
-        if self.estimator_ is None or self.preparation_ is not None:
-            return self.transform(X)
-        return self.estimator_._fitted_scores(X)
+        if self.estimator_ is not None and self.preparation_ is None:
+            return self.estimator_._fitted_scores(X)
+        if self.estimator_ is None and type(X) is np.ndarray and X.dtype in _AS_THEY_ARE:
+            return self._scores_of_checked(X)  # by fit
+        return self.transform(X)
 
     @available_if(_adds_up)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -632,10 +637,12 @@ class KernelPCA(FrontDoor):
                 "transform got a federation of rows; who has the model scores its own rows: give "
                 "it to each party, as a file, and pass its rows to transform there"
             )
-        rows = self._checked(X, reset=False)
+        return self._scores_of_checked(self._checked(X, reset=False))
+
+    def _scores_of_checked(self, rows: Rows) -> Floats:
         with rows_shown("kernel PCA", self.verbose):
             scores = self.model_.transform(self._as_prepared(rows))
-        return scores.astype(rows.dtype, copy=False)
+        return np.asarray(scores.astype(rows.dtype, copy=False))
 
     def _scores_of(self, rows: Rows) -> Floats:
         """Of rows as a site has them, in the fit's order of columns."""
