@@ -17,6 +17,8 @@ from scipy.stats import spearmanr
 from eigenmesh.reproduce.claims import Case, Check
 from eigenmesh.reproduce.results import Measured, Results
 
+_ROUNDING = 1e-9  # relative: what is equal but for rounding is equal
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -68,12 +70,12 @@ def of(
     return Quantity(method, measure, at, 1.0, values, panels)
 
 
-def below(left: Quantity, right: Quantity | float, slack: float = 0.0) -> Check:
+def below(left: Quantity, right: Quantity | float, slack: float = _ROUNDING) -> Check:
     """Means: left ≤ right (1 + slack), at every point where both are."""
     return _compared(left, right, slack, lambda a, b: a <= b, "≤", ">")
 
 
-def above(left: Quantity, right: Quantity | float, slack: float = 0.0) -> Check:
+def above(left: Quantity, right: Quantity | float, slack: float = _ROUNDING) -> Check:
     """Means: left ≥ right (1 − slack), at every point where both are."""
     return _compared(left, right, -slack, lambda a, b: a >= b, "≥", "<")
 
@@ -292,7 +294,9 @@ def below_curve(left: Quantity, right: Quantity, over: str) -> Check:
                 continue  # the rival cannot spend so little
             rival = float(np.interp(np.log(at), np.log(x), y))
             words = f"{left} {own} against {rival:.3g} ({right}) at {at:,.0f} {over}"
-            cases.append(Case(results.place(panel, value), own.mean <= rival, words))
+            cases.append(
+                Case(results.place(panel, value), own.mean <= rival * (1 + _ROUNDING), words)
+            )
         return cases
 
     return check

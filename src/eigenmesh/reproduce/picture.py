@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from eigenmesh.reproduce.runner import Outcome
 from eigenmesh.reproduce.style import MEASURES, METHODS, Look
 
-_LEAST = 1e-16  # what is drawn of an error that is nothing
 _MOST_ACROSS = 4
 # Inches: a plot with what is above and below it; the bars under it; margins of the page.
 _WIDTH, _LEFT, _PLOT, _ABOVE, _BELOW = 3.5, 0.95, 2.2, 0.72, 0.5
@@ -89,8 +88,8 @@ def _plot(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
         if not values:
             continue
         look = METHODS[method]
-        if method == "shipping" and over != "floats":
-            continue
+        if method == "shipping" and over in ("sweep", "round"):
+            continue  # it is as good as the pooled answer; what it sends is in the bars
         if over == "round":
             _courses(axes, outcome, panel, method, measure, values)
         else:
@@ -105,9 +104,10 @@ def _line(
     results, over = outcome.results, outcome.figure.over
     own = [results.measured(panel, value, method, measure) for value in values]
     y, spread = np.array([m.mean for m in own]), np.array([m.spread for m in own])
+    y = y - MEASURES[measure].less
     if MEASURES[measure].log:
-        y = np.maximum(y, _LEAST)
-    if over != "sweep" and method == "pooled":
+        y = np.maximum(y, MEASURES[measure].floor)
+    if method == "pooled" and (over != "sweep" or len(values) == 1):
         return axes.axhline(y.mean(), color=look.colour, ls=look.line, lw=1.4)
     if over != "sweep" and method == "shipping":
         x = results.measured(panel, values[-1], method, over).mean
@@ -137,7 +137,7 @@ def _courses(
     for i, value in enumerate(values):
         mean, _ = outcome.results.course(panel, value, method, measure)
         if MEASURES[measure].log:
-            mean = np.maximum(mean, _LEAST)
+            mean = np.maximum(mean, MEASURES[measure].floor)
         shade = 0.35 + 0.65 * (i + 1) / len(values)
         if len(mean) == 1:
             line = axes.axhline(mean[0], color=look.colour, ls=look.line, lw=1.3, alpha=shade)
@@ -179,13 +179,24 @@ def _dress(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
     axes.set_ylabel(MEASURES[measure].label, fontsize=9)
     if MEASURES[measure].log:
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        if high < 30 * low:  # a decade's ends alone would leave the axis bare
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.ticklabel_format(axis="y", useOffset=False)
     if over == "round":
         values = results.values(panel)
-        axes.set_xlabel("round" + (f" ({sweep} at the lines)" if len(values) > 1 else ""))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel(
+            "round" + (f" ({sweep} at the lines)" if len(values) > 1 else ""), fontsize=9
+        )
     elif over == "sweep":
         _sweep_axis(axes, results.values(panel), sweep)
     else:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_xlabel(MEASURES[over].label, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.minorticks_off()  # a logarithmic axis makes dozens, and each is text to be laid out

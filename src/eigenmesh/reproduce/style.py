@@ -39,8 +39,8 @@ METHODS = {
     "uniform": Look("uniform landmarks", PURPLE, "v"),
     "sketching": Look("sketching-PCA", OLIVE, "^"),
     "random-features": Look("random features + k-means", GREEN, "^"),
-    "nystrom": Look("Nyström, cloud", OLIVE, "", "-."),
-    "fk": Look("FK k-means, rank cap", ORANGE, "D"),
+    "nystrom": Look("Nyström, cloud", OLIVE, "P", "-."),
+    "fk": Look("FK k-means, rank cap", SKY, "D"),
     "fk-paper": Look("FK k-means (paper)", VERMILION, "s"),
     "fk-direct": Look("FK k-means without CEM", PURPLE, "v"),
     # Paper 002
@@ -49,13 +49,13 @@ METHODS = {
     "vfed-average": Look("VFedAvg", ORANGE, "v"),
     "vfed-warm": Look("VFed, warm start", PURPLE, "^"),
     "vfed-scaled": Look("VFed, weight scaling", GREEN, ">"),
-    "isolated": Look("isolated", GREY, "x", "-."),
+    "isolated": Look("isolated", OLIVE, "x", "-."),
     "horizontal": Look("rows split, same merge", SKY, "v"),
     # Paper 003
     "admm": Look("ADMM, readings that work", ORANGE, "D"),
     "admm-paper": Look("ADMM (paper's start and penalties)", VERMILION, "s"),
     "admm-z": Look("ADMM, consensus model z", PURPLE, "^", "--"),
-    "local": Look("own rows only", GREY, "x", "-."),
+    "local": Look("own rows only", OLIVE, "x", "-."),
     "neighbours": Look("neighbours' rows pooled", SKY, "v"),
 }
 
@@ -65,18 +65,20 @@ class Measure(NamedTuple):
 
     label: str
     log: bool = False
+    less: float = 0.0  # what is taken off before it is drawn
+    floor: float = 1e-16  # what is drawn of a logarithm's nothing
 
 
 MEASURES = {
     "error": Measure("‖sin Θ‖ to the pooled answer", log=True),
     "projector_error": Measure("‖UUᵀ − ÛÛᵀ‖² to the pooled answer", log=True),
     "misclassified": Measure("share misclassified"),
-    "ratio": Measure("squared residual / optimum"),
+    "ratio": Measure("squared residual / optimum − 1", log=True, less=1.0, floor=1e-4),
     "cost_ratio": Measure("k-means cost / pooled cost"),
     "regression_error": Measure("‖y − ŷ‖ / ‖y‖"),
     "leverage": Measure("leverage score / mean", log=True),
     "distance": Measure("distance to the pooled vector", log=True),
-    "image": Measure("|cos| of the images"),
+    "image_error": Measure("1 − |cos| to the pooled image", log=True),
     "nmi": Measure("NMI with the labels"),
     "similarity": Measure("|cos| with the pooled component"),
     "recovery": Measure("‖K̂ − K_s‖² / n²", log=True),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenmesh.errors import InputError
+from eigenmesh.reproduce.catalogue import catalogue
 from eigenmesh.reproduce.page import results_in, tally
 from eigenmesh.safe_files import write_whole
 
@@ -35,7 +36,9 @@ def write_summary(folder: Path, path: Path) -> None:
     trees = results_in(folder)
     if not trees:
         raise InputError(f"{folder} holds no results; run `eigenmesh reproduce all --quick` first")
-    parts = [_HEAD, f"{tally(trees)}.\n"]
+    missing = [own for own in catalogue() if own not in {tree["id"] for tree in trees}]
+    left_out = f" Not run for this page: {', '.join(missing)}." if missing else ""
+    parts = [_HEAD, f"{tally(trees)}.{left_out}\n"]
     for paper, own in groupby(trees, key=lambda tree: tree["paper"]):
         parts.append(f"## Paper {paper}\n")
         parts += [_figure(tree) for tree in own]

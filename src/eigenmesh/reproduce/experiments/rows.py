@@ -114,8 +114,8 @@ def _landmarks(problem: RowProblem, landmarks: str, exact: bool = True) -> Any:
 
 
 def default_components(problem: RowProblem) -> Measures:
-    """What em.KernelPCA does of its own, with as many landmarks where it takes any."""
-    kpca = em.KernelPCA(problem.k, **problem.door(n_landmarks=problem.q, center=False))
+    """What em.KernelPCA does of its own, with as many landmarks as it finds it needs."""
+    kpca = em.KernelPCA(problem.k, **problem.door(center=False))
     return components(problem, kpca)
 
 
@@ -161,8 +161,10 @@ class ClusterProblem(RowProblem):
 
 def clusters(problem: ClusterProblem, method: str, kmeans: str = "coreset") -> Measures:
     """Kernel k-means by a front door's method."""
-    options = {} if method == "auto" else {"method": method, "kmeans": kmeans}
-    model = em.KernelKMeans(problem.k, **problem.door(n_landmarks=problem.q, **options))
+    options: dict[str, Any] = {}
+    if method != "auto":
+        options = {"method": method, "kmeans": kmeans, "n_landmarks": problem.q}
+    model = em.KernelKMeans(problem.k, **problem.door(**options))
     with stopwatch() as watch:
         model.fit(problem.parts)
     ratio = problem.cost_ratio(np.concatenate(model.labels_))
@@ -195,9 +197,9 @@ row_clusters = Experiment(
 
 def regression(problem: RowProblem, **options: Any) -> Measures:
     """‖y − ŷ‖ / ‖y‖ of the training rows, as in the paper."""
-    model = em.KernelPCRegressor(
-        problem.k, alpha=0.0, **problem.door(n_landmarks=problem.q, **options)
-    )
+    if options:
+        options["n_landmarks"] = problem.q
+    model = em.KernelPCRegressor(problem.k, alpha=0.0, **problem.door(**options))
     targets = [problem.y[rows] for rows in problem.parts.order or ()]
     with stopwatch() as watch:
         model.fit(problem.parts, targets)

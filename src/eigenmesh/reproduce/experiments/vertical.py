@@ -58,7 +58,8 @@ class VerticalProblem:
         """Distances by round, and the image of the last vector beside that of all columns."""
         last = history[-1]
         alike = abs(float(self.image(last) @ self.image(self.truth)))
-        return {"distance": [apart(u, self.truth) for u in history], "image": alike}
+        distances = [apart(u, self.truth) for u in history]
+        return {"distance": distances, "image": alike, "image_error": max(1 - alike, 0.0)}
 
     def nmi(self, scores: Any) -> float:
         """k-means of the samples' scores, against the labels."""
@@ -111,7 +112,7 @@ def isolated(problem: VerticalProblem) -> Measures:
     ]
     apart_each = float(np.mean([apart(u, problem.truth) for u in vectors]))
     alike = float(np.mean([problem.described([u])["image"] for u in vectors]))
-    return {"distance": [apart_each], "image": alike, **shipped(0)}
+    return {"distance": [apart_each], "image": alike, "image_error": 1 - alike, **shipped(0)}
 
 
 def horizontal(problem: VerticalProblem) -> Measures:
@@ -181,8 +182,9 @@ def on_graph(problem: VerticalProblem, exact: bool) -> Measures:
     images = [problem.described([U[:, 0]])["image"] for U in nodes]
     distances = [apart(U[:, 0], problem.truth) for U in nodes]
     spread = max(apart(U[:, 0], nodes[0][:, 0]) for U in nodes)
-    worst = {"distance": max(distances), "image": min(images), "spread": spread}
-    return {**worst, **traffic(pca.report_), "seconds": watch.seconds}
+    alike = min(images)
+    worst = {"distance": max(distances), "image": alike, "image_error": max(1 - alike, 0.0)}
+    return {**worst, "spread": spread, **traffic(pca.report_), "seconds": watch.seconds}
 
 
 topologies = Experiment(
@@ -240,7 +242,7 @@ def kernel_isolated(problem: KernelProblem) -> Measures:
     described = [problem.described([leading(K, 1)[1][:, 0]]) for K in own]
     distance = float(np.mean([entry["distance"][0] for entry in described]))
     image = float(np.mean([entry["image"] for entry in described]))
-    return {"distance": [distance], "image": image, **shipped(0)}
+    return {"distance": [distance], "image": image, "image_error": 1 - image, **shipped(0)}
 
 
 kernel_vertical = Experiment(

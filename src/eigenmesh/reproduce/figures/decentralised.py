@@ -10,7 +10,7 @@ from eigenmesh.reproduce.experiments.graph_rows import graph_rows
 _MNIST = rows_of("mnist", BySize(600, 20_000, 40_000))
 _ITERATIONS = BySize(3, 10, 30)
 _TIMED = {"n_iterations": _ITERATIONS, "timed": True}
-_NODES = {"n_nodes": BySize(5, 20, 20)}
+_NODES = {"n_nodes": BySize(5, 14, 20)}
 _READING = (
     "gamma = 0.5 / median squared distance; centred over all rows; 'readings that work' start from "
     "the neighbours' components with signs along a tree and take the penalty of Assumption 2"
@@ -26,14 +26,14 @@ FIG3 = Figure(
             _MNIST,
             graph_rows,
             "n_nodes",
-            BySize((5, 7), (10, 20, 40), (10, 20, 40, 80)),
+            BySize((5, 7), (10, 20), (10, 20, 40, 80)),
             "pooled shipping default local admm-paper admm",
             {"rows_a_node": BySize(15, 100, 100), "n_neighbours": 4, **_TIMED},
         )
     ],
     claims=[
         claim(
-            "the similarity stays above 0.912, even of 80 nodes",
+            "the similarity stays above 0.912 (the paper: up to 80 nodes)",
             "the paper's start and penalties",
             above(of("admm-paper", "similarity"), 0.912),
             "readings that work",
@@ -52,7 +52,7 @@ FIG3 = Figure(
             steady(of("admm-paper", "node_seconds"), 1.5),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 1, 3),
     reading=_READING,
 )
 
@@ -62,11 +62,11 @@ FIG4 = Figure(
     shows="similarity",
     panels=[
         Panel(
-            "20 nodes, 4 neighbours",
+            "4 neighbours",
             _MNIST,
             graph_rows,
             "rows_a_node",
-            BySize((12, 20), (40, 100, 200), (40, 100, 200, 300)),
+            BySize((12, 20), (40, 150), (40, 100, 200, 300)),
             "pooled shipping default local admm-paper admm",
             {**_NODES, "n_neighbours": 4, "n_iterations": _ITERATIONS},
         )
@@ -87,7 +87,7 @@ FIG4 = Figure(
             gain_shrinks(of("admm-paper", "similarity"), of("local", "similarity")),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 1, 3),
     reading=_READING,
 )
 
@@ -128,7 +128,7 @@ FIG5 = Figure(
             above(of("admm-z", "similarity"), of("neighbours", "similarity")),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 1, 3),
     reading=_READING,
 )
 

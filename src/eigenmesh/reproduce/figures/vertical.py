@@ -223,7 +223,7 @@ def _case_panels(on: Any, methods: str, cases: tuple[str, ...]) -> list[Panel]:
             rows_of(_CASES[case][0], _CASES[case][1], **_CASES[case][2]),
             on,
             "n_clients",
-            (_CASES[case][3],),
+            (_CASES[case][3] // 2, _CASES[case][3]),
             methods,
             {"n_rounds": BySize(3, 10, 10)},
         )
@@ -234,7 +234,7 @@ def _case_panels(on: Any, methods: str, cases: tuple[str, ...]) -> list[Panel]:
 FIG10 = Figure(
     "002/fig10",
     "Final images uᵀX of VFedPCA beside that of the un-split data",
-    shows="image distance",
+    shows="image_error distance",
     panels=_case_panels(
         vertical,
         "pooled shipping default vfed vfed-average isolated",
@@ -266,7 +266,7 @@ _KERNEL_CASES = ("Yale faces", "CUHK03", "CASIA gait")
 FIG11 = Figure(
     "002/fig11",
     "Final images of VFedAKPCA beside that of the un-split data",
-    shows="image distance",
+    shows="image_error distance",
     panels=_case_panels(
         kernel_vertical,
         "pooled shipping default vfed vfed-average isolated",
@@ -291,7 +291,7 @@ FIG11 = Figure(
 FIG12 = Figure(
     "002/fig12",
     "AKPCA against KPCA: the answer and the time",
-    shows="image seconds",
+    shows="image_error seconds",
     panels=_case_panels(kernel_vertical, "pooled shipping default vfed isolated", _KERNEL_CASES),
     claims=[
         claim(
@@ -313,7 +313,7 @@ FIG12 = Figure(
 FIG14 = Figure(
     "002/fig14",
     "With a server, fully connected, ring and star",
-    shows="image distance",
+    shows="image_error distance",
     panels=[
         Panel(
             case,
