@@ -1,6 +1,6 @@
 """Checks of claims: a method's measure against another's, a bound, or itself along the sweep.
 
-Their tolerances stand in the declarations, before anything is measured. Each gives a case for every
+Their tolerances stand in the declarations. Each gives a case for every
 place where it could be looked at.
 """
 

@@ -105,6 +105,7 @@ class Figure:
     over: str = "sweep"
     seeds: Any = BySize(1, 3, 5)
     repeats: int = 1
+    rounds: str = "round"  # what the entries of lists are
     reading: str = ""  # what was read into the paper's words, of all claims
 
     @property

@@ -27,7 +27,7 @@ paper's own set, and is marked. A claim *held* if it held in every case that was
 part* if in some. Where words can be read in several ways each reading is a check of its own: the
 verdict is that of the reading that fares best, and the others are named. Times are processor time
 with linear algebra at one thread; the pooled answer is that of Lanczos. Tolerances stand in the
-declarations (`src/eigenmesh/reproduce/figures`), from before anything was measured.
+declarations (`src/eigenmesh/reproduce/figures`).
 """
 
 
@@ -38,7 +38,7 @@ def write_summary(folder: Path, path: Path) -> None:
         raise InputError(f"{folder} holds no results; run `eigenmesh reproduce all --quick` first")
     missing = [own for own in catalogue() if own not in {tree["id"] for tree in trees}]
     left_out = f" Not run for this page: {', '.join(missing)}." if missing else ""
-    parts = [_HEAD, f"{tally(trees)}.{left_out}\n"]
+    parts = [_HEAD, f"{tally(trees)}, each under its best reading.{left_out}\n"]
     for paper, own in groupby(trees, key=lambda tree: tree["paper"]):
         parts.append(f"## Paper {paper}\n")
         parts += [_figure(tree) for tree in own]

@@ -225,7 +225,7 @@ FIG7 = Figure(
         ),
     ],
     seeds=BySize(1, 2, 5),
-    reading="x: shares 0.1 %, 0.3 %, 1 %, 3 %, 10 %, 30 % and all of the rows",
+    rounds="within the top 0.1, 0.3, 1, 3, 10, 30 and 100 % of rows",
 )
 
 FIGURES = (FIG1, FIG2, FIG3, FIG4, FIG5, FIG6, FIG7)
