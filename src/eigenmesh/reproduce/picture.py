@@ -189,7 +189,8 @@ def _dress(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
         values = results.values(panel)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(
-            "round" + (f" ({sweep} at the lines)" if len(values) > 1 else ""), fontsize=9
+            outcome.figure.rounds + (f" ({sweep} at the lines)" if len(values) > 1 else ""),
+            fontsize=9,
         )
     elif over == "sweep":
         _sweep_axis(axes, results.values(panel), sweep)
