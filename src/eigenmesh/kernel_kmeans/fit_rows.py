@@ -99,7 +99,7 @@ def fit_at_parties(
     kernel = find_kernel(fed, params.seed)
     setup = setup_of(params, kernel, weights)
     if choice.landmarks == "moments":
-        how, run = how_to_cluster(params, choice), moment_run(params, kernel, weights)
+        how, run = how_to_cluster(params, choice), moment_run(params, choice, kernel, weights)
         result = moment_kmeans(fed, run, params.n_clusters, seed=params.seed, **how)
     else:
         result = _run(fed, params, choice, setup, sizes)

@@ -73,6 +73,7 @@ SCORES, LABELS = "kernel-kmeans scores", "kernel-kmeans labels"
 # Of how many of a single party's components, times those asked for, the clusters are starting
 # points for all.
 LEADING = (1, 2, 4)
+NEARLY = 0.005  # of the least possible inertia, above which better clusters are looked for
 
 
 # Rows as random features.
@@ -262,10 +263,11 @@ def kernel_kmeans(
     scores: LandmarkScores = scoring.run(fed).value
     model = scores.model
     e = len(model.eigenvalues)
-    if e > n_eigenvectors:
+    if e > n_eigenvectors and len(fed.members) == 1:
         how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
+    how["enough"] = _good_enough(model, n_clusters, setup.weights)
     points = points_of(setup, how["method"])
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
@@ -294,6 +296,7 @@ def moment_kmeans(
     points = KMeansSetup(setup.scores, LABELS, seed=how.pop("seed"), groups=whole)
     if whole:
         how["squares"] = model.eigenvalues / model.n_rows
+    how["enough"] = _good_enough(model, n_clusters, setup.weights)
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     spectrum, facts = model.eigenvalues, (0.0, None, result.baseline_floats)
     if whole:
@@ -306,6 +309,18 @@ def moment_kmeans(
     return KernelKMeansResult(
         model, spectrum, clusters, inertia, *facts, clusters.stop_reason, means
     )
+
+
+def _good_enough(model: Any, n_clusters: int, weights: str) -> float:
+    """A mean squared distance of scores to their centres that no clusters can much better.
+
+    The inertia of k clusters is at least what the first k eigenvalues leave of the trace (Zha et
+    al., 2001). Of weighted rows the eigenvalues are not known.
+    """
+    if weights:
+        return 0.0
+    further = float(np.sum(model.eigenvalues[n_clusters:]))
+    return (further + NEARLY * (further + max(model.residual, 0.0))) / model.n_rows
 
 
 def _of_centres(clusters: KMeansResult, model: Any, weights: str) -> float:

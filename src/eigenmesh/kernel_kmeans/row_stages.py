@@ -30,7 +30,7 @@ from eigenmesh.kernel_kmeans.protocol import (
 )
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
 from eigenmesh.methods.diskpca.protocol import Accuracy, most_landmarks
-from eigenmesh.methods.diskpca.scores import landmark_scores
+from eigenmesh.methods.diskpca.scores import SENT, landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.numerics.embeddings import embedded_width
@@ -71,9 +71,19 @@ def scoring_run(
 ) -> Stage:
     """Landmarks and components, whose scores the sites keep; a plan has no `sizes` by then."""
     accuracy = Accuracy(params.accuracy, _most_landmarks(params, choice))
-    more = params.more_eigenvectors and choice.kmeans == "lloyd"
-    how_many = (params.n_eigenvectors, choice.n_landmarks, choice.landmarks, False)
-    return stage(landmark_scores, setup, *how_many, accuracy, more, is_counted=True, sizes=sizes)
+    more, how_many = takes_more(params, choice), (params.n_eigenvectors, choice.n_landmarks)
+    how = (choice.landmarks, False, accuracy, more)
+    return stage(landmark_scores, setup, *how_many, *how, is_counted=True, sizes=sizes)
+
+
+def takes_more(params: ClusteringParameters, choice: ClusteringChoice) -> bool:
+    """Whether more eigenvectors are clustered than there are clusters; coresets are by name."""
+    return params.more_eigenvectors and choice.kmeans != "coreset"
+
+
+def most_eigenvectors(params: ClusteringParameters, choice: ClusteringChoice) -> int:
+    """Between parties."""
+    return params.n_eigenvectors * (SENT if takes_more(params, choice) else 1)
 
 
 def _most_landmarks(params: ClusteringParameters, choice: ClusteringChoice) -> int:
@@ -89,15 +99,18 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "tol": params.tol,
         "refine": REFINE[choice.kmeans],
         "coreset_size": params.coreset_size,
+        "searches": choice.searches,
     }
 
 
-def moment_run(params: ClusteringParameters, kernel: Kernel, weights: str) -> Stage:
+def moment_run(
+    params: ClusteringParameters, choice: ClusteringChoice, kernel: Kernel, weights: str
+) -> Stage:
     """Components from sums, whose scores the sites keep."""
     parts = (kernel.name, kernel.gamma, float(kernel.degree), float(kernel.coef0))
     keys = (SCORES, weights)
     setup = MomentSetup(*parts, False, *keys, weighted=False)
-    return stage(moment_pca, setup, params.n_eigenvectors)
+    return stage(moment_pca, setup, most_eigenvectors(params, choice))
 
 
 @dataclass(frozen=True)
@@ -136,7 +149,9 @@ class PlannedClustering:
             scoring = stage(feature_points, setup)
             dim = embedded_width(params.kernel, parties.shapes[0][1], params.n_features)
         else:
-            scoring, dim = scoring_run(params, choice, setup), params.n_eigenvectors
+            q = self._landmarks(choice.n_landmarks, parties)
+            scoring = scoring_run(params, choice, setup)
+            dim = min(q, most_eigenvectors(params, choice))
         if choice.seeding == "landmarks":  # as many as there are, whose scores are known
             how["candidates"] = np.zeros((self._landmarks(choice.n_landmarks, parties), dim))
         points = points_of(setup, choice.kmeans)
@@ -153,7 +168,8 @@ class PlannedClustering:
         params, how = self.params, how_to_cluster(self.params, self.choice)
         kernel, d = Kernel(params.kernel, 1.0, params.degree, params.coef0), parties.shapes[0][1]
         width = explicit_width(kernel.name, d, kernel.degree, kernel.coef0)
-        scoring, dim = moment_run(params, kernel, NONE), min(params.n_eigenvectors, width)
+        dim = min(most_eigenvectors(params, self.choice), width)
+        scoring = moment_run(params, self.choice, kernel, NONE)
         whole = self.choice.kmeans == "groups"
         points = KMeansSetup(SCORES, LABELS, seed=params.seed, groups=whole)
         if whole:

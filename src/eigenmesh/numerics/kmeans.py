@@ -20,6 +20,7 @@ from eigenmesh.threads import one_openmp_thread
 
 POINTS_A_BLOCK = 4096
 _SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
+_ASIDE = 0.1  # of the centres' spread, by which a centre's parts begin beside it
 _STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
 
 Labels = NDArray[np.int64]
@@ -231,6 +232,44 @@ def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
         if np.array_equal(before, centres):
             break
     return centres
+
+
+def split_centres(centres: Doubles, cost: float, rng: np.random.Generator) -> Doubles:
+    """Every centre, and one a little to either side of it in a drawn direction, (3 k, dim).
+
+    `cost` is the mean squared distance of points to their centres. Lloyd's iteration then turns
+    the three towards where the cluster is widest, as a power iteration would.
+
+    >>> split_centres(np.array([[0.0], [4.0]]), 1.0, np.random.default_rng(0)).shape
+    (6, 1)
+    """
+    squares = np.square(centres - centres.mean(axis=0)).mean(axis=0) + cost / centres.shape[1]
+    step = _ASIDE * rng.standard_normal(centres.shape) * np.sqrt(squares)
+    return np.vstack([centres, centres + step, centres - step])
+
+
+def joined(clusters: WeightedPoints, spare: Doubles) -> Doubles:
+    """As many centres as are `spare`: the two whose union costs least become one (Ward, 1963).
+
+    Clusters without weight are left out; where too few are left some of `spare` are taken.
+
+    >>> means = WeightedPoints(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1.0, 3, 1, 0]))
+    >>> joined(means, np.zeros((2, 1))).ravel().tolist()
+    [0.75, 9.0]
+    """
+    filled = clusters.weights > 0
+    means, weights = clusters.points[filled].copy(), clusters.weights[filled].copy()
+    while len(means) > len(spare):
+        together = weights[:, None] + weights
+        apart = np.square(means[:, None] - means).sum(axis=2)
+        costs = apart * np.outer(weights, weights) / together
+        np.fill_diagonal(costs, np.inf)
+        first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
+        both = weights[[first, second]]
+        means[first] = both @ means[[first, second]] / both.sum()
+        weights[first] = both.sum()
+        means, weights = np.delete(means, second, axis=0), np.delete(weights, second)
+    return np.vstack([means, spare[: len(spare) - len(means)]])
 
 
 def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:

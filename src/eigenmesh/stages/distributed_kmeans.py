@@ -15,6 +15,11 @@ party reveals        "lloyd": the candidates drawn from it (scores), the number 
 coordinator learns   these, and the centres
 ===================  ============================================================================
 
+However it began, over several parties clusters are then split and joined (`searches`): each in
+three, some of Lloyd's rounds, Ward's rule until there are k again, and Lloyd to the end. What is
+better stays. It takes sums alone, and finds what no start shows: means of five points hide clusters
+of two, and a seed among few.
+
 Readings: of k-means‖, the first batch is drawn by weight and every later one has exactly 2k points,
 shared out by the parties' costs, so that the traffic is known beforehand; all restarts of Lloyd
 run in the same rounds. Of coresets: draws that outweigh their cluster are scaled down, since a
@@ -30,7 +35,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +43,14 @@ from eigenmesh.errors import InputError, PartyLost
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.coresets import settle as corrected
-from eigenmesh.numerics.kmeans import WeightedPoints, distinct, shares, weighted_kmeans
+from eigenmesh.numerics.kmeans import (
+    WeightedPoints,
+    distinct,
+    joined,
+    shares,
+    split_centres,
+    weighted_kmeans,
+)
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import add
 from eigenmesh.runtime.party import Step
@@ -79,6 +91,11 @@ SEEDS = 20  # drawn where nothing is known of points but their moments, times th
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
+# Of splitting and joining: what is tried at once, rounds before clusters are joined, rounds before
+# the best of them goes on alone, and how often in a row the cost may fall by less than the gain.
+PROPOSALS, SPLIT_ROUNDS, TRIAL_ROUNDS = 2, 3, 4
+PATIENCE, LEAST_GAIN = 2, 1e-3
+PARTS = 3  # of a cluster that is split: its centre, and one at either side
 CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
@@ -113,6 +130,8 @@ def schedule(
     leading: Sequence[int] = (),
     dim: int | None = None,
     squares: tuple[int] | None = None,
+    searches: int = 0,
+    enough: float = 0.0,
 ) -> Node:
     """A coreset; or seeds, then Lloyd's iterations. In the end everybody labels its points.
 
@@ -134,6 +153,7 @@ def schedule(
         return sequence(
             *(_lloyd_rounds(n_init, *how, usual=0, leading=width) for width in leading),
             _lloyd_rounds(n_init + len(leading), *how, far=far, planned=n_init),
+            _search_rounds(searches, *how),
             _labelling(centres, coordinates),
         )
 
@@ -141,7 +161,8 @@ def schedule(
         if method in CORESETS:
             draws = default_draws(n_clusters) if coreset_size is None else coreset_size
             how = (coordinates, n_clusters, draws, n_init, refine)
-            return _coreset_rounds(*how, of_means=method == "means")
+            search = (searches, max_iter)
+            return _coreset_rounds(*how, search, of_means=method == "means")
         if start is not None:
             return sequence(
                 _lloyd_rounds(1, start[0], coordinates, max_iter, sums, far=method == "lloyd"),
@@ -275,8 +296,25 @@ def _lloyd_rounds(
     )
 
 
+def _search_rounds(searches: int, k: int, dim: int, max_iter: int, sums: Step) -> Node | None:
+    """Lloyd to its end; then clusters in parts, joined ones on trial, and the best to its end."""
+    if not searches:
+        return None
+    alone = _lloyd_rounds(1, k, dim, max_iter, sums)
+    split = total(sums, r=PROPOSALS, k=PARTS * k, dim=dim)
+    trial = _lloyd_rounds(PROPOSALS, k, dim, TRIAL_ROUNDS, sums, usual=TRIAL_ROUNDS)
+    one = sequence(times(SPLIT_ROUNDS, split), trial, maybe(alone))
+    return maybe(sequence(alone, loop(searches, one, usual=1)))
+
+
 def _coreset_rounds(
-    dim: int, k: int, n_draws: int, n_init: int, refine: int, of_means: bool
+    dim: int,
+    k: int,
+    n_draws: int,
+    n_init: int,
+    refine: int,
+    search: tuple[int, int],
+    of_means: bool,
 ) -> Node:
     """A party with few points gives them all, or where they are means as many as it has."""
     share = planned_share(n_draws)
@@ -292,7 +330,12 @@ def _coreset_rounds(
 
     def rest(centres: int) -> Node:
         sums = total(PointHolder.sum_clusters, r=n_init, k=centres, dim=dim)
-        return sequence(times(refine, sums), _labelling(centres, dim))
+        searches, max_iter = search
+        return sequence(
+            times(refine, sums),
+            _search_rounds(searches, centres, dim, max_iter, PointHolder.sum_clusters),
+            _labelling(centres, dim),
+        )
 
     few_enough = settle(
         lambda parties: {"centres": k}, rest, lambda own, centres: centres <= k, centres=k
@@ -321,6 +364,8 @@ def distributed_kmeans(
     leading: Sequence[int] = (),
     dim: int | None = None,
     squares: Doubles | None = None,
+    searches: int = 0,
+    enough: float = 0.0,
 ) -> KMeansResult:
     """k-means of the points that each site keeps under `setup.points`.
 
@@ -335,11 +380,14 @@ def distributed_kmeans(
     of the normal law that has these and the points' mean. Where there are fewer different
     points than clusters, each is a cluster. Of points whose first coordinates matter most, Lloyd
     also starts from the clusters of the `leading` ones: few coordinates have few poor optima. Of
-    at most `dim` coordinates, which the parties hold the run to, and plans count.
+    at most `dim` coordinates, which the parties hold the run to, and plans count. Clusters are
+    split and joined up to `searches` times, while that makes the cost less and it is above
+    `enough`, a mean squared distance of points to their centres.
     """
     if method not in METHODS:
         raise InputError(f"method is {method!r}; one of {', '.join(METHODS)} is expected")
     fed.enlist(PointHolder, setup)
+    how, search = (max_iter, tol), (searches, enough)
     rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(n_clusters,)))
     if method in CORESETS:
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size
@@ -347,9 +395,10 @@ def distributed_kmeans(
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
         fed.settle(centres=starts.shape[1])
         centres = _refined(fed, part, starts, refine)
+        centres, n_iter = _searched(fed, centres, PointHolder.sum_clusters, how, search, rng)
         of_what = "means" if method == "means" else "points"
         reason = f"the coreset of {len(part.points)} {of_what} is clustered"
-        return _concluded(fed, centres, n_clusters, refine, reason)
+        return _concluded(fed, centres, n_clusters, refine + n_iter, reason)
     sums = PointHolder.sum_groups if method == "groups" else PointHolder.sum_clusters
     by_weight = candidates is None and start is None and squares is None
     counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
@@ -375,7 +424,9 @@ def distributed_kmeans(
             few = weighted_kmeans(seeds._replace(points=points[:, :width]), n_clusters, rng, n_init)
             starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
     refill = candidates is None and method == "lloyd"
-    centres, n_iter, reason = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
+    solution = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
+    centres, more = _searched(fed, solution.centres, sums, how, search, rng)
+    n_iter, reason = solution.n_iter + more, solution.reason
     return _concluded(fed, centres, n_clusters, n_iter, reason)
 
 
@@ -475,7 +526,16 @@ def _lifted(
     centres = np.zeros((len(few), k, dim))
     centres[:, :, : few.shape[2]] = few
     how = (max_iter, tol, PointHolder.sum_clusters, False, few.shape[2])
-    return _lloyd(fed, centres, *how)[0][None]
+    return _lloyd(fed, centres, *how).centres[None]
+
+
+class LloydEnd(NamedTuple):
+    """Where Lloyd's iteration ended."""
+
+    centres: Doubles
+    cost: float  # mean squared distance of a point to its centre, before the last move
+    n_iter: int
+    reason: str
 
 
 def _lloyd(
@@ -486,7 +546,7 @@ def _lloyd(
     sums: Step,
     refill: bool,
     leading: int | None = None,
-) -> tuple[Doubles, int, str]:
+) -> LloydEnd:
     """The best of all restarts; each is done when its centres stay, and is then left out.
 
     Nearest is meant by the `leading` coordinates, if not by all.
@@ -511,7 +571,7 @@ def _lloyd(
     best = int(np.argmin(costs))
     stays = f"the centres moved by no more than {tol:g}" if tol else "the centres stayed"
     reason = stays if settled[best] else f"{max_iter} rounds were made"
-    return centres[best], int(n_iter[best]), reason
+    return LloydEnd(centres[best], float(costs[best]), int(n_iter[best]), reason)
 
 
 def _moved(fed: Federation | None, centres: Doubles, sums: Doubles, weights: Doubles) -> Doubles:
@@ -541,6 +601,53 @@ def _refilled(
         weights[reply.labels[i]] -= weight
         sums[cluster], weights[cluster] = summand, weight
     return sums, weights
+
+
+# Splitting and joining.
+
+
+def _searched(
+    fed: Federation,
+    centres: Doubles,
+    sums: Step,
+    how: tuple[int, float],
+    search: tuple[int, float],
+    rng: np.random.Generator,
+) -> tuple[Doubles, int]:
+    """The best centres, and how many rounds they took; `how` ends Lloyd's iteration.
+
+    Where an older reply may stand in for a lost one all rounds must ask for as many sums as the
+    first, and there is no search.
+    """
+    searches, enough = search
+    if not searches or fed.on_loss == "reuse" or len(centres) < 2:
+        return centres, 0
+    best = _lloyd(fed, centres[None].copy(), *how, sums, refill=False)
+    n_iter, in_vain = best.n_iter, 0
+    for _ in range(searches):
+        if best.cost <= enough or in_vain == PATIENCE:
+            break
+        starts = _split_and_joined(fed, best, sums, rng)
+        trial = _lloyd(fed, starts, TRIAL_ROUNDS, how[1], sums, refill=False)
+        n_iter, in_vain = n_iter + SPLIT_ROUNDS + trial.n_iter, in_vain + 1
+        if trial.cost < best.cost:
+            end = _lloyd(fed, trial.centres[None].copy(), *how, sums, refill=False)
+            in_vain = 0 if end.cost < (1 - LEAST_GAIN) * best.cost else in_vain
+            best, n_iter = end, n_iter + end.n_iter
+    return best.centres, n_iter
+
+
+def _split_and_joined(
+    fed: Federation, best: LloydEnd, sums: Step, rng: np.random.Generator
+) -> Doubles:
+    """Starts (PROPOSALS, k, dim) from what the clusters' parts come to."""
+    parts = np.stack([split_centres(best.centres, best.cost, rng) for _ in range(PROPOSALS)])
+    for _ in range(SPLIT_ROUNDS):
+        total = fed.total(sums, Centres(parts)).sum
+        pairs = zip(parts, total.sums, total.weights, strict=True)
+        parts = np.stack([_moved(None, *own) for own in pairs])
+    pairs = zip(parts, total.weights, strict=True)
+    return np.stack([joined(WeightedPoints(*own), best.centres) for own in pairs])
 
 
 # Coresets.

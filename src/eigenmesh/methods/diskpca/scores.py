@@ -51,6 +51,7 @@ from eigenmesh.stages.row_messages import kernel_of
 
 # Where nothing is sent: scores in all, and the share of the variance that may be left out.
 AFFORDABLE, NEGLIGIBLE = 2**20, 1e-4
+SENT = 2  # components between parties, times those asked for, where more of them pay
 
 
 @record
@@ -96,13 +97,15 @@ def schedule(
         def fits(own: Own, q_kept: int, k: int) -> bool:
             return 0 < q_kept <= most and 0 < k <= (q_kept if more else n_components)
 
+        def planned(q: int) -> dict[str, int]:
+            return {"q_kept": q, "k": min(q, SENT * n_components) if more else n_components}
+
         return settle(
-            lambda parties: {"q_kept": q, "k": n_components},
+            lambda parties: planned(q),
             lambda q_kept, k: ask(RowHolder.keep_scores, q=q_kept, k=k),
             fits,
-            lambda parties: {"q_kept": most, "k": n_components},
-            q_kept=q,
-            k=n_components,
+            lambda parties: planned(most),
+            **planned(q),
         )
 
     leverage = gram_rounds(RowHolder)
@@ -128,7 +131,8 @@ def landmark_scores(
     """disKPCA, with the scores kept at the sites; fewer components where there are fewer.
 
     With an accuracy landmarks may become more, and the result says what they miss. With `more` a
-    single party's rows are scored in as many further components as pay. If the parties are
+    single party's rows are scored in as many further components as pay, and those of several in
+    twice as many. If the parties are
     counted already (`is_counted`), their `sizes` are known here; no party learns those of others.
     """
     require_fresh_replies(rows)
@@ -148,8 +152,10 @@ def landmark_scores(
             rows, RowHolder, few, center, first, fit, draw_more
         )
     complete, k = in_span.model, n_components
-    if more and len(rows.members) == 1:
-        k = worthwhile(complete.eigenvalues, complete.n_rows, n_components)
+    if more:
+        alone = len(rows.members) == 1
+        spectrum = complete.eigenvalues
+        k = worthwhile(spectrum, complete.n_rows, n_components) if alone else SENT * n_components
     model = first_components(complete, k)
     _keep_scores(rows, model)
     result = result_of(landmark_set, in_span._replace(model=model), coverage)
