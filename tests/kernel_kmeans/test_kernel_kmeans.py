@@ -162,7 +162,7 @@ def test_recovery_improves_with_landmarks():
     top = values[::-1][:8], vectors[:, ::-1][:, :8]
     errors = []
     for q in (15, 50, 200):
-        model = em.KernelKMeans(8, gamma=0.1, n_landmarks=q, random_state=0)
+        model = em.KernelKMeans(8, gamma=0.1, n_eigenvectors=8, n_landmarks=q, random_state=0)
         errors.append(recovery_error(model.fit(em.split(X, 3)).transform(X), *top))
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-5

@@ -34,7 +34,7 @@ LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for ea
 # Lloyd iterations after a coreset: they tell which of its solutions is best for all. Few means are
 # coarser than drawn rows: of 178 rows over 4 parties they left 4 % of the inertia after one.
 REFINE = {"lloyd": 0, "coreset": 1, "means": 2, "groups": 0}
-SEARCHES = 5  # for better clusters by splitting and joining, between parties
+SEARCHES = 8  # for better clusters by splitting and joining, between parties
 UNIT_NORM = ("rbf", "laplacian", "cosine")
 
 Shapes = Sequence[tuple[int, int]]
@@ -79,11 +79,6 @@ class ClusteringChoice(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.method}: {self.why}"
-
-    @property
-    def searches(self) -> int:
-        """Rows in one place have better starts, and who takes a coreset by name has its figures."""
-        return SEARCHES if self.kmeans in ("means", "groups") or self.seeding == "landmarks" else 0
 
 
 class ClusteringParameters(NamedTuple):
@@ -277,7 +272,7 @@ def _needs(choice: ClusteringChoice) -> Needs:
 def clustering_stage(choice: ClusteringChoice) -> Stage:
     """A run of k-means that asks for what this choice does, of whatever size."""
     how: dict[str, Any] = {"method": choice.kmeans, "refine": REFINE[choice.kmeans]}
-    how["searches"] = choice.searches
+    how["searches"] = SEARCHES  # which ask for no other kinds
     if choice.landmarks == "moments" and choice.kmeans == "groups":
         how["squares"] = np.zeros(1)
     elif choice.seeding == "landmarks":

@@ -320,7 +320,8 @@ def _good_enough(model: Any, n_clusters: int, weights: str) -> float:
     if weights:
         return 0.0
     further = float(np.sum(model.eigenvalues[n_clusters:]))
-    return (further + NEARLY * (further + max(model.residual, 0.0))) / model.n_rows
+    least = further + max(float(model.residual), 0.0)
+    return (further + NEARLY * least) / int(model.n_rows)
 
 
 def _of_centres(clusters: KMeansResult, model: Any, weights: str) -> float:

@@ -15,6 +15,7 @@ from eigenmesh.estimators.party_values import NONE
 from eigenmesh.estimators.small_parties import SURVEY, LeftOut, names_of
 from eigenmesh.kernel_kmeans.choose_clustering import (
     REFINE,
+    SEARCHES,
     ClusteringChoice,
     ClusteringParameters,
 )
@@ -100,7 +101,14 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "refine": REFINE[choice.kmeans],
         "coreset_size": params.coreset_size,
         "searches": choice.searches,
+        "searches": _searches(params, choice),
     }
+
+
+def _searches(params: ClusteringParameters, choice: ClusteringChoice) -> int:
+    """Rows in one place have better starts; who names the eigenvectors wants these alone."""
+    alone = choice.kmeans == "lloyd" and choice.seeding != "landmarks"
+    return 0 if alone or not takes_more(params, choice) else SEARCHES
 
 
 def moment_run(

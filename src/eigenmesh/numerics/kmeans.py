@@ -234,18 +234,19 @@ def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
     return centres
 
 
-def split_centres(centres: Doubles, cost: float, rng: np.random.Generator) -> Doubles:
-    """Every centre, and one a little to either side of it in a drawn direction, (3 k, dim).
+def split_centres(centres: Doubles, cost: float, n_parts: int, rng: np.random.Generator) -> Doubles:
+    """One centre a little to either side of each in a drawn direction; of three parts itself, too.
 
     `cost` is the mean squared distance of points to their centres. Lloyd's iteration then turns
-    the three towards where the cluster is widest, as a power iteration would.
+    the parts towards where the cluster is widest, as a power iteration would.
 
-    >>> split_centres(np.array([[0.0], [4.0]]), 1.0, np.random.default_rng(0)).shape
+    >>> split_centres(np.array([[0.0], [4.0]]), 1.0, 3, np.random.default_rng(0)).shape
     (6, 1)
     """
     squares = np.square(centres - centres.mean(axis=0)).mean(axis=0) + cost / centres.shape[1]
     step = _ASIDE * rng.standard_normal(centres.shape) * np.sqrt(squares)
-    return np.vstack([centres, centres + step, centres - step])
+    middle = [centres] if n_parts == 3 else []
+    return np.vstack([*middle, centres + step, centres - step])
 
 
 def joined(clusters: WeightedPoints, spare: Doubles) -> Doubles:

@@ -15,10 +15,9 @@ party reveals        "lloyd": the candidates drawn from it (scores), the number 
 coordinator learns   these, and the centres
 ===================  ============================================================================
 
-However it began, over several parties clusters are then split and joined (`searches`): each in
-three, some of Lloyd's rounds, Ward's rule until there are k again, and Lloyd to the end. What is
-better stays. It takes sums alone, and finds what no start shows: means of five points hide clusters
-of two, and a seed among few.
+However it began, clusters may then be split and joined (`searches`): each in some parts, a few of
+Lloyd's rounds, Ward's rule until there are k again, and Lloyd to the end. What is better stays. It
+takes sums alone, and finds what no start shows: means of five points hide clusters of two.
 
 Readings: of k-means‖, the first batch is drawn by weight and every later one has exactly 2k points,
 shared out by the parties' costs, so that the traffic is known beforehand; all restarts of Lloyd
@@ -91,11 +90,11 @@ SEEDS = 20  # drawn where nothing is known of points but their moments, times th
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
-# Of splitting and joining: what is tried at once, rounds before clusters are joined, rounds before
-# the best of them goes on alone, and how often in a row the cost may fall by less than the gain.
-PROPOSALS, SPLIT_ROUNDS, TRIAL_ROUNDS = 2, 3, 4
-PATIENCE, LEAST_GAIN = 2, 1e-3
-PARTS = 3  # of a cluster that is split: its centre, and one at either side
+# Of splitting and joining: into how many parts clusters are split, in turn, since one finds what
+# the other does not; rounds before parts are joined; rounds before they are given up; and how often
+# in a row the cost may fall by less than the gain.
+PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS = (2, 3), 2, 3
+PATIENCE, LEAST_GAIN = 4, 1e-3
 CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
@@ -300,11 +299,19 @@ def _search_rounds(searches: int, k: int, dim: int, max_iter: int, sums: Step) -
     """Lloyd to its end; then clusters in parts, joined ones on trial, and the best to its end."""
     if not searches:
         return None
-    alone = _lloyd_rounds(1, k, dim, max_iter, sums)
-    split = total(sums, r=PROPOSALS, k=PARTS * k, dim=dim)
-    trial = _lloyd_rounds(PROPOSALS, k, dim, TRIAL_ROUNDS, sums, usual=TRIAL_ROUNDS)
-    one = sequence(times(SPLIT_ROUNDS, split), trial, maybe(alone))
-    return maybe(sequence(alone, loop(searches, one, usual=1)))
+    to_the_end = _lloyd_rounds(1, k, dim, max_iter, sums, usual=TRIAL_ROUNDS)
+    trial = _lloyd_rounds(1, k, dim, TRIAL_ROUNDS, sums, usual=TRIAL_ROUNDS)
+
+    def one(parts: int) -> Node:
+        split = total(sums, r=1, k=parts * k, dim=dim)
+        return sequence(times(SPLIT_ROUNDS, split), trial, maybe(to_the_end, planned=False))
+
+    in_turn = (maybe(one(parts), planned=n < PATIENCE) for n, parts in _parts(searches))
+    return maybe(to_the_end, *in_turn)
+
+
+def _parts(searches: int) -> list[tuple[int, int]]:
+    return [(n, PARTS[n % len(PARTS)]) for n in range(searches)]
 
 
 def _coreset_rounds(
@@ -624,11 +631,11 @@ def _searched(
         return centres, 0
     best = _lloyd(fed, centres[None].copy(), *how, sums, refill=False)
     n_iter, in_vain = best.n_iter, 0
-    for _ in range(searches):
+    for _, parts in _parts(searches):
         if best.cost <= enough or in_vain == PATIENCE:
             break
-        starts = _split_and_joined(fed, best, sums, rng)
-        trial = _lloyd(fed, starts, TRIAL_ROUNDS, how[1], sums, refill=False)
+        start = _split_and_joined(fed, best, parts, sums, rng)
+        trial = _lloyd(fed, start[None], TRIAL_ROUNDS, how[1], sums, refill=False)
         n_iter, in_vain = n_iter + SPLIT_ROUNDS + trial.n_iter, in_vain + 1
         if trial.cost < best.cost:
             end = _lloyd(fed, trial.centres[None].copy(), *how, sums, refill=False)
@@ -638,16 +645,14 @@ def _searched(
 
 
 def _split_and_joined(
-    fed: Federation, best: LloydEnd, sums: Step, rng: np.random.Generator
+    fed: Federation, best: LloydEnd, n_parts: int, sums: Step, rng: np.random.Generator
 ) -> Doubles:
-    """Starts (PROPOSALS, k, dim) from what the clusters' parts come to."""
-    parts = np.stack([split_centres(best.centres, best.cost, rng) for _ in range(PROPOSALS)])
+    """Centres (k, dim) from what the clusters' parts come to."""
+    parts = split_centres(best.centres, best.cost, n_parts, rng)
     for _ in range(SPLIT_ROUNDS):
-        total = fed.total(sums, Centres(parts)).sum
-        pairs = zip(parts, total.sums, total.weights, strict=True)
-        parts = np.stack([_moved(None, *own) for own in pairs])
-    pairs = zip(parts, total.weights, strict=True)
-    return np.stack([joined(WeightedPoints(*own), best.centres) for own in pairs])
+        total = fed.total(sums, Centres(parts[None])).sum
+        parts = _moved(None, parts, total.sums[0], total.weights[0])
+    return joined(WeightedPoints(parts, total.weights[0]), best.centres)
 
 
 # Coresets.
