@@ -35,6 +35,7 @@ from eigenmesh.methods.gossip.protocol import (
     features_for,
     gossip_kpca,
     schedule,
+    shortfall_of,
 )
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.numerics.centroids import MIN_CLUSTER
@@ -378,7 +379,7 @@ def graph_caveats(result: GossipResult, features: str, accuracy: float | None) -
         )
     missing = result.missing
     if missing is not None and accuracy is not None:
-        if float(missing.values.max()) > accuracy:
+        if not shortfall_of(missing).is_within(accuracy):
             caveats.append(f"{_how_much(result, missing, accuracy)}{_what_helps(result)}")
         if float(result.growing.max(initial=0.0)) > accuracy:
             caveats.append(_still_growing(result))
@@ -390,10 +391,11 @@ def graph_caveats(result: GossipResult, features: str, accuracy: float | None) -
 def _how_much(result: GossipResult, missing: Missing, accuracy: float) -> str:
     worst = int(missing.values.argmax())
     verb = "are off by" if result.features == "random" else "miss"
+    verdict = "more" if float(missing.values[worst]) > accuracy else "perhaps more"
     return (
         f"the {result.outcome.n_dimensions} {_called(result)} {verb} about "
         f"{missing.values[worst]:.1%} (± {missing.errors[worst]:.1%}) of eigenvalue {worst + 1}, "
-        f"more than accuracy={accuracy:g} lets them"
+        f"{verdict} than accuracy={accuracy:g} lets them"
     )
 
 

@@ -805,7 +805,7 @@ def _missing(
     k, accuracy = setup.n_components, goal.accuracy
     budget = probe_budget(require_graph(nodes), goal, outcome.n_dimensions, k)
     first = _look(nodes, budget)
-    doubt = accuracy is not None and _shortfall(first).is_doubtful(accuracy)
+    doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
     sizes = (outcome.n_dimensions, outcome.n_rows)
     every_row = share_looked_at(*sizes, budget) == share_looked_at(*sizes, EVERYTHING)
     sees_all = every_row and probed(k, 0, budget) == probed(k, 0, EVERYTHING)
@@ -817,7 +817,8 @@ def share_looked_at(n_landmarks: int, n_rows: int, budget: int) -> float:
     return share_to_see(n_landmarks, n_rows, is_closer=budget >= EVERYTHING)
 
 
-def _shortfall(missing: Missing) -> Shortfall:
+def shortfall_of(missing: Missing) -> Shortfall:
+    """As it is judged everywhere."""
     return Shortfall(np.asarray(missing.values, float), np.asarray(missing.errors, float))
 
 
@@ -868,8 +869,7 @@ def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
 
 def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     assert goal.accuracy is not None
-    worst = int(np.argmax(missing.values))
-    return bool(missing.values[worst] + missing.errors[worst] <= goal.accuracy)
+    return shortfall_of(missing).is_within(goal.accuracy)
 
 
 def _iterate(nodes: Federation, goal: GossipGoal) -> tuple[Doubles, str]:
