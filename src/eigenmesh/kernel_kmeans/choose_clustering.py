@@ -97,7 +97,7 @@ class ClusteringParameters(NamedTuple):
     tol: float
     seed: int
     accuracy: float
-    more_eigenvectors: bool = False  # whether one array may have more, where they pay
+    more_eigenvectors: bool = False  # whether rows may have more, where they pay
     degree: float = 3
     coef0: float = 1.0
     small_parties: str = LEAVE_OUT

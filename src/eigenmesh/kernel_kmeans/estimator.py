@@ -100,8 +100,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         paper's own method. And what it compares with: "nystrom" (uniform landmarks),
         "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset). For columns "vfed-pca",
         "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
-    n_eigenvectors : components that are clustered; n_clusters if None, and for one array as many
-        more as pay.
+    n_eigenvectors : components that are clustered. None: n_clusters for columns and on a graph,
+        twice as many for rows over parties, where clusters are then split and joined while that
+        pays, and for one array as many as pay.
     n_landmarks : landmarks in all; None for ten a cluster, 100 at least, more if `accuracy` takes
         more, and for every row of an array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
