@@ -11,7 +11,7 @@ from eigenmesh.runtime.study import read_study
 
 DOORS = {
     "components": lambda **how: em.KernelPCA(2, random_state=0, **how),
-    "clusters": lambda **how: em.KernelKMeans(3, random_state=0, **how),
+    "clusters": lambda **how: em.KernelKMeans(3, n_eigenvectors=3, random_state=0, **how),
     "regression": lambda **how: em.KernelPCRegressor(2, random_state=0, **how),
 }
 FEWEST = em.Policy().min_rows
