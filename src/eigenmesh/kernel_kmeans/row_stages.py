@@ -100,7 +100,6 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "tol": params.tol,
         "refine": REFINE[choice.kmeans],
         "coreset_size": params.coreset_size,
-        "searches": choice.searches,
         "searches": _searches(params, choice),
     }
 
