@@ -26,7 +26,7 @@ from eigenmesh.runtime.federation import Federation, require_seconds
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import FitStudy
-from eigenmesh.runtime.topology import Topology
+from eigenmesh.runtime.topology import TREE, Topology
 from eigenmesh.site_folder import open_site
 from eigenmesh.stages.column_agreement import agree_on_columns
 
@@ -71,6 +71,7 @@ def federation(
     categories: Sequence[str] | None = None,
     allow_missing: bool | None = None,
     topology: Topology | None = None,
+    averaging: str = TREE,
     timeout: float | None = None,
     on_loss: str = "raise",
     max_age: int = 3,
@@ -111,6 +112,7 @@ def federation(
     features, categories, allow_missing : for any other source than a Partitioned, as there.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
         ("lattice", k) or a networkx graph for neighbours without one.
+    averaging : how they add up then: along a spanning "tree", or by "gossip"; see `GossipKPCA`.
     timeout : seconds that a party has for one step; None for the engine's own default.
     on_loss : "raise", "survivors", "reuse" or "skip"; see `Federation`.
     max_age : with "reuse", how many rounds old a reply may be; with "skip", how many rounds in a
@@ -155,6 +157,7 @@ def federation(
             names = under.parties
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
         losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
+        losses |= {"averaging": averaging}
         return federation_on(sites_elsewhere, topology, losses, secure, under)
     if (source is None) == (sites is None):
         number = "neither" if sites is None else "both"
@@ -182,6 +185,7 @@ def federation(
         on_loss=on_loss,
         max_age=max_age,
         secure=secure,
+        averaging=averaging,
     )
     if under is not None:
         run.belong_to(under)

@@ -48,7 +48,7 @@ def test_a_fifth_of_the_messages_lost(X, parts, undisturbed, on_loss):
     assert np.all(kpca.similarity_ <= kpca.ceiling_ + 1e-6)
     report = kpca.report_
     missed = sum(report.reused.values()) + sum(report.dropped.values())
-    assert missed > 500
+    assert missed > 400  # what goes along a tree is sent again
     assert "messages" in str(report)
 
 
@@ -115,7 +115,7 @@ def test_gossip_with_a_tenth_of_the_messages_lost(X, parts, on_loss):
 def test_gossip_when_a_node_leaves(X, parts):
     leaves = ("party-4", "offer_mixture", 150)
     with federation_over(parts, LATTICE, on_loss="survivors", dies=leaves) as fed:
-        kpca = gossip(n_rounds=4).fit(fed)
+        kpca = gossip(n_rounds=4, averaging="gossip").fit(fed)
     assert set(kpca.report_.lost) == {"party-4"}
     assert len(kpca.node_models_) == N_NODES - 1
     expected = central_scores(X, digits()[1], 1)[:, 0]
@@ -126,5 +126,5 @@ def test_gossip_names_the_sender_of_a_nan(parts):
     spoils = ("party-6", "offer_mixture", 30)
     with federation_over(parts, LATTICE, on_loss="raise", spoils=spoils) as fed:
         with pytest.raises(MessageRefused, match="not finite") as caught:
-            gossip().fit(fed)
+            gossip(averaging="gossip").fit(fed)
     assert caught.value.party == "party-6"

@@ -93,8 +93,8 @@ def stacked(parts):
     return np.array([parts.part(i) for i in range(len(parts.names))])
 
 
-def run(parts, protocol_, *args, topology="ring", **options):
-    with em.federation(parts, topology=topology, **options) as fed:
+def run(parts, protocol_, *args, topology="ring", averaging="gossip", **options):
+    with em.federation(parts, topology=topology, averaging=averaging, **options) as fed:
         n_mixes = mixes_for(fed, 1e-12)
         found = fed.run(protocol_, *(n_mixes if a == "enough" else a for a in args))
     return np.array([reply.value for reply in found.value]), found, n_mixes
@@ -153,12 +153,13 @@ def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(parts, on_loss
     """The second of two averages, so that old messages of the first could stand in for lost ones;
     they must not count. Only exchanges are lossy: starts and results are asked for in other rounds.
     """
-    with em.federation(parts, topology=topology, on_loss=on_loss) as fed:
+    options = {"on_loss": on_loss, "topology": topology, "averaging": "gossip"}
+    with em.federation(parts, **options) as fed:
         n_mixes = mixes_for(fed)
     lost = np.random.default_rng(0).random((2 * n_mixes + 2, N)) < 0.2
     lost[[0, n_mixes + 1]] = False  # rounds 1 and n_mixes + 2 begin an average
     faults = [Fault("lose", parts.names[i], round=int(k) + 1) for k, i in np.argwhere(lost)]
-    options = {"on_loss": on_loss, "max_age": 50, "faults": faults, "topology": topology}
+    options |= {"max_age": 50, "faults": faults}
     values, found, _ = run(parts, mix_rows, "enough", True, **options)
     assert found.parties == parts.names
     assert sum({**found.reused, **found.dropped}.values()) > 100

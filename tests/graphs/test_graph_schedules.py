@@ -16,7 +16,7 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.shared_centroids import CentroidNode, spreading
 from eigenmesh.numerics.mixing import lossy_mixes, lossy_mixes_of_parts
 from eigenmesh.runtime.schedule import Parties, Scope, columns, forecast
-from eigenmesh.runtime.topology import mark_losses
+from eigenmesh.runtime.topology import mark_averaging, mark_losses
 
 
 def drawn_graph(seed, n=7):
@@ -36,9 +36,10 @@ def parts_of(graph):
                 yield part
 
 
-def scope_on(graph, on_loss):
+def scope_on(graph, on_loss, averaging="gossip"):
     names = tuple(f"party-{i}" for i in graph)
-    return Scope(names, "rows", on_loss, edges=tuple(sorted(graph.edges)))
+    edges = tuple(sorted(graph.edges))
+    return Scope(names, "rows", on_loss, edges=edges, averaging=averaging)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -62,17 +63,20 @@ def test_whatever_is_left_of_a_graph_mixes_as_often_as_the_schedule_lets_it(seed
 @pytest.mark.parametrize("graph", [nx.path_graph(5), nx.star_graph(6), nx.complete_graph(4)])
 def test_where_nothing_may_be_lost_the_count_is_exact(graph):
     mixes = mixing_rounds(scope_on(graph, "raise"), MixingParty, 3)
-    assert mixes.fewest == mixes.most == mixes.usual == mixes_on(graph)
+    mixes_by_gossip = mixes_on(mark_averaging(graph, "gossip"))
+    assert mixes.fewest == mixes.most == mixes.usual == mixes_by_gossip
 
 
+@pytest.mark.parametrize("averaging", ["tree", "gossip"])
 @pytest.mark.parametrize("on_loss", ["raise", "survivors"])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_centroid_is_planned_to_reach_every_node_once(seed, on_loss):
+def test_every_centroid_is_planned_to_reach_every_node_once(seed, on_loss, averaging):
     graph = mark_losses(drawn_graph(seed), on_loss != "raise")
     counts = np.random.default_rng(seed).integers(0, 5, len(graph)).tolist()
-    scope = scope_on(graph, on_loss)
+    scope = scope_on(graph, on_loss, averaging)
     parties = Parties(scope.parties, ((10, 3),) * len(graph), graph)
     node = spreading(scope, CentroidNode, lambda parties: counts, sum(counts), columns)
     plan = forecast(node, parties)
     assert plan.floats_up == 3 * sum(counts) * (len(graph) - 1)
-    assert plan.rounds == 3 * rounds_over(graph) + (on_loss != "raise")
+    rounds = 2 * parties.tree.height if averaging == "tree" else 3 * rounds_over(graph)
+    assert plan.rounds == rounds + (on_loss != "raise")

@@ -16,7 +16,6 @@ from tests.graph_faults import federation_over
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import FederationError, InputError, PartyLost, PolicyRefusal
-from eigenmesh.numerics.mixing import MixingSpectrum
 from eigenmesh.regression.graph_ridge import PROBES, GraphRidgeSetup, GraphTargets
 from eigenmesh.runtime.site import Site, SiteView
 
@@ -146,13 +145,11 @@ def test_the_plan_of_an_open_federation_knows_its_graph():
 def test_regression_adds_what_the_formula_says(on_a_ring):
     n_nodes, k, d, m = 4, 4, X.shape[1], TWO.shape[1]
     parts, _, model = on_a_ring
-    with em.federation(parts, topology="ring") as fed:
-        mixes = MixingSpectrum.of(fed.graph).mixes()
     sent = model.report_.by_step
     equations = k * (k + 1) // 2 + k * m + k + 2 * m + 1
-    degrees = 2 * n_nodes  # of a ring, all together
-    assert sent["GraphTargets.offer_mixture"] == degrees * mixes * (m + 1 + equations)
-    assert sent["GraphTargets.offer_peak"] == degrees * (n_nodes // 2) * 3 * d
+    up_and_down = 2 * (n_nodes - 1)  # over the links of a tree
+    assert sent["GraphTargets.offer_mixture"] == up_and_down * (m + 1 + equations)
+    assert sent["GraphTargets.offer_peak"] == up_and_down * 3 * d
     assert sent["GraphTargets.solve"] == n_nodes * m * (k + 2 + PROBES)
     door = em.KernelPCA(k, kernel="rbf", gamma=0.05, topology="ring", random_state=0).fit(parts)
     others = sum(floats for step, floats in sent.items() if not step.startswith("GraphTargets"))
@@ -210,14 +207,16 @@ def test_nodes_that_do_not_agree_are_refused():
     parts, targets = nodes(4)
     with federation_over(parts, "ring", on_loss="reuse", loses=0.75, seed=1) as fed:
         with pytest.raises(FederationError, match=r"of their spread apart, at most 10%.*choose"):
-            em.KernelPCRegressor(5, kernel="linear", random_state=0).fit(fed, targets)
+            model = em.KernelPCRegressor(5, kernel="linear", averaging="gossip", random_state=0)
+            model.fit(fed, targets)
 
 
 @pytest.mark.parametrize("on_loss", ["reuse", "survivors"])
 def test_lost_messages_do_not_change_the_answer(on_loss):
     parts, targets = nodes(3, TWO)
     with federation_over(parts, "full", on_loss=on_loss, loses=0.2, seed=2) as fed:
-        model = em.KernelPCRegressor(10, kernel="linear", random_state=0).fit(fed, targets)
+        by_gossip = {"averaging": "gossip", "random_state": 0}
+        model = em.KernelPCRegressor(10, kernel="linear", **by_gossip).fit(fed, targets)
     assert sum(model.report_.dropped.values()) + sum(model.report_.reused.values()) > 0
     np.testing.assert_allclose(model.predict(X), pooled(10, 1.0, TWO).predict(X), rtol=1e-8)
 
@@ -234,7 +233,8 @@ def test_a_lost_node_is_named():
 
 def linear_fit(fed, targets):
     with fed.recording() as recording:
-        model = em.KernelPCRegressor(4, kernel="linear", random_state=0).fit(fed, targets)
+        by_gossip = {"averaging": "gossip", "random_state": 0}
+        model = em.KernelPCRegressor(4, kernel="linear", **by_gossip).fit(fed, targets)
     return model, recording.ledger
 
 

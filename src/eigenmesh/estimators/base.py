@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -42,7 +42,14 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, forecast_stages
-from eigenmesh.runtime.topology import AUTO, USUAL, Topology, build_graph
+from eigenmesh.runtime.topology import (
+    AUTO,
+    USUAL,
+    Topology,
+    build_graph,
+    mark_averaging,
+    require_averaging,
+)
 from eigenmesh.stages.row_preparation import RowPreparation
 
 _NAMES = ("feature_names_in_", "party_names_", "_columns_by_party")
@@ -151,7 +158,12 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph | None:
         """The graph that a fit will run on; None with a coordinator."""
         topology = getattr(self, "topology", None)
-        return None if topology is None else build_graph(topology, names)
+        return None if topology is None else self._averaged_on(build_graph(topology, names))
+
+    def _averaged_on(self, graph: nx.Graph) -> nx.Graph:
+        """The graph, with how its nodes average, if that is said here."""
+        averaging = getattr(self, "averaging", AUTO)
+        return graph if averaging == AUTO else mark_averaging(graph, require_averaging(averaging))
 
     def _less(self, split: str, on_graph: bool) -> str:
         """How a fit can send less."""
@@ -308,7 +320,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         self._check_switches()
         if isinstance(source, Federation):
             self._require_topology(source, topology)
-            yield source
+            with self._averaging_in(source):
+                yield source
             self._warn_of_ids()
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
@@ -317,8 +330,13 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         how |= self._reads_rows() if engine == "dask" else {}
         with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself
-            yield fed
+            with self._averaging_in(fed):
+                yield fed
             self._warn_of_ids()
+
+    def _averaging_in(self, fed: Federation) -> AbstractContextManager[None]:
+        averaging = getattr(self, "averaging", AUTO)
+        return nullcontext() if averaging == AUTO else fed.averaging(averaging)
 
     def _require_topology(self, fed: Federation, topology: Topology | None) -> None:
         if isinstance(topology, str) and topology == AUTO:

@@ -75,7 +75,8 @@ class GraphEstimator(RowEstimator):
         return ("at most: a fit that ends by its tolerance sends less",) if early else ()
 
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
-        return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
+        topology = "full" if len(names) == 1 else graph_topology(self.topology)
+        return self._averaged_on(build_graph(topology, names))
 
     def _require_model(self, fed: Federation, points: str) -> None:
         """Before anything runs: will the first node tell its model, if nobody else has one here?"""

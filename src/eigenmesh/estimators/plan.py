@@ -32,6 +32,7 @@ from eigenmesh.runtime.schedule import (
     planned_masks,
 )
 from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
+from eigenmesh.runtime.topology import averaging_on
 from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.private_match import WHO_LEARNS, alignment
@@ -66,6 +67,7 @@ class Plan(Shown):
     shapes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     disclosures: tuple[Disclosure, ...] = ()
     privacy: Mapping[str, float] = field(default_factory=dict)
+    averaging: str = ""  # of the nodes of a graph: along a "tree", or by "gossip"
 
     @classmethod
     def of(
@@ -203,7 +205,9 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if any(policy.minds_content for policy in policies.values()):
         runs = _runs_of(estimator, source, names, shapes, preparing)
         content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
-    return Plan.of(ledger, by_name, split, policies, notes, method, content, privacy)
+    whole = Plan.of(ledger, by_name, split, policies, notes, method, content, privacy)
+    graph = estimator._planned_graph(names)
+    return replace(whole, averaging="" if graph is None else averaging_on(graph))
 
 
 def _promises(estimator: Any) -> bool:
@@ -285,7 +289,8 @@ def plan_of_study(study: FitStudy, party: str, shape: tuple[int, int], policy: P
     if privacy:
         notes += (f"differential privacy of each row: {in_words(privacy)}",)
     who = (scope.split, {party: policy})
-    return Plan.of(ledger, shapes, *who, notes, method, content, privacy)
+    whole = Plan.of(ledger, shapes, *who, notes, method, content, privacy)
+    return replace(whole, averaging="" if scope.edges is None else scope.averaging)
 
 
 def _of_these_sizes(sizes: Mapping[str, tuple[int, int]], estimator: Any) -> Partitioned:

@@ -92,6 +92,8 @@ class RunReport(Shown):
     log_heads : number and digest of the last line of a party's own log, of those that keep one;
         `eigenmesh site verify --head` finds at the party whether lines up to it are missing.
     privacy : epsilon and delta of each row, where noise was added; {} where none was.
+    averaging : how nodes of a graph averaged, along a "tree" or by "gossip"; empty if there was a
+        coordinator.
     """
 
     floats_up: int
@@ -117,6 +119,7 @@ class RunReport(Shown):
     left_out: Mapping[str, str] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
     privacy: Mapping[str, float] = field(default_factory=dict)
+    averaging: str = ""
 
     @classmethod
     def of(
@@ -158,6 +161,7 @@ class RunReport(Shown):
             disclosures=disclosures_in(ledger),
             left_out=dict(fed.left_out),
             privacy=dict(privacy or {}),
+            averaging=fed.averaged_by,
         )
 
     def over(self, recording: Recording, fed: Federation) -> Self:

@@ -1,14 +1,22 @@
 """Averages and largest values over a graph: what protocols without a centre build on.
 
-Xiao and Boyd, "Fast linear iterations for distributed averaging", Systems & Control Letters 53,
-2004, accelerated by Chebyshev's polynomials; and, where messages may be lost, the running sums of
-Hadjicostis, Vaidya and Domínguez-García, "Robust distributed average consensus via exchange of
-running sums", IEEE Transactions on Automatic Control 61, 2016.
+Along a spanning tree, unless gossip is asked for: sums go up to the root, the total comes down. All
+have it after 2(n − 1) messages, exactly, and to the last bit the same. A message that is lost is
+sent again; without a node that leaves, a sum is begun anew on the tree of those who are left.
+
+By gossip, for those who trust no tree: Xiao and Boyd, "Fast linear iterations for distributed
+averaging", Systems & Control Letters 53, 2004, accelerated by Chebyshev's polynomials; and, where
+messages may be lost, the running sums of Hadjicostis, Vaidya and Domínguez-García, "Robust
+distributed average consensus via exchange of running sums", IEEE Transactions on Automatic Control
+61, 2016.
 
 =============  =============================================================================
-node keeps     what it began with, though its neighbours see that in the first mix
-node reveals   to its neighbours: the running value (moments, unless its protocol says
-               otherwise) and its degree
+node keeps     on a tree what it began with, unless it is a leaf; by gossip its neighbours see
+               that in the first mix
+node reveals   on a tree, to its parent: the sum over the nodes below and itself, with their
+               number, so of a leaf what it began with; to its children: the total of all.
+               By gossip, to its neighbours: the running value. Either way moments, unless its
+               protocol says otherwise, and its degree
 =============  =============================================================================
 
 A party that takes part derives from `MixingParty`, its setup from `MixingSetup`::
@@ -24,15 +32,15 @@ value that changes, as gradient tracking does. A protocol whose values are no mo
 two steps with a message of its own kind. A schedule has `mixing_rounds` where its coordinator calls
 `average`, and `largest_rounds` for `largest`.
 
-**Lost messages.** With on_loss="raise" none is ever lost: a round is complete or undone. With
-"survivors" or "reuse" a message may be missing, and a plain mix would move the average, for good:
-one end of an edge has given, the other has not received. So there nodes send the running sum of
-all that they have given, to each neighbour as much as they keep. Whoever missed a message gets its
-content with the next one, an old message gives nothing twice, and every node counts its share by a
-weight that travels alike: nodes of many neighbours end with more of both. The limit is the plain
-average, whatever is lost; the price is acceleration (`mixes_for` allows for that: several times
-more mixes). A node that leaves takes its share with it, value and weight alike:
-if it goes at the start the others' average is left, if later something between.
+**Lost messages, by gossip.** With on_loss="raise" none is ever lost: a round is complete or undone.
+With "survivors" or "reuse" a message may be missing, and a plain mix would move the average, for
+good: one end of an edge has given, the other has not received. So there nodes send the running sum
+of all that they have given, to each neighbour as much as they keep. Whoever missed a message gets
+its content with the next one, an old message gives nothing twice, and every node counts its share
+by a weight that travels alike: nodes of many neighbours end with more of both. The limit is the
+plain average, whatever is lost; the price is acceleration (`mixes_for` allows for that: several
+times more mixes). A node that leaves takes its share with it, value and weight alike: if it goes at
+the start the others' average is left, if later something between.
 """
 
 from __future__ import annotations
@@ -46,6 +54,7 @@ import networkx as nx
 import numpy as np
 
 from eigenmesh.errors import FederationError, MessageRefused, TopologyError
+from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.mixing import (
     ACCURACY,
@@ -60,8 +69,9 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Re
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.schedule import Amount, Enlist, Node, Scope, Size, at_most, enlist, exchange
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.spanning_tree import UP, SpanningTree
 from eigenmesh.runtime.statements import in_short
-from eigenmesh.runtime.topology import is_lossy
+from eigenmesh.runtime.topology import TREE, averaging_on, is_lossy
 
 _TIMES_OVER = 3  # news are told where messages may be lost
 
@@ -75,10 +85,13 @@ class MixingSetup(Message, reveals=None):
 
 
 class Mixture(Message, reveals="moments"):
-    """A running value or, where messages may be lost, the sum of all that were sent."""
+    """On a tree the sum over some nodes, or all; by gossip a running value.
+
+    Where messages of gossip may be lost it is the sum of all that were sent.
+    """
 
     value: Annotated[Floats, Shape("n")]
-    weight: float
+    weight: float  # on a tree, how many nodes it is the sum of
     degree: Annotated[int, Reveals("counts"), NonNegative]
     series: int  # counts the averages of a run: an old message must not count in a new one
 
@@ -109,15 +122,18 @@ class MixingParty(Party):
         """Begin a new average, of arrays of one shape at all nodes. All nodes must begin it."""
         value = np.array(value, dtype=np.float64)
         series = self.mixing["series"] + 1
-        self.mixing = {"series": series, "shape": list(value.shape), "value": value.ravel()}
-        self.mixing |= {"before": value.ravel(), "weight": 1.0, "omega": 0.0, "part": 0.0}
+        flat = value.ravel()
+        self.mixing = {"series": series, "shape": list(value.shape), "own": flat, "value": flat}
+        self.mixing |= {"before": flat, "weight": 1.0, "omega": 0.0, "part": 0.0}
         self.sums_sent = {"value": np.zeros(value.size), "weight": 0.0}
         self.heard = {}
 
     def add_to_mixture(self, change: Any) -> None:
         """Change this node's part of the average under way; further mixes spread it."""
-        value = self.mixing["value"] + np.asarray(change, dtype=np.float64).ravel()
-        self.mixing = {**self.mixing, "value": value, "before": value, "omega": 0.0}
+        change = np.asarray(change, dtype=np.float64).ravel()
+        now, value = self.mixing, self.mixing["value"] + change
+        self.mixing = {**now, "value": value, "before": value, "omega": 0.0}
+        self.mixing |= {"own": now["own"] + change}
 
     @property
     def mixture(self) -> Doubles:
@@ -140,7 +156,9 @@ class MixingParty(Party):
     def mixture_fields(self) -> dict[str, Any]:
         """The fields of what is offered, for messages of another kind."""
         now, degree = self.mixing, len(self.site.neighbours)
-        if self.setup.lossy:
+        if self.site.way == UP or (self.site.way and self.is_root):
+            values = self._sum_below()
+        elif self.setup.lossy and not self.site.way:
             part = 1.0 / (1 + degree)
             values = {key: self.sums_sent[key] + part * now[key] for key in ("value", "weight")}
             self.sums_sent, self.mixing = values, {**now, "part": part}
@@ -159,10 +177,53 @@ class MixingParty(Party):
                     f"averaged; all nodes must average arrays of one shape",
                     party=self.site.names[sender],
                 )
-        if self.setup.lossy:
+        if self.site.way == UP:
+            self._hear(received)
+        elif self.site.way:
+            self._take_total(received)
+        elif self.setup.lossy:
             self._take_running_sums(received)
         else:
             self._take_values(received)
+
+    # Along a tree.
+
+    def _hear(self, received: Mapping[int, Any]) -> None:
+        """Keep the children's sums; those of a tree that is no more say nothing now."""
+        tree = str(self.site.missing)
+        sums = {str(n): {"value": m.value, "weight": m.weight} for n, m in received.items()}
+        self.heard = {tree: {**self.heard.get(tree, {}), **sums}}
+
+    def _from_children(self) -> list[Any]:
+        """What the children said, in their order; all of them have to."""
+        heard = self.heard.get(str(self.site.missing), {})
+        missing = [n for n in self.site.children if str(n) not in heard]
+        if missing:
+            names = ", ".join(repr(self.site.names[n]) for n in missing[:5])
+            raise MessageRefused(f"a sum is asked for before that of {names} has come")
+        return [heard[str(n)] for n in self.site.children]
+
+    def _sum_below(self) -> dict[str, Any]:
+        """Of the own value and those of all nodes below; at the root the total."""
+        value, weight = self.mixing["own"], 1.0
+        for other in self._from_children():
+            value, weight = value + other["value"], weight + other["weight"]
+        if self.is_root:
+            self.mixing = {**self.mixing, "value": value, "weight": weight}
+        return {"value": value, "weight": weight}
+
+    @property
+    def is_root(self) -> bool:
+        """Whether sums along the tree end here."""
+        return self.site.parent is None
+
+    def total_at_root(self) -> Doubles:
+        """The sum over all nodes, where it went up and has not come down."""
+        return np.asarray(self._sum_below()["value"])
+
+    def _take_total(self, received: Mapping[int, Any]) -> None:
+        for message in received.values():
+            self.mixing = {**self.mixing, "value": message.value, "weight": message.weight}
 
     def _take_values(self, received: Mapping[int, Any]) -> None:
         """One step of Chebyshev's recurrence."""
@@ -198,7 +259,7 @@ class MixingParty(Party):
 
     @step
     def take_peaks(self, received: dict[int, Largest]) -> None:
-        """Keep the largest of each."""
+        """Keep the largest of each; the root's are those of all."""
         for sender, other in received.items():
             if other.value.shape != self.peak.shape:
                 raise MessageRefused(
@@ -217,8 +278,9 @@ def mixing(nodes: Federation) -> dict[str, Any]:
 
 
 def mixing_on(graph: nx.Graph) -> dict[str, Any]:
-    """The first node that is there, where one must begin."""
-    spectrum = MixingSpectrum.of(graph)
+    """The same of a graph; along a tree nothing of its spectrum matters."""
+    is_tree = averaging_on(graph) == TREE
+    spectrum = MixingSpectrum(0.0, 0.0) if is_tree else MixingSpectrum.of(graph)
     return {
         "mix_centre": spectrum.centre,
         "mix_radius": spectrum.radius,
@@ -232,17 +294,23 @@ def mixes_for(nodes: Federation, accuracy: float = ACCURACY) -> int:
 
 
 def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
-    """The first node that is there, where one must begin."""
+    """The same of a graph; along a tree there are none, and an average counts as one."""
+    if averaging_on(graph) == TREE:
+        return 1
     if is_lossy(graph):
         return lossy_mixes(graph, accuracy)
     return MixingSpectrum.of(graph).mixes(accuracy)
 
 
 def average(nodes: Federation, role: type[MixingParty], n_mixes: int | None = None) -> None:
-    """Average what every node has begun to mix; until it is equal everywhere if `n_mixes` is None.
+    """Average what every node has begun to mix.
 
-    A graph that a node leaves on the way mixes more slowly: its mixes are counted anew.
+    Along a tree it is exact. By gossip there are `n_mixes`, or if None as many as make it equal
+    everywhere; a graph that a node leaves on the way mixes more slowly: they are counted anew.
     """
+    if not nodes.scope.gossips:
+        along_tree(nodes, role.offer_mixture, role.take_mixture)
+        return
     covered = None
     while covered != nodes.parties:
         covered = nodes.parties
@@ -264,9 +332,11 @@ def mixing_rounds(
     """`average` of arrays of `size` numbers; with `n_mixes`, or `mixes_for` some `accuracy`.
 
     Or for a `finer` one, which a plan counts if `is_fullest`. Where nodes may leave, the mixes are
-    those of some connected part of the graph.
+    those of some connected part of the graph. Along a tree none of that matters.
     """
     steps = (role.offer_mixture, role.take_mixture)
+    if not scope.gossips:
+        return tree_rounds(scope, *steps, n=size)
     if n_mixes is not None:
         return exchange(*steps, n_mixes, n=size)
     usual, fewest, most = _mixes_in(scope, ACCURACY if accuracy is None else accuracy)
@@ -297,12 +367,19 @@ def _mixes_of_attempts(scope: Scope, accuracy: float) -> int:
 
 def largest(nodes: Federation, role: type[MixingParty]) -> None:
     """Every node's `peak` becomes the largest of all, entry by entry."""
-    nodes.exchange(role.offer_peak, role.take_peaks, times=rounds_across(nodes))
+    steps = (role.offer_peak, role.take_peaks)
+    if nodes.scope.gossips:
+        nodes.exchange(*steps, times=rounds_across(nodes))
+    else:
+        along_tree(nodes, *steps)
 
 
 def largest_rounds(scope: Scope, role: type[MixingParty], size: Size | Amount) -> Node:
     """`largest` of arrays of `size` numbers."""
-    return crossing(scope, role.offer_peak, role.take_peaks, n=size)
+    steps = (role.offer_peak, role.take_peaks)
+    if scope.gossips:
+        return crossing(scope, *steps, n=size)
+    return tree_rounds(scope, *steps, n=size)
 
 
 def rounds_across(nodes: Federation) -> int:
@@ -316,7 +393,7 @@ def rounds_over(graph: nx.Graph) -> int:
     return _TIMES_OVER * rounds if is_lossy(graph) else rounds
 
 
-def crossing(scope: Scope, send: Any, take: Any, **sizes: Size | Amount) -> Node:
+def crossing(scope: Scope, send: Any, take: Any, **sizes: Any) -> Node:
     """`rounds_across` exchanges."""
     usual, most = rounds_in(scope)
     return exchange(send, take, most, 0 if scope.lossy else None, usual, 0, **sizes)
@@ -379,8 +456,8 @@ def _present(graph: nx.Graph | None) -> nx.Graph:
 
 
 def root_on(graph: nx.Graph) -> int:
-    """The first node that is there, where one must begin."""
-    return int(min(graph.nodes))
+    """The node that begins, where one must: the root of the tree, which is near to all."""
+    return SpanningTree.of(graph).root
 
 
 def node_total(scope: Scope) -> dict[str, Size | Amount]:

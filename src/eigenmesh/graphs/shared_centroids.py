@@ -6,10 +6,13 @@ node reveals   to all nodes, passed on from neighbour to neighbour: means of at 
                MIN_CLUSTER of its rows each (centroids); a node with fewer gives none
 =============  =======================================================================
 
-A node says whose centroids it has, asks one neighbour for each that it lacks, and gets them: three
-exchanges a hop, and every centroid reaches every node once. A question that is not answered,
-because a message was lost, is asked again; and where messages may be lost nodes say at the end
-whose centroids they have, until all have the same.
+Along a tree a node passes on to its parent what it and the nodes below have, then to each child
+what that child has not: every centroid comes to every node once, in 2(n − 1) messages.
+
+By gossip a node says whose centroids it has, asks one neighbour for each that it lacks, and gets
+them: three exchanges a hop, and every centroid reaches every node once. A question that is not
+answered, because a message was lost, is asked again. Where messages may be lost nodes say at the
+end whose centroids they have, until all have the same.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost
 from eigenmesh.graphs.consensus import MixingParty, rounds_across, rounds_in
+from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Integers, Message, NonNegative, Reveals, Shape
@@ -42,6 +46,7 @@ from eigenmesh.runtime.schedule import (
     sequence,
 )
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.spanning_tree import DOWN
 from eigenmesh.stages.row_messages import by_party
 from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.unit_check import compare_units_at
@@ -49,6 +54,7 @@ from eigenmesh.stages.unit_check import compare_units_at
 ROUNDS_A_HOP = 3  # to say, to ask, to get
 _ATTEMPTS = 20  # to spread them, where messages may be lost
 _PATIENCE = 2  # exchanges from a question to its answer
+Counts = Callable[[Parties], Sequence[int]]  # how many points each node begins with
 
 
 class SharedCentroids(Message, reveals="centroids", covers="fewest"):
@@ -103,7 +109,7 @@ class CentroidNode(MixingParty):
         """Everybody's centroids, if any came, join `shared`, in the order of their owners."""
         if not self.centroids_of:
             return
-        owners = sorted(self.centroids_of, key=int)
+        owners = self._owners()
         self.shared = np.vstack([self.shared, *(self.centroids_of[owner] for owner in owners)])
         compare_units_at(self.site, {int(owner): self.centroids_of[owner] for owner in owners})
         # One array is quickly copied in every later round, hundreds of small ones are not.
@@ -122,6 +128,8 @@ class CentroidNode(MixingParty):
 
     def offers(self) -> dict[int, Any]:
         """The messages, of the type `Shared`."""
+        if self.site.way:
+            return self._along_tree()
         questions = self._questions()
         answers = {n: self.requests.get(str(n), []) for n in self.site.neighbours}
         self.requests = {}
@@ -130,6 +138,21 @@ class CentroidNode(MixingParty):
             **{str(o): _PATIENCE for own in questions.values() for o in own},
         }
         return {n: self._message(questions[n], answers[n]) for n in self.site.neighbours}
+
+    def _along_tree(self) -> dict[int, Any]:
+        """To the parent all that came from below, to a child all but what it gave."""
+        parent, children = self.site.parent, self.site.children
+        near = children if self.site.way == DOWN or parent is None else (parent,)
+        given = {n: set(self.requests.get(str(n), ())) for n in near}
+        owners = list(map(int, self._owners()))
+        return {
+            n: self._message([], [o for o in owners if o not in own]) for n, own in given.items()
+        }
+
+    def _owners(self) -> list[str]:
+        """Whose centroids are here, in order; without those of nodes that have left."""
+        gone = self.site.missing.nodes
+        return [own for own in sorted(self.centroids_of, key=int) if int(own) not in gone]
 
     def _questions(self) -> dict[int, list[int]]:
         """Of each neighbour, what it has and this node lacks; nothing is asked of two."""
@@ -146,8 +169,9 @@ class CentroidNode(MixingParty):
     def _message(self, wants: list[int], answers: list[int]) -> Any:
         owners = [owner for owner in answers for _ in self.centroids_of[str(owner)]]
         nothing = np.zeros((0, self.shared.shape[1]))
+        here = () if self.site.way else sorted(map(int, self.centroids_of))
         return self.Shared(
-            has=np.array(sorted(map(int, self.centroids_of)), dtype=np.int64),
+            has=np.array(here, dtype=np.int64),
             wants=np.array(wants, dtype=np.int64),
             owners=np.array(owners, dtype=np.int64),
             points=np.vstack([nothing, *(self.centroids_of[str(owner)] for owner in answers)]),
@@ -167,6 +191,8 @@ class CentroidNode(MixingParty):
             for owner in message.has.tolist():
                 offered[str(owner)] = sorted({*offered.get(str(owner), []), sender})
             requests = [o for o in message.wants.tolist() if str(o) in self.centroids_of]
+            if self.site.way:  # what it has, it need not be given
+                requests = np.unique(message.owners).tolist()
             self.requests = {**self.requests, str(sender): requests}
         waiting = {owner: left - 1 for owner, left in self.questions.items() if left > 1}
         self.questions = {
@@ -177,7 +203,7 @@ class CentroidNode(MixingParty):
     @step(reusable=False)
     def tell_centroids(self) -> CentroidsHere:
         """What has come."""
-        owners = sorted(map(int, self.centroids_of))
+        owners = list(map(int, self._owners()))
         data = b"".join(np.ascontiguousarray(self.centroids_of[str(o)]).tobytes() for o in owners)
         digest = hashlib.sha256(data).hexdigest()
         return CentroidsHere(owners=np.array(owners, dtype=np.int64), digest=digest)
@@ -190,8 +216,10 @@ def spread(
     sends: Any = send or role.offer_centroids
     takes: Any = take or role.take_centroids
     for _ in range(_ATTEMPTS):
-        times = ROUNDS_A_HOP * rounds_across(nodes)
-        nodes.exchange(sends, takes, times=times)
+        if nodes.scope.gossips:
+            nodes.exchange(sends, takes, times=ROUNDS_A_HOP * rounds_across(nodes))
+        else:
+            along_tree(nodes, sends, takes)
         if nodes.on_loss == "raise":
             return
         here = by_party(nodes.ask(role.tell_centroids))
@@ -211,7 +239,7 @@ def spread(
 def spreading(
     scope: Scope,
     role: type[CentroidNode],
-    counts: Callable[[Parties], Sequence[int]],
+    counts: Counts,
     most: int,
     width: Amount,
     send: Step | None = None,
@@ -219,12 +247,37 @@ def spreading(
 ) -> Node:
     """`spread` of at most so many points of this width.
 
-    In a plan each node begins with `counts` of them, and gets every other node's once, from its
-    first neighbour that is nearer to them.
+    In a plan each node begins with `counts` of them, and gets every other node's once: along the
+    tree, or by gossip from its first neighbour that is nearer to them.
     """
     steps = (send or role.offer_centroids, take or role.take_centroids)
-    n, (usual, longest) = scope.n_taking_part, rounds_in(scope)
-    sizes = {"h": at_most(n), "w": at_most(n), "d": width}
+    n = scope.n_taking_part
+    sizes: dict[str, Any] = {"h": at_most(n), "w": at_most(n), "d": width}
+    if scope.gossips:
+        hops = _hops(scope, steps, counts, most, sizes)
+    else:
+        m = at_most(most, lambda own: _given_on_tree(own, counts))
+        hops = tree_rounds(scope, *steps, m=m, **sizes)
+    if not scope.lossy:
+        return hops
+    return loop(_ATTEMPTS, hops, ask(role.tell_centroids, h=at_most(n)), fewest=1, usual=1)
+
+
+def _given_on_tree(own: Own, counts: Counts) -> int:
+    """Of a plan: how many points are on a node's side of the link that its message goes along."""
+    assert own.parties is not None, "who gives what is for plans"
+    assert own.receiver is not None, "points go to neighbours"
+    numbers, tree, to = counts(own.parties), own.parties.tree, own.receiver.index
+    if tree.parents.get(own.index) == to:
+        return sum(numbers[owner] for owner in tree.below[own.index])
+    return sum(numbers) - sum(numbers[owner] for owner in tree.below[to])
+
+
+def _hops(
+    scope: Scope, steps: tuple[Step, Step], counts: Counts, most: int, sizes: Mapping[str, Any]
+) -> Node:
+    """By gossip."""
+    usual, longest = rounds_in(scope)
 
     def rounds(at_once: int, all_of_them: int, planned: Amount) -> Node:
         fewest = 0 if scope.lossy else None
@@ -232,16 +285,13 @@ def spreading(
         return exchange(*steps, all_of_them, fewest, at_once, 0, m=m, **sizes)
 
     first, times = min(usual, 1), ROUNDS_A_HOP * usual
-    hops = sequence(
+    return sequence(
         rounds(first, first, lambda own: _given(own, counts)),  # a plan has it all in one round
         rounds(times - first, ROUNDS_A_HOP * longest - first, 0),
     )
-    if not scope.lossy:
-        return hops
-    return loop(_ATTEMPTS, hops, ask(role.tell_centroids, h=at_most(n)), fewest=1, usual=1)
 
 
-def _given(own: Own, counts: Callable[[Parties], Sequence[int]]) -> int:
+def _given(own: Own, counts: Counts) -> int:
     """Of a plan: how many points a node gives to the neighbour that its message goes to."""
     assert own.parties is not None, "who gives what is for plans"
     assert own.receiver is not None, "points go to neighbours"

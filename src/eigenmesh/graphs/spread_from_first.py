@@ -2,13 +2,15 @@
 
 Averages over a graph agree to rounding only. Where rounding is then magnified (by eigenvectors of
 close eigenvalues, by what is left after nearly all has been subtracted), nodes that each went on
-from their own average would part. So the first node's result is passed on whole: whoever has it
-gives it to its neighbours, and after as many exchanges as the graph is wide all have it::
+from their own average would part. So would nodes whose machines round differently, though along a
+tree their averages are the same to the last bit. So the first node's result is passed on whole,
+along the tree whose root it is; by gossip whoever has it gives it to its neighbours, and after as
+many exchanges as the graph is wide all have it::
 
     nodes.ask(MyNode.propose)     # calls self.pass_on(any array), of one size at all nodes
-    largest(nodes, MyNode)        # self.passed is now the first node's array, at every node
+    hand_down(nodes, MyNode)      # self.passed is now the first node's array, at every node
 
-Such protocols need averages that are right to rounding, whatever was lost on the way:
+By gossip such protocols need averages that are right to rounding, whatever was lost on the way:
 `settled_average` looks at the nodes' weights, which by their shares are all equal when nothing is
 under way any more.
 """
@@ -20,7 +22,15 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost
-from eigenmesh.graphs.consensus import MixingParty, MixingSetup, average, mixing_rounds
+from eigenmesh.graphs.consensus import (
+    MixingParty,
+    MixingSetup,
+    average,
+    largest,
+    largest_rounds,
+    mixing_rounds,
+)
+from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.mixing import ACCURACY
 from eigenmesh.runtime.federation import Federation
@@ -28,8 +38,9 @@ from eigenmesh.runtime.message import Floats, Message, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.schedule import Amount, Node, Scope, Size, ask, loop, sequence
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.spanning_tree import DOWN
 
-_NOTHING = -float(np.finfo(np.float64).max)  # below whatever is passed on: nothing is here yet
+NOTHING = -float(np.finfo(np.float64).max)  # below whatever is passed on: nothing is here yet
 
 
 class PassingSetup(MixingSetup, reveals=None):
@@ -70,12 +81,12 @@ class PassingParty(MixingParty):
         """Begin to pass on the first node's array; of the others only its size is taken."""
         flat = np.asarray(values, np.float64).ravel()
         self.passes += 1
-        self.peak = flat if self.is_first else np.full(flat.size, _NOTHING)
+        self.peak = flat if self.is_first else np.full(flat.size, NOTHING)
 
     @property
     def passed(self) -> Doubles:
         """The first node's array, flat."""
-        if self.peak.size and self.peak.min() <= _NOTHING:
+        if self.peak.size and self.peak.min() <= NOTHING:
             raise MessageRefused("what the first node has found has not arrived")
         return self.peak
 
@@ -97,6 +108,21 @@ class PassingParty(MixingParty):
                 self.peak = np.maximum(self.peak, other.value)
 
 
+def hand_down(nodes: Federation, role: type[PassingParty]) -> None:
+    """What the first node passes on comes to all."""
+    if nodes.scope.gossips:
+        largest(nodes, role)
+    else:
+        along_tree(nodes, role.offer_peak, role.take_peaks, (DOWN,))
+
+
+def handing_down(scope: Scope, role: type[PassingParty], size: Size | Amount) -> Node:
+    """`hand_down` of an array of `size` numbers."""
+    if scope.gossips:
+        return largest_rounds(scope, role, size)
+    return tree_rounds(scope, role.offer_peak, role.take_peaks, (DOWN,), n=size)
+
+
 _MOST_AVERAGES = 20
 
 
@@ -107,7 +133,7 @@ def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
     """
     covered = nodes.parties
     average(nodes, role)
-    if nodes.on_loss == "raise":
+    if nodes.on_loss == "raise" or not nodes.scope.gossips:
         return
     for _ in range(_MOST_AVERAGES):
         weights = [reply.weight for reply in nodes.ask(role.tell_weight)]
@@ -124,7 +150,7 @@ def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
 def settling(scope: Scope, role: type[PassingParty], size: Size | Amount) -> Node:
     """`settled_average` of arrays of `size` numbers."""
     mixes = mixing_rounds(scope, role, size)
-    if not scope.lossy:
+    if not (scope.lossy and scope.gossips):
         return mixes
     weights = ask(role.tell_weight)
     return sequence(mixes, loop(_MOST_AVERAGES, weights, mixes, usual=0), weights)

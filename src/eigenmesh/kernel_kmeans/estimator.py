@@ -119,6 +119,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         at most `tol` of a row's mean squared distance to its centre (of columns: as in
         scikit-learn's KMeans).
     topology : of parties without a coordinator; None for one.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`; rows that are left out get labels by
         the others' model, at their own site.
@@ -203,6 +204,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         max_iter: int = 300,
         tol: float = 1e-4,
         topology: Topology | None = None,
+        averaging: str = "auto",
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
@@ -227,6 +229,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.max_iter = max_iter
         self.tol = tol
         self.topology = topology
+        self.averaging = averaging
         self.random_state = random_state
         self.accuracy = accuracy
         self.small_parties = small_parties
@@ -319,7 +322,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
     ) -> KernelPCA:
         """What finds the components of columns, or of rows on a graph, of those who are in."""
         own = self.get_params(deep=False)
-        same = ("kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy")
+        same = ["kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy"]
+        same += ["averaging"]
         return KernelPCA(
             n_components,
             center=False,

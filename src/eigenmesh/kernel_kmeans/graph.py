@@ -47,6 +47,7 @@ from eigenmesh.graphs.consensus import (
     root_on,
 )
 from eigenmesh.graphs.node_models import Question
+from eigenmesh.graphs.spread_from_first import hand_down, handing_down
 from eigenmesh.kernel_kmeans.graph_node import (
     LOOKS,
     ClusterNode,
@@ -137,7 +138,7 @@ def _proposing(scope: Scope, goal: ClusterGoal, dim: int, m: Size | Amount) -> N
         ask(ClusterNode.begin_weights),
         mixing_rounds(scope, ClusterNode, m),
         ask(ClusterNode.propose_starts),
-        largest_rounds(scope, ClusterNode, goal.n_init * goal.n_clusters * dim + 1),
+        handing_down(scope, ClusterNode, goal.n_init * goal.n_clusters * dim + 1),
         ask(ClusterNode.take_starts),
     )
 
@@ -214,7 +215,7 @@ def _start(nodes: Federation, span: str, covered: Sequence[str]) -> None:
 def _propose(nodes: Federation, covered: Sequence[str]) -> None:
     _averaged(nodes, ClusterNode.begin_weights, covered)
     nodes.ask(ClusterNode.propose_starts)
-    _together(nodes, lambda: largest(nodes, ClusterNode), covered)
+    _together(nodes, lambda: hand_down(nodes, ClusterNode), covered)
     nodes.ask(ClusterNode.take_starts)
 
 

@@ -134,6 +134,7 @@ class KernelPCA(FrontDoor):
         most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
     local_rank, fusion : of OneShotKPCA.
     topology : of parties without a coordinator; None for one.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     small_parties : what becomes of parties with fewer rows than their policies let a sum be over
         (5), where sums are not masked: "leave-out" goes on without them and a warning names them;
         "reveal" takes them, though their rows can be told from what they send. Where rows are asked
@@ -226,6 +227,7 @@ class KernelPCA(FrontDoor):
         local_rank: int | None = None,
         fusion: str = "product",
         topology: Topology | None = None,
+        averaging: str = "auto",
         verbose: bool = False,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
@@ -258,6 +260,7 @@ class KernelPCA(FrontDoor):
         self.local_rank = local_rank
         self.fusion = fusion
         self.topology = topology
+        self.averaging = averaging
         self.verbose = verbose
         self.accuracy = accuracy
         self.small_parties = small_parties

@@ -58,6 +58,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         the kernel's features are too many for `MomentPCA`. For one array with n_landmarks given
         "diskpca" comes first, since centroids are never every row.
     topology : of parties without a coordinator; None for one.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`.
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
@@ -122,6 +123,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         n_landmarks: int | None = None,
         landmarks: str = "auto",
         topology: Topology | None = None,
+        averaging: str = "auto",
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
@@ -137,6 +139,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.n_landmarks = n_landmarks
         self.landmarks = landmarks
         self.topology = topology
+        self.averaging = averaging
         self.random_state = random_state
         self.accuracy = accuracy
         self.small_parties = small_parties
@@ -203,6 +206,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
                 self.landmarks, "landmarks", ("auto", *method_called("diskpca").landmarks)
             ),
             topology=self.topology,
+            averaging=self.averaging,
             random_state=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
             small_parties=one_of(self.small_parties, "small_parties", CHOICES),

@@ -183,7 +183,7 @@ def schedule(scope: Scope, setup: GraphRidgeSetup, n_components: int, n_targets:
     )
 
 
-@protocol("graph-ridge", roles=(GraphTargets,), schedule=schedule)
+@protocol("graph-ridge", roles=(GraphTargets,), schedule=schedule, begins_anew=True)
 def graph_ridge(
     nodes: Federation, setup: GraphRidgeSetup, n_components: int, n_targets: int
 ) -> GraphRidgeResult:

@@ -32,6 +32,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
 from eigenmesh.runtime.privacy import in_words
+from eigenmesh.runtime.topology import GOSSIP, TREE
 
 DIRECTIONS = 16  # along which landmarks are drawn, of narrow rows all columns
 _DRAWN = ".scatter_products"  # the step that tells of them
@@ -101,12 +102,13 @@ class Audit(Shown):
     """What could be rebuilt, a line a party, receiver and kind, the worst first.
 
     `model` says what the released model itself tells of the data, `beyond` what this account
-    together with others would.
+    together with others would, `averages` what nodes of a graph learn of each other's summands.
     """
 
     lines: tuple[Line, ...]
     model: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
+    averages: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Line | None:
@@ -120,7 +122,7 @@ class Audit(Shown):
     def to_tree(self) -> dict[str, Any]:
         """Plain numbers and words, for machines."""
         lines = [{**_plain(line), "determined": line.is_determined} for line in self.lines]
-        words = {"model": list(self.model), "beyond": list(self.beyond)}
+        words = {name: list(getattr(self, name)) for name in ("model", "beyond", "averages")}
         return {"worst": lines[0] if lines else None, "lines": lines, **words}
 
     def __str__(self) -> str:
@@ -128,6 +130,7 @@ class Audit(Shown):
             f"{_spoken(alike)} → {alike[0].receiver}: {alike[0].words}" for alike in self.alike
         ]
         shown += [f"the model: {words}" for words in self.model]
+        shown += [f"averages: {words}" for words in self.averages]
         shown += [f"with others: {words}" for words in self.beyond]
         return "\n".join(shown) or "nothing left any party"
 
@@ -165,7 +168,7 @@ def audit(account: Plan | RunReport) -> Audit:
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     beyond = (*_beyond(lines), *_weights(account), *_joint_distances(account))
-    return Audit(tuple(lines), tuple(_inside_model(account)), beyond)
+    return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
 def _share(line: Line) -> float:
@@ -394,6 +397,22 @@ def _beyond(lines: Sequence[Line]) -> tuple[str, ...]:
         "sums over data that differ in a few rows tell these rows by subtraction: fewer than "
         f"{FEWEST_ROWS} rows added or withdrawn between two fits are as if sent",
     )
+
+
+_SUMMANDS = {
+    TREE: "along a tree a parent learns the sum over the nodes below it, so of a leaf its own "
+    "summand, over its rows alone, and of others a sum over more; all learn the total",
+    GOSSIP: "by gossip each neighbour learns a node's own summand, over its rows alone, from the "
+    "first mix",
+}
+_AVERAGED = ".offer_mixture"  # the step by which nodes average
+
+
+def _averages(account: Plan | RunReport) -> Iterator[str]:
+    """Who learns a summand, where nodes of a graph average."""
+    averaged = any(d.floats and d.step.endswith(_AVERAGED) for d in account.disclosures)
+    if averaged and account.averaging:
+        yield _SUMMANDS[account.averaging]
 
 
 def _weights(account: Plan | RunReport) -> Iterator[str]:

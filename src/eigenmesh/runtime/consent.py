@@ -306,7 +306,7 @@ def _n_summed(study: Study | None) -> int:
 
 def _asked_in(tree: Tree) -> Iterator[bytes]:
     """What a request asks for, whichever run it is in."""
-    for key in ("op", "role", "step", "send", "receive", "neighbours", "told"):
+    for key in ("op", "role", "step", "send", "receive", "neighbours", "along", "told"):
         yield json.dumps(tree.get(key), sort_keys=True).encode()
 
 

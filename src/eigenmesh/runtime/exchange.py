@@ -22,11 +22,17 @@ class Exchange:
     """
 
     def __init__(
-        self, courier: Courier, names: tuple[str, ...], neighbours: Mapping[int, list[int]]
+        self,
+        courier: Courier,
+        names: tuple[str, ...],
+        neighbours: Mapping[int, list[int]],
+        along: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
+        """`along` says, by party, which links of a tree the round is about; None for all links."""
         self._courier = courier
         self._names = names
         self._neighbours = neighbours
+        self._along = along
         self._silent: set[int] = set()
         self.receipts: dict[int, Any] = {}
         self.failures: dict[int, EigenmeshError] = {}
@@ -43,13 +49,29 @@ class Exchange:
         """Send, deliver and receive at every party; undo it everywhere if anything failed."""
         steps = {"role": role_name(send.role), "send": send.name, "receive": receive.name}
         request = {"op": "exchange", **steps, "on_loss": on_loss, "max_age": max_age, **fields}
-        requests = {i: {**request, "neighbours": near} for i, near in self._neighbours.items()}
+        requests: dict[int, dict[str, Any]] = {
+            i: {**request, "neighbours": near} for i, near in self._neighbours.items()
+        }
+        if self._along is not None:
+            requests = {i: {**requests[i], "along": own} for i, own in self._along.items()}
         self._swap(requests)
         if self.failures:
             self._undo(self._courier.turn)
 
+    @property
+    def _near(self) -> Mapping[int, list[int]]:
+        """With whom each party that takes part has to do."""
+        if self._along is None:
+            return self._neighbours
+        return {i: sorted({*own["to"], *own["hears"]}) for i, own in self._along.items()}
+
+    @property
+    def missed(self) -> set[tuple[int, int]]:
+        """Sender and receiver of what was sent and has not come."""
+        return {(m[0], i) for i, receipt in self.receipts.items() for m in receipt["missed"]}
+
     def _swap(self, requests: Requests) -> None:
-        for i, reply in self._courier.swap(requests, self._neighbours):
+        for i, reply in self._courier.swap(requests, self._near):
             if isinstance(reply, Lost):
                 self._silent.add(i)
             near = {self._names[j]: j for j in self._neighbours[i]}
@@ -75,7 +97,7 @@ class Exchange:
     def _undo(self, turn: int) -> None:
         """At every party that answers, whatever was said of it: none may stay a round ahead."""
         request = {"op": "rollback", "undo": turn}
-        requests = {i: request for i in self._neighbours if i not in self._silent}
+        requests = {i: request for i in self._near if i not in self._silent}
         for i, reply in self._courier.call(requests):
             try:
                 self._courier.open(i, reply)

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,12 +51,17 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
+from eigenmesh.runtime.spanning_tree import Links, Missing, SpanningTree
 from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
 from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
+    TREE,
     Topology,
+    averaging_on,
     build_graph,
+    mark_averaging,
     mark_losses,
+    require_averaging,
     require_connected,
     same_graph,
 )
@@ -92,6 +98,7 @@ class Federation:
         in the next, and says so in `dropped`, until it has missed more than `max_age` rounds in a
         row. "skip" needs a coordinator.
     secure : whether sums are masked, so that nobody sees a summand.
+    averaging : how the nodes of a graph average: along a spanning "tree", or by "gossip".
     """
 
     secure = False
@@ -110,6 +117,7 @@ class Federation:
         on_loss: str = "raise",
         max_age: int = 3,
         secure: bool = False,
+        averaging: str = TREE,
     ) -> None:
         if on_loss not in ON_LOSS:
             raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
@@ -137,10 +145,12 @@ class Federation:
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
+        require_averaging(averaging)
         if self._graph is not None:
-            mark_losses(self._graph, on_loss != "raise")
+            mark_averaging(mark_losses(self._graph, on_loss != "raise"), averaging)
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
+        self._cut: set[tuple[int, int]] = set()  # links over which nothing comes, in this run
         self._collector: Collector | None = None
         self._numbers: dict[str, int] = {}
         self._fit_fields: Mapping[str, Any] = {}
@@ -175,6 +185,46 @@ class Federation:
     def graph(self) -> nx.Graph | None:
         """The graph of the parties that are still in, by number; None with a coordinator."""
         return None if self._graph is None else self._graph.subgraph(self._active())
+
+    @property
+    def tree(self) -> SpanningTree:
+        """The spanning tree of the parties that are still in, on a graph."""
+        scope = self.scope if self._guard is None else self._guard.study.scope
+        return scope.tree_without(self._missing())
+
+    @property
+    def averaged_by(self) -> str:
+        """How nodes averaged in the last run; empty with a coordinator."""
+        if self._graph is None or self._guard is None:
+            return ""
+        return self._guard.study.scope.averaging
+
+    def _missing(self) -> Missing:
+        """Who has left the run under way, and which links are cut."""
+        gone = tuple(i for i, name in enumerate(self._names) if name in self.lost)
+        return Missing(gone, tuple(sorted(self._cut)))
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Do without a link for the rest of the run; `TopologyError` if that parts the graph."""
+        i, j = sorted(map(self._names.index, (sender, receiver)))
+        self._cut.add((i, j))
+        graph = nx.Graph(self.graph)
+        graph.remove_edges_from(self._cut)
+        require_connected(graph, self._names)
+
+    @contextmanager
+    def averaging(self, averaging: str) -> Iterator[None]:
+        """The runs inside average so: along a "tree", or by "gossip"."""
+        require_averaging(averaging)
+        if self._graph is None:
+            yield
+            return
+        before = averaging_on(self._graph)
+        mark_averaging(self._graph, averaging)
+        try:
+            yield
+        finally:
+            mark_averaging(self._graph, before)
 
     def require_topology(self, topology: Topology) -> None:
         """Refuse a topology that is not the one that this federation was opened with."""
@@ -281,7 +331,7 @@ class Federation:
         """Run a protocol from enlisting to dismissal."""
         if not protocol.only_counts:
             self.prepare_now()
-        run: Run[R] = self._together(lambda: self._run_here(protocol, args, kwargs))
+        run: Run[R] = self._together(lambda: self._run_until_all_stay(protocol, args, kwargs))
         if not self._engine.coordinates:
             self._books.absorb(run.recording.ledger)
             self.lost = dict(run.lost)
@@ -291,6 +341,25 @@ class Federation:
             for about, words in site.remarks.items():
                 self.remark(about, words)
         return run
+
+    def _run_until_all_stay(
+        self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Run[R]:
+        """Once, or as often as a party leaves a protocol whose answer is to be the survivors'."""
+        if not protocol.begins_anew or self.on_loss == "raise":
+            return self._run_here(protocol, args, kwargs)
+        with self.recording() as recording:  # who has left stays out
+            while True:
+                covered = self.parties
+                try:
+                    run = self._run_here(protocol, args, kwargs)
+                except _LOSSES:
+                    if self.parties == covered:
+                        raise
+                    continue
+                if self.parties == covered:
+                    break
+        return replace(run, recording=recording)
 
     def _run_here(
         self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -332,7 +401,9 @@ class Federation:
             edges_in = self._graph.subgraph(taking_part).edges
             edges = tuple(sorted((min(e), max(e)) for e in edges_in))
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)
-        return Scope(self._names, *how, left_out=out, prepared=self._prepared_as)
+        averaging = TREE if self._graph is None else averaging_on(self._graph)
+        more = {"left_out": out, "prepared": self._prepared_as, "averaging": averaging}
+        return Scope(self._names, *how, **more)  # type: ignore[arg-type]
 
     @contextmanager
     def masking(self) -> Iterator[None]:
@@ -397,6 +468,7 @@ class Federation:
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
         self._numbers, self._reply_sizes, self._summed_apart = {}, NO_LIMITS, False
+        self._cut.clear()
         self._collector = None
 
     def settle(self, **numbers: int) -> None:
@@ -729,14 +801,57 @@ class Federation:
             while not self._exchange_once(send, receive, fields):
                 self._require_connected()
 
-    def _exchange_once(self, send: Step, receive: Step, fields: Mapping[str, Any]) -> bool:
-        """Whether the round was complete; if not, it has been undone and a party is out."""
-        exchange = Exchange(self._courier, self._names, self._neighbours())
+    def pass_along(self, send: Step, receive: Step, way: str, links: Links) -> Links:
+        """One round along links of `tree`, one way; gives those whose message has not come.
+
+        If a party is lost the round is undone, and no link is left: on another tree others count.
+        """
+        key = ("exchange", role_name(send.role), send.name, receive.name)
+        fields = self._next_in_study(key)
+        self._books.new_round()
+        round_ = self._exchange_once(send, receive, fields, self._along(way, links))
+        if round_ is None:
+            self._require_connected()
+            return {}
+        missed: dict[int, list[int]] = {}
+        for sender, receiver in sorted(round_.missed):
+            missed.setdefault(sender, []).append(receiver)
+        return missed
+
+    def _along(self, way: str, links: Links) -> dict[int, dict[str, Any]]:
+        """What each party that takes part in a round along the tree is told of it."""
+        tree, missing = self.tree, self._missing()
+        senders: dict[int, list[int]] = {}
+        for sender, receivers in links.items():
+            for receiver in receivers:
+                senders.setdefault(receiver, []).append(sender)
+        return {
+            i: {
+                "way": way,
+                "to": list(links.get(i, ())),
+                "hears": senders.get(i, []),
+                "parent": tree.parents.get(i, -1),
+                "children": list(tree.children[i]),
+                "gone": list(missing.nodes),
+                "cut": [list(link) for link in missing.links],
+            }
+            for i in sorted(links.keys() | senders.keys())
+        }
+
+    def _exchange_once(
+        self,
+        send: Step,
+        receive: Step,
+        fields: Mapping[str, Any],
+        along: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> Exchange | None:
+        """The round if it was complete; if not, it has been undone and a party is out."""
+        exchange = Exchange(self._courier, self._names, self._neighbours(), along)
         self._statements.reached.update(self.parties)
         exchange.run(send, receive, self.on_loss, self.max_age, fields)
-        self._book(send, exchange)
+        self._book(send, exchange, is_repeated=along is not None)
         if not exchange.failures:
-            return True
+            return exchange
         for i, raised in exchange.failures.items():
             error = self._statements.fair(raised, self._names[i], self.parties)
             if self.on_loss == "raise" or not isinstance(error, _LOSSES):
@@ -746,7 +861,7 @@ class Federation:
             self.lost[self._names[i]] = error.reason
         for i, error in exchange.not_undone.items():  # it may be a round ahead: it cannot go on
             self.lost[self._names[i]] = error.reason
-        return False
+        return None
 
     def _neighbours(self) -> dict[int, list[int]]:
         """Those of the parties that are in, by number. A subgraph of networkx is slow to walk."""
@@ -755,14 +870,18 @@ class Federation:
         adjacent = self._graph.adj
         return {i: sorted(j for j in adjacent[i] if j in active) for i in sorted(active)}
 
-    def _book(self, send: Step, exchange: Exchange) -> None:
-        """What has left has left, even if the round was undone."""
+    def _book(self, send: Step, exchange: Exchange, is_repeated: bool) -> None:
+        """What has left has left, even if the round was undone.
+
+        Nobody goes on without what is missed and `is_repeated`.
+        """
+        is_over = not exchange.failures and not is_repeated
         label, relayed = step_label(send), self._engine.relays != "no"
         for i, receipt in exchange.receipts.items():
             for receiver, kinds, size in receipt["sent"]:
                 way = (self._names[i], self._names[receiver])
                 self._books.enter(label, *way, kinds, size, relayed)
-            for sender, _reason, replaced in receipt["missed"] if not exchange.failures else ():
+            for sender, _reason, replaced in receipt["missed"] if is_over else ():
                 (self.reused if replaced else self.dropped)[self._names[sender]] += 1
 
     def _require_connected(self) -> None:

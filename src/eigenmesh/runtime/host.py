@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,6 +65,7 @@ from eigenmesh.runtime.schedule import (
     limits,
 )
 from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.runtime.spanning_tree import NOBODY, Missing
 from eigenmesh.runtime.study import Guard, Study, read_study, without_names
 from eigenmesh.safe_files import write_whole
 
@@ -555,17 +556,19 @@ class Host:
         self._asked(tree, "receive")
         key = ("exchange", tree["role"], tree["send"], tree["receive"])
         near = self._checked_neighbours(tree)
-        places = self._admitted(tree, key)
+        places = self._along_as_declared(tree, self._admitted(tree, key))
         self._view.neighbours = near
+        self._take_place_on_tree(tree, near)
         if self._guard is not None:
             self._positions_before = self._guard.positions
         self._snapshot = (
             tree["turn"],
             {role: e.party.export() for role, e in self._enlisted.items()},
         )
-        self._permit(enlisted, step, step.reveals)
+        if _receivers(tree, near):
+            self._permit(enlisted, step, step.reveals)
         with self._consents.question(tree, list):
-            offered, places = self._offered(enlisted, step, places)
+            offered, places = self._offered(enlisted, step, places, _receivers(tree, near))
         self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
         outbox = self._mailbox.pack(tree, offered)
         for to, _, size in self._mailbox.sent:
@@ -576,16 +579,21 @@ class Host:
         return outbox
 
     def _offered(
-        self, enlisted: Enlisted, step: Step, places: tuple[Any, ...]
+        self, enlisted: Enlisted, step: Step, places: tuple[Any, ...], receivers: Sequence[int]
     ) -> tuple[dict[int, Message], tuple[Any, ...]]:
-        """What a step has for each neighbour, and the places of the study at which it may be."""
-        offered = step.function(enlisted.party)
+        """What a step has for each receiver, and the places of the study at which it may be.
+
+        Without receivers it is not even asked: a node may have nothing to send yet.
+        """
+        offered = step.function(enlisted.party) if receivers or not self._view.way else {}
         if not step.signature.to_each_neighbour:
-            offered = dict.fromkeys(self._view.neighbours, offered)
-        if set(offered) != set(self._view.neighbours):
+            offered = dict.fromkeys(receivers, offered)
+        elif self._view.way:  # of what it has for all that are near on the tree
+            offered = {to: message for to, message in offered.items() if to in receivers}
+        if set(offered) != set(receivers):
             raise PartyFailed(
-                f"step {step.name!r} offers messages to {sorted(offered)}, its neighbours are "
-                f"{sorted(self._view.neighbours)}",
+                f"step {step.name!r} offers messages to {sorted(offered)}, they are to go to "
+                f"{sorted(receivers)}",
                 party=self.site.name,
             )
         for message in offered.values():
@@ -596,6 +604,37 @@ class Host:
             self._guard.move(places)
         self._release(enlisted, step, distinct, places)
         return offered, places
+
+    def _along_as_declared(self, tree: Tree, places: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The places of the study at which a round is along a tree, if this one is, or not."""
+        way = _way(tree)
+        fits = tuple(place for place in places if _goes(place, way))
+        if places and not fits:
+            raise StepRefused("the study has this exchange on other links", party=self.site.name)
+        return fits
+
+    def _take_place_on_tree(self, tree: Tree, near: Sequence[int]) -> None:
+        """Parent and children, by the graph and who has left: this host's own tree, not another's.
+
+        Of who has left it takes the coordinator's word, as for any neighbour that is missing.
+        """
+        along = tree.get("along", _ALL_LINKS)
+        view, parent = self._view, along["parent"] if along["parent"] >= 0 else None
+        links = tuple((i, j) for i, j in along["cut"])
+        view.way, view.missing = along["way"], Missing(tuple(along["gone"]), links)
+        view.parent, view.children = parent, tuple(along["children"])
+        if not view.way or self._guard is None:
+            return
+        scope, own = self._guard.study.scope, view.index
+        if (view.missing != NOBODY and scope.on_loss == "raise") or own in view.missing.nodes:
+            raise StepRefused("nobody has left by this study, or this party has")
+        spanning = scope.tree_without(view.missing)
+        mine = (spanning.parents.get(own), spanning.children.get(own))
+        senders = {"up": view.children, "down": () if parent is None else (parent,)}[view.way]
+        receivers = spanning.receivers(own, view.way)
+        known = set(along["to"]) <= set(receivers) and set(along["hears"]) <= set(senders)
+        if (parent, view.children) != mine or not known or not {*receivers, *senders} <= {*near}:
+            raise StepRefused("the request has another tree than the study's graph")
 
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
         """The neighbours of an exchange, and what becomes of losses: with a study, as it says."""
@@ -618,8 +657,9 @@ class Host:
         _, send = self._asked(tree, "send")
         enlisted, receive = self._asked(tree, "receive")
         messages, missed = self._mailbox.unpack(tree, send, receive, inbox)
-        with self._consents.question(tree, lambda: map(encode, messages.values())):
-            receive.function(enlisted.party, messages)
+        if messages or not self._view.way:
+            with self._consents.question(tree, lambda: map(encode, messages.values())):
+                receive.function(enlisted.party, messages)
         self._unfinished = 0
         self._write_state()
         if self.site.trust != "domain":
@@ -759,6 +799,25 @@ class Host:
                 f"({error}); remove the file to start it afresh",
                 party=self.site.name,
             ) from None
+
+
+# Of a round between all neighbours.
+_ALL_LINKS: Tree = {"way": "", "parent": -1, "children": [], "gone": [], "cut": []}
+
+
+def _way(tree: Tree) -> str:
+    """The way of a round along a tree; empty for one between all neighbours."""
+    return str(tree.get("along", _ALL_LINKS)["way"])
+
+
+def _goes(place: Match, way: str) -> bool:
+    ways = place.node.ways if isinstance(place.node, Ask) else ()
+    return way in ways if way else not ways
+
+
+def _receivers(tree: Tree, near: Sequence[int]) -> Sequence[int]:
+    """To whom a party sends in an exchange."""
+    return tree["along"]["to"] if "along" in tree else near
 
 
 def _is_sum(place: Match) -> bool:

@@ -53,7 +53,7 @@ class Mailbox:
         """
         messages: dict[int, Message] = {}
         missed: list[Tree] = []
-        for sender in self._view.neighbours:
+        for sender in tree["along"]["hears"] if "along" in tree else self._view.neighbours:
             key = (tree["role"], receive.name, sender)
             try:
                 messages[sender] = self._opened(tree, receive, sender, inbox.get(sender))
@@ -84,9 +84,11 @@ class Mailbox:
         self, tree: Tree, send: Step, key: tuple[str, str, int], error: EigenmeshError
     ) -> Message | None:
         """The sender's last message, None to go on without, or the error."""
-        if tree["on_loss"] == "raise" or (tree["on_loss"] == "reuse" and not send.reusable):
+        is_repeated = "along" in tree  # nobody goes on along a tree until it has come
+        no_other = tree["on_loss"] == "reuse" and not send.reusable
+        if tree["on_loss"] == "raise" or (no_other and not is_repeated):
             raise error
-        if tree["on_loss"] == "survivors" or key not in self._last_heard:
+        if tree["on_loss"] == "survivors" or is_repeated or key not in self._last_heard:
             return None
         turn, message = self._last_heard[key]
         if tree["turn"] - turn > tree["max_age"]:

@@ -25,7 +25,8 @@ class Protocol(Generic[R]):
     `skips` says whether its answer stays right when a party misses a round and takes part in the
     next; without it, `on_loss="skip"` is refused. `schedule` gives, from a `Scope` and those of the
     coordinator's arguments that it names, what will be asked of the parties. `only_counts` says
-    that it asks for sizes alone, for which rows need not be prepared.
+    that it asks for sizes alone, for which rows need not be prepared. `begins_anew` says that it is
+    run again when parties have left on the way: its answer is that of those who stay.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Protocol(Generic[R]):
     schedule: Callable[..., Any] | None = None
     version: int = 1
     only_counts: bool = False
+    begins_anew: bool = False
 
     @property
     def number(self) -> int:
@@ -49,6 +51,7 @@ def protocol(
     skips: bool = False,
     schedule: Callable[..., Any] | None = None,
     only_counts: bool = False,
+    begins_anew: bool = False,
 ) -> Callable[[Callable[..., R]], Protocol[R]]:
     """Register a protocol. Hosts know the roles of registered protocols, and no others."""
 
@@ -56,7 +59,8 @@ def protocol(
         if name in _protocols:
             raise TypeError(f"a protocol {name!r} is registered already")
         _require_own_names(roles)
-        registered = Protocol(name, roles, coordinate, skips, schedule, only_counts=only_counts)
+        how = {"only_counts": only_counts, "begins_anew": begins_anew}
+        registered = Protocol(name, roles, coordinate, skips, schedule, **how)
         _protocols[name] = registered
         return registered
 

@@ -35,6 +35,7 @@ _REQUEST_FIELDS = {
     "receive": str,
     "steps": list,
     "neighbours": list,
+    "along": dict,
     "on_loss": str,
     "max_age": int,
     "undo": int,
@@ -59,7 +60,7 @@ _OPTIONAL = {
     "enlist": {"study", "fit", "told"},
     "step": {"message", "told", "vouchers"},
     "sum": {"message", "told", "vouchers"},
-    "exchange": {"told"},
+    "exchange": {"told", "along"},
 }
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}
 _ALLOWED = {op: needed | _OPTIONAL.get(op, set()) for op, needed in _NEEDED.items()}
@@ -85,7 +86,24 @@ def read_request(request: bytes) -> Tree:
         raise MessageRefused("the fit is not a list of its runs' digests")
     if tree.get("on_loss", "raise") not in ON_LOSS:
         raise MessageRefused(f"on_loss of the request is none of {', '.join(ON_LOSS)}")
+    if "along" in tree and not _is_along(tree["along"]):
+        raise MessageRefused("the request does not say along which links it is")
     return tree
+
+
+def _is_along(along: Tree) -> bool:
+    """Whether it says the way, the parent, or −1, lists of parties, and of links."""
+    lists = ("to", "hears", "children", "gone")
+    if along.keys() != {"way", "parent", "cut", *lists} or type(along["parent"]) is not int:
+        return False
+    links = along["cut"] if type(along["cut"]) is list else [[]]
+    numbers = all(_are_numbers(along[name]) for name in lists)
+    pairs = all(_are_numbers(link) and len(link) == 2 for link in links)
+    return numbers and pairs and along["way"] in ("up", "down")
+
+
+def _are_numbers(values: Tree) -> bool:
+    return type(values) is list and all(type(value) is int for value in values)
 
 
 def as_bytes(tree: Tree, key: str) -> memoryview:

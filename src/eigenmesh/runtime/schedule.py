@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -46,7 +47,16 @@ from eigenmesh.runtime.message import (
 )
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.requests import MASK_ROUNDS, ON_LOSS
-from eigenmesh.runtime.topology import is_lossy, mark_losses
+from eigenmesh.runtime.spanning_tree import BOTH, NOBODY, Missing, SpanningTree
+from eigenmesh.runtime.topology import (
+    AVERAGING,
+    GOSSIP,
+    TREE,
+    averaging_on,
+    is_lossy,
+    mark_averaging,
+    mark_losses,
+)
 
 _OLDEST = 1000  # rounds that a party may miss in a row, at the most
 _LONGEST = 100_000  # instructions of a program
@@ -190,6 +200,12 @@ class Ask:
     summed: bool = False  # whether only the sum of the replies is wanted
     apart: bool = False  # whether parties are sent different messages before they are summed
     directions: str | int = 0  # products with a party's own columns: so many, or a size by name
+    ways: tuple[str, ...] = ()  # along a spanning tree, of whose links a round uses one level
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is asked of everybody, or of all whose turn it is on a tree."""
+        return bool(self.ways) or not self.missable
 
     def reveals(self, secure: bool) -> frozenset[str]:
         """The kinds that leave a party: of a masked summand nothing but what the sum tells."""
@@ -300,11 +316,16 @@ def exchange(
     fewest: int | None = None,
     usual: int | None = None,
     directions: str | int = 0,
+    ways: tuple[str, ...] = (),
     **sizes: Size | Amount,
 ) -> Loop:
-    """`times` rounds between neighbours, or from `fewest` to `times`."""
+    """`times` rounds between neighbours, or from `fewest` to `times`.
+
+    With `ways` along a spanning tree: of its levels a round uses one, and as many rounds as it is
+    high use each link once, in each of the ways.
+    """
     bound, least = _sizes(sizes, None), times if fewest is None else fewest
-    swap = Ask(send, receive, bound, bound, directions=directions)
+    swap = Ask(send, receive, bound, bound, bool(ways), directions=directions, ways=ways)
     return loop(times, swap, fewest=least, usual=usual)
 
 
@@ -371,6 +392,7 @@ class Scope:
     secure: bool = False  # whether sums are masked
     left_out: tuple[str, ...] = ()  # of the parties, who takes no part
     prepared: str = ""  # the name of how rows were prepared before; as they are if empty
+    averaging: str = TREE  # how nodes of a graph average: along a tree, or by gossip
 
     @property
     def n_taking_part(self) -> int:
@@ -389,6 +411,7 @@ class Scope:
             and not (self.on_loss == "skip" and self.edges is not None)
             and type(self.secure) is bool
             and type(self.prepared) is str
+            and self.averaging in AVERAGING
             and not (self.secure and (self.forgiving or self.edges is not None))
             and list(self.left_out) == [name for name in self.parties if name in self.left_out]
         )
@@ -403,12 +426,31 @@ class Scope:
         graph = nx.Graph()
         graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.left_out)
         graph.add_edges_from(self.edges)
-        return mark_losses(graph, self.on_loss != "raise")
+        return mark_losses(mark_averaging(graph, self.averaging), self.on_loss != "raise")
+
+    @cached_property
+    def _trees(self) -> dict[Missing, SpanningTree]:
+        return {}
+
+    def tree_without(self, missing: Missing = NOBODY) -> SpanningTree:
+        """The spanning tree of those who are left, over the links that work."""
+        assert self.graph is not None, "a tree spans a graph"
+        if missing not in self._trees:
+            left = nx.Graph(self.graph)
+            left.remove_nodes_from(missing.nodes)
+            left.remove_edges_from(missing.links)
+            self._trees[missing] = SpanningTree.of(left)
+        return self._trees[missing]
 
     @property
     def lossy(self) -> bool:
         """Whether messages between neighbours may be missing."""
         return self.graph is not None and is_lossy(self.graph)
+
+    @property
+    def gossips(self) -> bool:
+        """Whether nodes average by gossip, and along no tree."""
+        return self.averaging == GOSSIP
 
     @property
     def forgiving(self) -> bool:
@@ -435,20 +477,26 @@ class Parties:
 
     def scope(self, split: str) -> Scope:
         """As if these were the parties of a run in which nothing is lost, or might be."""
-        edges, lossy = None, False
+        edges, lossy, averaging = None, False, TREE
         if self.graph is not None:
             edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
-            lossy = is_lossy(self.graph)
+            lossy, averaging = is_lossy(self.graph), averaging_on(self.graph)
         on_loss, secure = "survivors" if lossy else "raise", masks_are_planned()
         masked = secure and edges is None
         members = (*self.names, *self.left_out)
-        return Scope(members, split, on_loss, 3, edges, masked, self.left_out)
+        return Scope(members, split, on_loss, 3, edges, masked, self.left_out, averaging=averaging)
 
     @cached_property
     def owns(self) -> tuple[Own, ...]:
         """What each knows of itself."""
         degrees = [0 if self.graph is None else self.graph.degree(i) for i in self.numbers]
         return tuple(Own(*self.shapes[i], degrees[i], i, self) for i in self.numbers)
+
+    @cached_property
+    def tree(self) -> SpanningTree:
+        """The spanning tree of their graph."""
+        assert self.graph is not None, "a tree spans a graph"
+        return SpanningTree.of(self.graph)
 
     def by_rows(self, count: int) -> list[int]:
         """A number divided by the parties' rows."""
@@ -485,7 +533,7 @@ def rounds_of(node: Node, parties: Parties, most: bool = False) -> Iterator[Roun
     """Every round of a schedule, in order; with `most`, of loops all turns that there may be."""
     match node:
         case Ask():
-            yield Round(node, 1, not node.missable)
+            yield Round(node, 1, node.is_sure)
         case InOrder():
             for part in node.parts:
                 yield from rounds_of(part, parties, most)
@@ -512,7 +560,9 @@ def turns_of(node: Node, fewest: int = 1, most: int = 1) -> Iterator[Turns]:
     """Every round, in order; of those that hang on settled numbers only that they may come."""
     match node:
         case Ask():
-            yield Turns(node, 0 if node.missable else fewest, most)
+            # Along a tree everybody sends at least once: a sum, or as its root the total.
+            least = min(fewest, int(node.ways == BOTH)) if node.ways else fewest
+            yield Turns(node, least if node.is_sure else 0, most)
         case InOrder():
             for part in node.parts:
                 yield from turns_of(part, fewest, most)
@@ -556,6 +606,8 @@ def forecast(node: Node, parties: Parties, most: bool = False) -> Ledger:
 
 def _entries(round_: Round, parties: Parties, masked: bool = False) -> Iterator[Entry]:
     ask, times = round_.ask, round_.times
+    if ask.ways:  # each link is used once in as many rounds as the tree is high
+        times = -(-times // max(len(ask.ways) * parties.tree.height, 1))
     label, signature = step_label(ask.step), ask.step.signature
     for name, own in zip(parties.names, parties.owns, strict=True):
         if ask.receive is not None:
@@ -587,7 +639,10 @@ def _to_neighbours(ask: Ask, own: Own) -> Iterator[tuple[str, dict[str, int]]]:
     assert gives is not None, f"{ask.step!r} gives nothing to neighbours"
     assert parties is not None, "who is near is known in a plan"
     assert parties.graph is not None, "an exchange is planned on a graph"
-    for j in parties.graph.neighbors(own.index):
+    near = parties.graph.neighbors(own.index)
+    if ask.ways:
+        near = chain(*(parties.tree.receivers(own.index, way) for way in ask.ways))
+    for j in near:
         to = replace(own, receiver=parties.owns[j])
         yield parties.names[j], planned_floats(gives, _planned(ask.up, to))
 

@@ -23,6 +23,7 @@ from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.prepared import FIELDS, RowRule, store_key
 from eigenmesh.runtime.rolls import Rolls
 from eigenmesh.runtime.site_log import SiteLog
+from eigenmesh.runtime.spanning_tree import NOBODY
 from eigenmesh.safe_files import create_once, private_folder
 
 OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
@@ -223,6 +224,10 @@ class SiteView:
         self.names = names
         self.neighbours: tuple[int, ...] = ()
         self.sends_nothing = False  # the site's owner works on it alone
+        self.way = ""  # of an exchange along a tree: "up" or "down"; empty for all neighbours
+        self.parent: int | None = None  # on that tree
+        self.children: tuple[int, ...] = ()
+        self.missing = NOBODY  # who had left when that tree was made
         self.study, self.fit = "", ""  # digests of the study under way, and of the fit it is of
         self.lineage = ""  # of the run under way: it reads what runs of the same lineage left
         self.question = ""  # a digest of all that was asked so far, where the site has a budget

@@ -39,6 +39,7 @@ from eigenmesh.runtime.schedule import (
     kinds_in,
     table,
 )
+from eigenmesh.runtime.topology import TREE
 from eigenmesh.safe_files import write_whole
 
 _LONGEST = 16_000_000  # bytes of a study; a full graph of 1,000 parties has 6 million
@@ -164,6 +165,8 @@ class Study:
             tree["scope"]["left_out"] = list(self.scope.left_out)
         if self.scope.prepared:
             tree["scope"]["prepared"] = self.scope.prepared
+        if self.scope.edges is not None and self.scope.gossips:
+            tree["scope"]["averaging"] = self.scope.averaging
         return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -347,6 +350,7 @@ def read_study(text: str) -> Study:
                 scope.get("secure", False),
                 tuple(scope.get("left_out", ())),
                 scope.get("prepared", ""),
+                scope.get("averaging", TREE),
             ),
         )
         version = study.protocol.version

@@ -12,6 +12,9 @@ from eigenmesh.errors import TopologyError
 Topology = Any  # a name, ('lattice', k) or a networkx graph
 AUTO, USUAL = "auto", "ring"  # that of an open federation, and what it is if none is open
 _LOSSY = "eigenmesh: messages may be lost"  # an attribute of the graph of an open federation
+_AVERAGING = "eigenmesh: how values are averaged"  # likewise
+TREE, GOSSIP = "tree", "gossip"
+AVERAGING = (TREE, GOSSIP)
 
 
 def build_graph(topology: Topology, names: Sequence[str], seed: int = 0) -> nx.Graph:
@@ -64,6 +67,30 @@ def is_lossy(graph: nx.Graph) -> bool:
     False
     """
     return bool(graph.graph.get(_LOSSY, False))
+
+
+def mark_averaging(graph: nx.Graph, averaging: str) -> nx.Graph:
+    """The graph, with a mark of how values are averaged on it: along a tree, or by gossip."""
+    graph.graph[_AVERAGING] = averaging
+    return graph
+
+
+def averaging_on(graph: nx.Graph) -> str:
+    """How values are averaged.
+
+    >>> averaging_on(nx.path_graph(2))
+    'tree'
+    """
+    return str(graph.graph.get(_AVERAGING, TREE))
+
+
+def require_averaging(averaging: object) -> str:
+    """Refuse what is no way to average."""
+    if averaging in AVERAGING:
+        return str(averaging)
+    raise TopologyError(
+        f"averaging is {averaging!r}; expected one of {', '.join(map(repr, AVERAGING))}"
+    )
 
 
 def require_connected(graph: nx.Graph, names: Sequence[str]) -> None:

@@ -330,7 +330,7 @@ def _agreed(
     )
 
 
-@protocol("graph-bandwidth", roles=(BandwidthNode, PairNode), schedule=schedule)
+@protocol("graph-bandwidth", roles=(BandwidthNode, PairNode), schedule=schedule, begins_anew=True)
 def graph_bandwidth(
     nodes: Federation,
     rule: str,

@@ -64,7 +64,7 @@ def test_does_not_depend_on_the_units_of_the_data(X, parts):
 
 
 def test_two_exchanges_of_all_scores_for_each_inner_step(parts):
-    options = {"n_inner": 3, "tolerance": 10}
+    options = {"n_inner": 3, "tolerance": 10, "averaging": "gossip"}
     one, two = (em.DPCA(2, n_iterations=n, **options).fit(parts).report_ for n in (1, 2))
     for name in parts.names:
         assert two.by_party[name] - one.by_party[name] == 2 * (3 * 2 * 60 * 2) + 2 * 2

@@ -110,6 +110,7 @@ def test_too_few_mixes_do_not_converge(X, parts):
     """What the tracked average needs: with one mix a round the nodes never agree."""
     expected = central_scores(X, digits()[1], 1)
     ring = {"topology": "ring", "features": "random", "n_features": 400, "n_rounds": 15}
+    ring |= {"averaging": "gossip"}
     good = gossip(**ring).fit(parts)
     poor = gossip(**ring, n_mixes=1).fit(parts)
     assert correlations(good.transform(X), expected)[0] > 0.95
@@ -153,7 +154,7 @@ def test_plan_is_the_ledger_to_the_float(X, topology, options):
 
 
 def test_stops_when_nothing_moves(parts):
-    kpca = gossip(tolerance=0.01, n_rounds=50).fit(parts)
+    kpca = gossip(tolerance=0.01, n_rounds=50, averaging="gossip").fit(parts)
     assert "no direction moved by more than 0.01" in kpca.report_.stop_reason
     assert kpca.report_.rounds < 400
 

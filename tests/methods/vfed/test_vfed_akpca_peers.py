@@ -62,15 +62,19 @@ def test_equals_the_form_with_a_coordinator_to_the_float(kernel, center, landmar
         assert getattr(forecast, field) == getattr(peers.report_, field), field
 
 
-def test_traffic_is_every_pair_in_every_mix():
+def test_traffic_is_every_pair_in_every_mix_or_over_every_link_of_a_tree_and_back():
     n, p = len(TRAIN), 5
     parts = em.split(TRAIN, p, by="columns")
     with pytest.warns(em.CostWarning, match=r"take a coordinator \(topology=None\)"):
-        report = em.VFedAKPCA(2, gamma=0.05, topology="ring").fit(parts).report_
+        peers = em.VFedAKPCA(2, gamma=0.05, topology="ring", averaging="gossip")
+        report = peers.fit(parts).report_
     ring = nx.cycle_graph(p)
     answer = 4 + 2 * 2 + n * 2 + n + 1
     mixes = MixingSpectrum.of(ring).mixes()
     expected = 2 * p * (mixes * n * (n - 1) // 2 + nx.diameter(ring) * answer) + p * answer
+    assert (report.floats_up, report.floats_down) == (expected, 0)
+    report = peers.set_params(averaging="tree").fit(parts).report_
+    expected = (p - 1) * (n * (n - 1) + answer) + p * answer
     assert (report.floats_up, report.floats_down) == (expected, 0)
 
 
@@ -141,7 +145,8 @@ def test_a_node_that_leaves_gives_the_kernel_of_the_remaining_columns(round_):
 def test_messages_that_get_lost_do_not_move_the_answer():
     parts = em.split(TRAIN, 4, by="columns")
     faults = [Fault("lose", "party-2", round=r) for r in (4, 6, 9)]
-    with em.federation(parts, topology="ring", on_loss="reuse", faults=faults) as fed:
+    options = {"topology": "ring", "averaging": "gossip", "on_loss": "reuse"}
+    with em.federation(parts, **options, faults=faults) as fed:
         model = em.VFedAKPCA(2, gamma=0.05, topology="ring").fit(fed)
     pooled = KernelPCA(2, kernel="rbf", gamma=0.05, eigen_solver="dense").fit(TRAIN)
     assert sin_theta(model.eigenvectors_, pooled.eigenvectors_) < 1e-8

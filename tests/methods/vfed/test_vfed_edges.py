@@ -183,7 +183,8 @@ def test_a_stale_pair_of_an_earlier_component_is_asked_for_again():
 
 @pytest.mark.parametrize("estimator", [em.VFedPCA(2), em.VFedAKPCA(2, gamma=0.01)], ids=repr)
 @pytest.mark.parametrize("topology", ["full", "ring"])
-def test_a_message_lost_anywhere_is_made_up_for_or_an_error(estimator, topology):
+@pytest.mark.parametrize("averaging", ["tree", "gossip"])
+def test_a_message_lost_anywhere_is_made_up_for_or_an_error(estimator, topology, averaging):
     """On a full graph one mix is enough, if nothing is lost: weights tell that more are needed."""
     parts = em.Partitioned(columns=BLOCKS[:4])
     expected = clone(estimator).fit(parts)
@@ -191,14 +192,16 @@ def test_a_message_lost_anywhere_is_made_up_for_or_an_error(estimator, topology)
     ended = []
     for round_ in (2, 3, 4, 7):
         faults = [Fault("lose", "party-2", round_)]
-        with em.federation(parts, topology=topology, on_loss="reuse", faults=faults) as fed:
+        how = {"topology": topology, "averaging": averaging, "on_loss": "reuse"}
+        with em.federation(parts, **how, faults=faults) as fed:
             try:
                 model.fit(fed)
             except PartyLost:
                 ended.append(round_)
             else:
                 assert sin_theta(model.eigenvectors_, expected.eigenvectors_) < 1e-8
-    assert ended == [2]  # a step that must not be repeated
+    # Steps of the coordinator's must not be repeated; along a tree these come in other rounds too.
+    assert ended == [2] if averaging == "gossip" else ended[:1] == [2] and len(ended) < 4
 
 
 def test_warnings_are_said_once_each():

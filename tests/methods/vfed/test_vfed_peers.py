@@ -128,7 +128,8 @@ def test_messages_that_get_lost_do_not_move_the_answer():
     parts = em.split(X, 4, by="columns")
     # introduce, propose, 3 × 2 passes and multiply come before the mixes.
     faults = [Fault("lose", "party-2", round=r) for r in (10, 12, 15)]
-    with em.federation(parts, topology="ring", on_loss="reuse", faults=faults) as fed:
+    options = {"topology": "ring", "averaging": "gossip", "on_loss": "reuse"}
+    with em.federation(parts, **options, faults=faults) as fed:
         model = em.VFedPCA(1, topology="ring").fit(fed)
     exact = np.linalg.svd(X - X.mean(0), full_matrices=False)[0][:, :1]
     assert sin_theta(model.eigenvectors_, exact) < 1e-8

@@ -60,6 +60,7 @@ class ADMMKPCA(GraphEstimator):
     topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
         ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
         "ring". A plain array is a single node.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     penalty : "auto", the largest that any node needs for convergence; "paper", the schedule of the
@@ -127,6 +128,7 @@ class ADMMKPCA(GraphEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
+        averaging: str = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,
@@ -143,6 +145,7 @@ class ADMMKPCA(GraphEstimator):
     ) -> None:
         self.n_components = n_components
         self.topology = topology
+        self.averaging = averaging
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree

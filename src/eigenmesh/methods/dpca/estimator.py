@@ -32,6 +32,7 @@ class DPCA(LinearColumnEstimator):
     n_components : components wanted.
     topology : "ring", "star", "full", "grid", "random-regular", ("lattice", k) or a graph;
         "auto" for that of a federation that is open, else "ring".
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     n_iterations : fits of the loadings.
     n_inner : ADMM steps after each.
     penalty : of the ADMM, as a share of the largest curvature of any node.
@@ -80,6 +81,7 @@ class DPCA(LinearColumnEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
+        averaging: str = "auto",
         n_iterations: int = 20,
         n_inner: int = 12,
         penalty: float = 0.1,
@@ -92,6 +94,7 @@ class DPCA(LinearColumnEstimator):
     ) -> None:
         self.n_components = n_components
         self.topology = topology
+        self.averaging = averaging
         self.n_iterations = n_iterations
         self.n_inner = n_inner
         self.penalty = penalty
@@ -159,7 +162,8 @@ class DPCA(LinearColumnEstimator):
         return super()._from_tree(with_graph(tree))
 
     def _planned_graph(self, names: Sequence[str]) -> nx.Graph:
-        return build_graph("full" if len(names) == 1 else graph_topology(self.topology), names)
+        topology = "full" if len(names) == 1 else graph_topology(self.topology)
+        return self._averaged_on(build_graph(topology, names))
 
     def _stages(self, parties: Parties) -> list[Stage]:
         """What a fit runs."""

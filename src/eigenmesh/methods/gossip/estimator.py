@@ -60,6 +60,9 @@ class GossipKPCA(GraphEstimator):
     topology : who is whose neighbour: "ring", "star", "full", "grid", "random-regular",
         ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
         "ring". A plain array is a single node, whose answer is exact.
+    averaging : how nodes of a graph add up: along a spanning "tree", exactly and in 2(n − 1)
+        messages, or by "gossip", for those who trust no tree; "auto" for what a federation that is
+        open has, else a tree.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
@@ -120,6 +123,7 @@ class GossipKPCA(GraphEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
+        averaging: str = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,
@@ -136,6 +140,7 @@ class GossipKPCA(GraphEstimator):
     ) -> None:
         self.n_components = n_components
         self.topology = topology
+        self.averaging = averaging
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree

@@ -15,6 +15,10 @@ node reveals   to its neighbours, on their way to averages: sums of its features
 Letters: E (n, D) a node's features, seen from the mean of all; A = EᵀE; W (D, s) the directions,
 s = n_components + 1, so that the first eigenvalue left out is known; S the tracked average of AW.
 
+Along a tree A itself is summed, once, where that is hardly more than the rounds would send
+(`sums_scatter`), and the root hands down its components, which are exact inside the features' span.
+Else, and by gossip:
+
 Every round S ← mix(S + A(W − W_before)), W ← QR(S). Since mixing keeps the sum, the mean of all S
 is the mean of all AW at every moment, and a few mixes a round suffice. At the end the directions
 are averaged to rounding and rotated by the variances of all rows: all nodes have one model.
@@ -37,7 +41,7 @@ from typing import Annotated, Any, NamedTuple, Self
 import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import InputError, RankError
+from eigenmesh.errors import InputError, MessageRefused, RankError
 from eigenmesh.graphs.consensus import (
     MixingSetup,
     NodeTotal,
@@ -54,6 +58,8 @@ from eigenmesh.graphs.consensus import (
 )
 from eigenmesh.graphs.node_models import KEPT, require_few
 from eigenmesh.graphs.shared_centroids import CentroidNode, spread, spreading
+from eigenmesh.graphs.spread_from_first import NOTHING
+from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
@@ -103,6 +109,8 @@ from eigenmesh.runtime.schedule import (
     times,
 )
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.spanning_tree import DOWN, UP
+from eigenmesh.runtime.topology import GOSSIP, averaging_on
 from eigenmesh.stages.row_messages import RowCount, by_party, count
 
 for kind in (LandmarkModel, FeatureModel, Kernel):
@@ -266,19 +274,21 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def begin_tracking(self) -> None:
         """Start from the same directions everywhere."""
-        centre = self.setup.center
-        mean = self.mixture[:-1] / self.mixture[-1]
-        self.mean = mean if centre else np.zeros_like(mean)
+        self._take_mean()
         s = min(self.setup.n_components + 1, len(self.mean))
-        if self.setup.n_components > s:
-            raise RankError(
-                f"{self.setup.n_components} components were asked for, the shared features have "
-                f"{s} dimensions; lower n_components or, unless the kernel has no more, raise "
-                f"n_features (of a front door: n_landmarks)"
-            )
         self.W = self._first_directions(s)
         self.product = self._seen.T @ (self._seen @ self.W)
         self.start_mixing(self.product)
+
+    def _take_mean(self) -> None:
+        mean = self.mixture[:-1] / self.mixture[-1]
+        self.mean = mean if self.setup.center else np.zeros_like(mean)
+        if self.setup.n_components > len(mean):
+            raise RankError(
+                f"{self.setup.n_components} components were asked for, the shared features have "
+                f"{len(mean)} dimensions; lower n_components or, unless the kernel has no more, "
+                f"raise n_features (of a front door: n_landmarks)"
+            )
 
     def _first_directions(self, s: int) -> Doubles:
         """Of the landmarks themselves, which all nodes know; alone, of the rows.
@@ -325,11 +335,48 @@ class GossipNode(CentroidNode):
     def begin_variances(self) -> None:
         """Average what makes up the eigenvalues and the offset."""
         self.W = orthonormal(self.mixture)
-        V, features = self._seen @ self.W, self._seen
+        V = self._seen @ self.W
+        self.start_mixing(np.concatenate([(V.T @ V).ravel(), self._own_facts()]))
+
+    def _own_facts(self) -> list[float]:
+        """Σ ‖features‖², the number of rows, and the trace that is to be explained."""
+        features = self._seen
         inside = float(np.einsum("ij,ij->", features, features))
         whole = inside if self.setup.features == "random" else self._kernel_trace()
         own = float(np.einsum("ij,ij->", self.E, self.E))
-        self.start_mixing(np.concatenate([(V.T @ V).ravel(), [own, len(V), whole]]))
+        return [own, float(len(features)), whole]
+
+    @step(reusable=False)
+    def begin_scatter(self) -> None:
+        """Sum A, in place of all rounds."""
+        self._take_mean()
+        features = self._seen
+        A = (features.T @ features)[np.triu_indices(len(self.mean))]
+        self.start_mixing(np.concatenate([A, self._own_facts()]))
+
+    @step(reusable=False)
+    def propose_components(self) -> None:
+        """At the root: the components of the sum, with one eigenvalue more, for all to take."""
+        D = len(self.mean)
+        s = min(self.setup.n_components + 1, D)
+        if not self.is_root:
+            self.peak = np.full(handed_down(D, s), NOTHING)
+            return
+        sums = self.total_at_root()
+        A = np.zeros((D, D))
+        A[np.triu_indices(D)] = sums[:-3]
+        values, vectors = principal_rotation(A + np.triu(A, 1).T)
+        self.peak = np.concatenate([values[:s], vectors[:, :s].ravel(), sums[-3:]])
+
+    @step(reusable=False)
+    def take_components(self) -> GossipOutcome:
+        """Keep the model of the root's components in the store."""
+        D = len(self.mean)
+        s = min(self.setup.n_components + 1, D)
+        if self.peak.min() <= NOTHING:
+            raise MessageRefused("what the root has found has not arrived")
+        values, vectors, facts = np.split(self.peak, [s, s + D * s])
+        return self._concluded(values, vectors.reshape(D, s), facts)
 
     def _kernel_trace(self) -> float:
         """Σ k(x, x)."""
@@ -338,12 +385,15 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def finish(self, whole: NodeTotal) -> GossipOutcome:
         """Rotate to the principal directions; keep the model in the store."""
-        s, k = self.W.shape[1], self.setup.n_components
-        sums = self.mixture * whole.n_nodes
-        inside, n, trace = sums[-3:]
+        s, sums = self.W.shape[1], self.mixture * whole.n_nodes
         values, turn = principal_rotation(sums[:-3].reshape(s, s))
-        require_rank(values, k, round(n), f"{len(self.mean)} shared features")
-        components = self._signed(self.W @ turn[:, :k])
+        return self._concluded(values, self.W @ turn, sums[-3:])
+
+    def _concluded(self, values: Doubles, vectors: Doubles, sums: Doubles) -> GossipOutcome:
+        k, s, D = self.setup.n_components, len(values), len(self.mean)
+        inside, n, trace = sums
+        require_rank(values, k, round(n), f"{D} shared features")
+        components = self._signed(vectors[:, :k])
         outside = 0.0 if self.setup.features == "random" else n * self.mean @ self.mean
         self.outside = 0.0 if self.setup.features == "random" else max(float(trace - inside), 0.0)
         facts = {
@@ -353,7 +403,7 @@ class GossipNode(CentroidNode):
             "n_rows": round(n),
         }
         self.site.keep(KEPT, {"consensus": self._model(components, facts)})
-        return GossipOutcome(**facts, n_dimensions=len(self.mean))
+        return GossipOutcome(**facts, n_dimensions=D)
 
     def _signed(self, components: Doubles) -> Doubles:
         """A node that is alone knows all scores, and gives them the signs that pooled data have."""
@@ -433,6 +483,22 @@ class GossipNode(CentroidNode):
         """Of the mean outside the span, of unit length."""
         mean = self._probe_sums()[1]
         return np.asarray(mean / max(float(np.linalg.norm(mean)), np.finfo(float).tiny))
+
+
+def handed_down(D: int, s: int) -> int:
+    """Numbers of the root's components: s eigenvalues, s vectors of D features, and facts."""
+    return s + D * s + 3
+
+
+def sums_scatter(setup: GossipSetup, goal: GossipGoal, averaging: str) -> bool:
+    """Whether A is summed once: along a tree, where it has at most twice as many numbers.
+
+    It saves the rounds and has nothing left to converge. A node that is alone may have thousands of
+    features and sends nothing: it iterates.
+    """
+    if averaging == GOSSIP or setup.features == "rows":
+        return False
+    return goal.n_features + 1 <= 4 * goal.n_rounds * (setup.n_components + 1)
 
 
 def centroids_given(n_rows: int, count: int, before: int = 0) -> int:
@@ -603,13 +669,26 @@ def _one_fit(
     def averaged(begin: Any, numbers: Callable[[int, int], int]) -> list[Node]:
         return [ask(begin), mixing_rounds(scope, node, sized(numbers))]
 
+    features = [
+        ask(node.begin_features, count=goal.n_features if each is None else each),
+        _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
+        *averaged(node.begin_mean, lambda D, s: D + 1),
+    ]
+    if sums_scatter(setup, goal, scope.averaging):
+        up, down = (node.offer_mixture, node.take_mixture), (node.offer_peak, node.take_peaks)
+        return sequence(
+            *features,
+            ask(node.begin_scatter),
+            tree_rounds(scope, *up, (UP,), n=sized(lambda D, s: D * (D + 1) // 2 + 3)),
+            ask(node.propose_components),
+            tree_rounds(scope, *down, (DOWN,), n=sized(handed_down)),
+            ask(node.take_components, k=k),
+        )
     finer = None if goal.accuracy is None else MIXED_AGAIN
     tracked = sized(lambda D, s: D * s)
     mixes = mixing_rounds(scope, node, tracked, MIXED, goal.n_mixes, finer, is_fullest)
     return sequence(
-        ask(node.begin_features, count=goal.n_features if each is None else each),
-        _shared_centroids(scope, goal, centroids[0]) if centroids is not None else None,
-        *averaged(node.begin_mean, lambda D, s: D + 1),
+        *features,
         ask(node.begin_tracking),
         _iterations(scope, goal, mixes, k, is_fullest),
         *averaged(node.begin_agreement, lambda D, s: D * s),
@@ -650,7 +729,7 @@ def _probes(
     scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int, is_fullest: bool
 ) -> Node:
     """`_missing`, where it is measured: one look, and for doubt one at every component."""
-    k, budget = setup.n_components, probe_budget(graph_in(scope), goal, width, setup.n_components)
+    k, budget = setup.n_components, probe_budget(graph_in(scope), setup, goal, width)
     (p, t), (all_p, most_t) = probed(k, 0, budget), probed(k, 0, EVERYTHING)
     most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
     first = _looking(
@@ -683,7 +762,7 @@ def _looking(
     )
 
 
-@protocol("gossip-kpca", roles=(GossipNode,), schedule=schedule)
+@protocol("gossip-kpca", roles=(GossipNode,), schedule=schedule, begins_anew=True)
 def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> GossipResult:
     """Subspace iteration; once more with twice the features while they miss too much."""
     nodes.enlist(GossipNode, setup)
@@ -786,6 +865,8 @@ def _fit(
         spread(nodes, GossipNode)
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
+    if sums_scatter(setup, goal, nodes.scope.averaging):
+        return _from_root(nodes), np.zeros(0), "sums along a tree are exact"
     nodes.ask(GossipNode.begin_tracking)
     growing, reason = _iterate(nodes, goal)
     nodes.ask(GossipNode.begin_agreement)
@@ -796,6 +877,15 @@ def _fit(
     return nodes.ask(GossipNode.finish, whole), growing, reason
 
 
+def _from_root(nodes: Federation) -> Replies:
+    """The components of the summed scatter, found at the root and handed down."""
+    nodes.ask(GossipNode.begin_scatter)
+    along_tree(nodes, GossipNode.offer_mixture, GossipNode.take_mixture, (UP,))
+    nodes.ask(GossipNode.propose_components)
+    along_tree(nodes, GossipNode.offer_peak, GossipNode.take_peaks, (DOWN,))
+    return nodes.ask(GossipNode.take_components)
+
+
 def _missing(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, outcome: GossipOutcome, complete: bool
 ) -> Missing:
@@ -803,7 +893,7 @@ def _missing(
     if setup.features != "centroids" or complete:
         return unprobed(outcome, complete)
     k, accuracy = setup.n_components, goal.accuracy
-    budget = probe_budget(require_graph(nodes), goal, outcome.n_dimensions, k)
+    budget = probe_budget(require_graph(nodes), setup, goal, outcome.n_dimensions)
     first = _look(nodes, budget)
     doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
     sizes = (outcome.n_dimensions, outcome.n_rows)
@@ -836,9 +926,11 @@ def _look(nodes: Federation, budget: int) -> Missing:
     return most
 
 
-def probe_budget(graph: nx.Graph, goal: GossipGoal, width: int, n_components: int) -> int:
+def probe_budget(graph: nx.Graph, setup: GossipSetup, goal: GossipGoal, width: int) -> int:
     """Floats that a node has sent to a neighbour in the fit, per mix of the probes."""
-    s, mixes = min(n_components + 1, width), mixes_on(graph)
+    if sums_scatter(setup, goal, averaging_on(graph)):
+        return width * (width + 1) // 4 + width  # one way
+    s, mixes = min(setup.n_components + 1, width), mixes_on(graph)
     tracked = goal.n_rounds * (goal.n_mixes or mixes_on(graph, MIXED)) + mixes
     return (width * s * tracked + (width + s * s) * mixes) // mixes_on(graph, PROBED)
 

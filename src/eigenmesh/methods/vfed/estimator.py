@@ -49,6 +49,7 @@ class VFedPCA(LinearColumnEstimator):
     topology : None for a coordinator; "ring", "star", "grid", "full", ("lattice", k) or a graph for
         parties that talk to their neighbours only. Every node then ends with the same answer;
         with "paper" they do not, unless the graph is full.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     center : subtract each column's mean, at its owner.
     standardize : divide each column by its standard deviation as well, at its owner.
     fill_missing : share of a column's values that may be missing (NaN) and are then filled with the
@@ -114,6 +115,7 @@ class VFedPCA(LinearColumnEstimator):
         n_rounds: int | None = None,
         tolerance: float = 1e-10,
         topology: Any = None,
+        averaging: str = "auto",
         center: bool = True,
         standardize: bool = False,
         fill_missing: float | None = None,
@@ -130,6 +132,7 @@ class VFedPCA(LinearColumnEstimator):
         self.n_rounds = n_rounds
         self.tolerance = tolerance
         self.topology = topology
+        self.averaging = averaging
         self.center = center
         self.standardize = standardize
         self.fill_missing = fill_missing

@@ -30,8 +30,6 @@ from eigenmesh.errors import RankError
 from eigenmesh.graphs.consensus import (
     enlist_left,
     graph_in,
-    largest,
-    largest_rounds,
     mixing_on,
     require_graph,
     root_on,
@@ -39,6 +37,8 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.spread_from_first import (
     PassingParty,
     PassingSetup,
+    hand_down,
+    handing_down,
     settled_average,
     settling,
 )
@@ -242,7 +242,7 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) ->
     search = loop(
         n_rounds,
         ask(PeerHolder.propose),
-        largest_rounds(scope, PeerHolder, block_and_one),
+        handing_down(scope, PeerHolder, block_and_one),
         ask(PeerHolder.multiply),
         settling(scope, PeerHolder, block_and_one),
         ask(PeerHolder.look),
@@ -254,7 +254,7 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) ->
         ask(PeerHolder.introduce),
         search,
         ask(PeerHolder.propose_scores),
-        largest_rounds(scope, PeerHolder, block),
+        handing_down(scope, PeerHolder, block),
         ask(PeerHolder.keep_loadings, n=rows, k=at_most(width) if setup.at_most else width),
     )
 
@@ -270,7 +270,7 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
         if end is None:
             continue
         nodes.ask(PeerHolder.propose_scores)
-        largest(nodes, PeerHolder)
+        hand_down(nodes, PeerHolder)
         if nodes.parties != covered:  # the first node may have left with what it was passing on
             continue
         scores = nodes.ask(PeerHolder.keep_loadings)
@@ -310,7 +310,7 @@ def _search(nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int) 
 def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
     """A Q at every node, and how far that gets them; None if a node has left, perhaps the first."""
     nodes.ask(PeerHolder.propose)
-    largest(nodes, PeerHolder)
+    hand_down(nodes, PeerHolder)
     if nodes.parties != covered:
         return None
     nodes.ask(PeerHolder.multiply)

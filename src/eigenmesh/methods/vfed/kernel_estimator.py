@@ -75,6 +75,7 @@ class VFedAKPCA(ColumnEstimator):
     topology : None for a coordinator, or a graph as in `VFedPCA`: the distances or products of all
         pairs of samples are then averaged over it, at a traffic far above shipping the columns,
         and every node ends with the same components, which are exact.
+    averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     center : centre in feature space, exactly.
     standardize, fill_missing : what each owner does to its columns first, as in `VFedPCA`.
     n_rounds, local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper", as in
@@ -132,6 +133,7 @@ class VFedAKPCA(ColumnEstimator):
         variant: str = "exact",
         n_landmarks: int | None = None,
         topology: Any = None,
+        averaging: str = "auto",
         center: bool = True,
         standardize: bool = False,
         fill_missing: float | None = None,
@@ -151,6 +153,7 @@ class VFedAKPCA(ColumnEstimator):
         self.variant = variant
         self.n_landmarks = n_landmarks
         self.topology = topology
+        self.averaging = averaging
         self.center = center
         self.standardize = standardize
         self.fill_missing = fill_missing

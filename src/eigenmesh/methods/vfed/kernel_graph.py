@@ -32,8 +32,6 @@ from eigenmesh.graphs.consensus import (
     Mixture,
     enlist_left,
     graph_in,
-    largest,
-    largest_rounds,
     mixing_on,
     require_graph,
     root_on,
@@ -41,6 +39,8 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.spread_from_first import (
     PassingParty,
     PassingSetup,
+    hand_down,
+    handing_down,
     settled_average,
     settling,
 )
@@ -302,7 +302,7 @@ def schedule(
         ask(role.begin),
         settling(scope, role, arguments),
         ask(role.propose),
-        largest_rounds(scope, role, answer),
+        handing_down(scope, role, answer),
         ask(role.take_answer, n=answer),
     )
 
@@ -323,7 +323,7 @@ def argument_peers(
         if nodes.parties != covered:  # their average has some of what the lost node gave
             continue
         nodes.ask(role.propose)
-        largest(nodes, role)
+        hand_down(nodes, role)
         if nodes.parties != covered:
             continue
         ends = nodes.ask(role.take_answer)
