@@ -650,7 +650,7 @@ def test_post_keeps_what_is_early_drops_what_is_late_and_takes_the_first_of_two(
     import asyncio
 
     async def scenario():
-        post = dask_party._Post()
+        post = dask_party._NeighbourPost()
         post.take(2, 7, b"early")
         post.take(1, 7, b"first")
         post.take(1, 7, b"second")

@@ -67,8 +67,10 @@ def test_a_process_that_is_gone_is_named_long_before_the_timeout(quick_looks, on
 
 
 def test_neighbours_do_not_wait_for_one_that_is_gone(quick_looks):
-    fits = em.GossipKPCA(1, n_features=10, random_state=0)
-    with open_here(ROWS, topology="full", on_loss="survivors", timeout=600) as fed:
+    # Mixing: each has messages from all others. Along a tree only its neighbour there waits.
+    fits = em.GossipKPCA(1, n_features=10, averaging="gossip", random_state=0)
+    open_mixing = {"topology": "full", "averaging": "gossip", "on_loss": "survivors"}
+    with open_here(ROWS, timeout=600, **open_mixing) as fed:
         job, sides = fed._engine, fed._engine.sides
         hanging, calls = job._at, []
 

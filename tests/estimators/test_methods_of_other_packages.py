@@ -179,6 +179,8 @@ def test_every_method_of_the_house_is_registered_with_a_reason():
         em.GossipKPCA,
         em.MomentPCA,
         em.OneShotKPCA,
+        em.PrivateKMeans,
+        em.PrivatePCA,
         em.SketchingPCA,
         em.VFedAKPCA,
         em.VFedPCA,

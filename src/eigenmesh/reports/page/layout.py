@@ -339,8 +339,10 @@ def _spectrum_rows(spectrum: Spectrum) -> Iterator[tuple[Any, ...]]:
     """Number, bar, eigenvalue, share, shares so far, and what is missing."""
     values, shares, missing = spectrum.values, spectrum.shares, spectrum.missing
     sizes = values / values[0] if shares is None else shares
-    lacks = np.zeros(len(values)) if missing is None else np.minimum(missing, 0.95)
-    whole = sizes / (1 - lacks)
+    # Of the wanted ones: clusters are found in more.
+    known = np.zeros(0) if missing is None else missing
+    whole = sizes.copy()
+    whole[: len(known)] /= 1 - np.minimum(known, 0.95)
     longest = float(max(whole.max(), 1e-300))
     for i, size in enumerate(sizes.tolist()):
         yield (
@@ -349,7 +351,7 @@ def _spectrum_rows(spectrum: Spectrum) -> Iterator[tuple[Any, ...]]:
             f"{values[i]:.5g}",
             f"{size:.1%}",
             f"{float(sizes[: i + 1].sum()):.1%}",
-            "not known" if missing is None else _missing_in_words(float(missing[i])),
+            "not known" if i >= len(known) else _missing_in_words(float(known[i])),
         )
 
 
