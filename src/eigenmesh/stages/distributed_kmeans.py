@@ -130,7 +130,6 @@ def schedule(
     dim: int | None = None,
     squares: tuple[int] | None = None,
     searches: int = 0,
-    enough: float = 0.0,
 ) -> Node:
     """A coreset; or seeds, then Lloyd's iterations. In the end everybody labels its points.
 
