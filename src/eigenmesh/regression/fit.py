@@ -290,9 +290,10 @@ def graph_stages(graph: Any, n_components: int, n_targets: int) -> list[Stage]:
 def fit_columns(fed: Federation, params: RegressionParameters, y: Any) -> Regression:
     """Components of the columns; the targets are, and stay, where the scores arrive."""
     door = params.door
-    fed.run(column_targets, y, fed.align == "strict")
-    scores = np.asarray(door.fit_transform(fed))
-    ridge = fed.run(column_ridge, scores, y, params.alpha).value
+    with door._masked(fed):  # all runs of the fit, as its study has them
+        fed.run(column_targets, y, fed.align == "strict")
+        scores = np.asarray(door.fit_transform(fed))
+        ridge = fed.run(column_ridge, scores, y, params.alpha).value
     reason = "the samples' scores and targets are in one place"
     return _of_door(door, ridge.fit, ridge.flat, reason)
 
