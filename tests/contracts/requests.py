@@ -80,12 +80,15 @@ class Replayed:
 
 
 def key_of(tree: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What a request asks for, as a schedule names it; None for questions and dismissals."""
+    """What a request asks for, as a schedule names it; None for what it has no name for.
+
+    These are questions, dismissals, and the rounds of a masked sum after the first.
+    """
     match tree["op"]:
         case "enlist":
             return ("enlist", tree["role"])
-        case "step":
-            return ("step", tree["role"], tree["step"])
+        case "step" | "sum" as op:
+            return (op, tree["role"], tree["step"])
         case "exchange":
             return ("exchange", tree["role"], tree["send"], tree["receive"])
     return None
@@ -118,33 +121,59 @@ def nullable(node: Any) -> bool:
     return False
 
 
-def follows(node: Any, key: tuple[str, ...], told: Mapping[str, int]) -> list[Any]:
-    """What may come after a request of this key; empty if it cannot come now."""
+def follows(
+    node: Any, key: tuple[str, ...] | None, told: Mapping[str, int], masked: bool
+) -> list[Any]:
+    """What may come after a request of this key; empty if it cannot come now.
+
+    Where sums are `masked`, they are asked for as sums, and nothing else is.
+    """
     match node:
-        case Ask() | Enlist():
+        case Ask():
+            op = "sum" if masked and node.summed else node.key[0]
+            return [InOrder(())] if (op, *node.key[1:]) == key else []
+        case Enlist():
             return [InOrder(())] if node.key == key else []
         case Loop():
-            return follows(Turns(node), key, told)
+            return follows(Turns(node), key, told, masked)
         case CutShort():
-            return [CutShort(rest) for rest in follows(node.body, key, told)]
+            return [CutShort(rest) for rest in follows(node.body, key, told, masked)]
         case Turns():
             if node.done >= node.loop.most:
                 return []
             again = replace(node, done=node.done + 1)
-            rests = follows(node.loop.body, key, told)
+            rests = follows(node.loop.body, key, told, masked)
             return [InOrder((rest, again)) for rest in rests]
         case Settle():
             if not set(node.names) <= told.keys():
                 return []
-            return follows(node.rest(**{name: told[name] for name in node.names}), key, told)
+            settled = node.rest(**{name: told[name] for name in node.names})
+            return follows(settled, key, told, masked)
         case InOrder():
             rests = []
             for i, part in enumerate(node.parts):
-                rests += [InOrder((r, *node.parts[i + 1 :])) for r in follows(part, key, told)]
+                own = follows(part, key, told, masked)
+                rests += [InOrder((rest, *node.parts[i + 1 :])) for rest in own]
                 if not nullable(part):
                     break
             return rests
     return []
+
+
+def different(nodes: list[Any]) -> list[Any]:
+    """Each of them once, without what is over: many ways through a schedule lead to one place."""
+    return list({_place(node): node for node in map(simplified, nodes)}.values())
+
+
+def _place(node: Any) -> Any:
+    match node:
+        case InOrder():
+            return tuple(_place(part) for part in node.parts)
+        case CutShort():
+            return ("cut short", _place(node.body))
+        case Turns():
+            return (id(node.loop), node.done)
+    return id(node)
 
 
 def simplified(node: Any) -> Any:
