@@ -52,9 +52,12 @@ def test_policies_of_sums_let_all_front_doors_run():
     y = rng.normal(size=parts.n_samples)
     parts = em.Partitioned(columns=list(parts.parts), policies=em.Policy(allow=SUMS))
     for kernel in ("rbf", "poly"):
-        em.KernelPCA(2, kernel=kernel, gamma="median").fit(parts)
-        em.KernelKMeans(2, kernel=kernel, gamma="scale", random_state=0).fit(parts)
-        em.KernelPCRegressor(2, kernel=kernel, gamma="mean-distance").fit(parts, y)
+        fits = (
+            em.KernelPCA(2, kernel=kernel, gamma="median").fit(parts),
+            em.KernelKMeans(2, kernel=kernel, gamma="scale", random_state=0).fit(parts),
+            em.KernelPCRegressor(2, kernel=kernel, gamma="mean-distance").fit(parts, y),
+        )
+        assert all(revealed(fit.report_) <= SUMS for fit in fits)
 
 
 def test_a_federation_that_was_opened_plain_masks_this_fit_alone():
