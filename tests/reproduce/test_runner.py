@@ -7,7 +7,7 @@ import pytest
 
 from eigenmesh.errors import InputError
 from eigenmesh.reproduce.catalogue import entry, selected
-from eigenmesh.reproduce.checks import above, below, of, steady
+from eigenmesh.reproduce.claim_checks import above, below, of, steady
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.datasets import SETS, load
 from eigenmesh.reproduce.declare import BySize, Experiment, Figure, Panel, rows_of

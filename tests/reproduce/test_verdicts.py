@@ -15,7 +15,7 @@ import eigenmesh as em
 from eigenmesh.reproduce.catalogue import catalogue
 from eigenmesh.reproduce.datasets import Rows, load
 from eigenmesh.reproduce.declare import at_size
-from eigenmesh.reproduce.experiments.graph_rows import GraphProblem
+from eigenmesh.reproduce.experiments.graph_problem import GraphProblem
 from eigenmesh.reproduce.runner import run
 
 

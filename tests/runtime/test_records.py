@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from eigenmesh.errors import MessageRefused
+from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime import records, wire
+from eigenmesh.stages import column_scores  # noqa: F401  (enters the records of columns)
 
 
 class Pair(NamedTuple):
@@ -49,3 +52,11 @@ def test_a_second_record_of_one_name_is_refused_when_it_is_declared():
 def test_what_is_not_in_the_table_is_refused(name):
     with pytest.raises(MessageRefused):
         records.loads(named(name if name is not None else "", x=1))
+
+
+def test_columns_prepared_by_earlier_models_come_under_the_name_that_they_had():
+    own = ColumnPreparation(None, np.zeros(2), np.ones(2))
+    tree = records.to_tree(own)
+    assert tree["record"] == "ColumnPreparation"
+    for name in ("Preparation", "eigenmesh.numerics.preparation.Preparation"):
+        assert isinstance(records.from_tree({**tree, "record": name}), ColumnPreparation)

@@ -18,6 +18,7 @@ from eigenmesh.numerics.arrays import (
     is_sparse,
     squared_norms,
 )
+from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.numerics.eigen import (
     EPS,
     left_singular,
@@ -26,7 +27,6 @@ from eigenmesh.numerics.eigen import (
     top_eigenpairs,
 )
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.preparation import Preparation
 
 
 class PartySpectrum(NamedTuple):
@@ -45,7 +45,7 @@ class Loadings:
     mean: Doubles  # (m,)
     loadings: Doubles  # (m, r)
     residual: bool
-    preparation: Preparation | None = None  # of the columns, before all else
+    preparation: ColumnPreparation | None = None  # of the columns, before all else
 
     @property
     def n_columns(self) -> int:
@@ -76,7 +76,7 @@ class ArgumentShare:
 
     columns: Rows  # (q, m)
     kernel: str
-    preparation: Preparation | None = None
+    preparation: ColumnPreparation | None = None
 
     @property
     def n_columns(self) -> int:
@@ -102,7 +102,7 @@ class KernelShare:
     degree: float = 3
     coef0: float = 1.0
     offset: Doubles | None = None  # (r,), what centring subtracts
-    preparation: Preparation | None = None
+    preparation: ColumnPreparation | None = None
 
     @property
     def n_columns(self) -> int:
@@ -148,10 +148,10 @@ class ColumnBlock:
     F: Rows  # (n, m)
     hidden: Doubles  # (m,)
     mean: Doubles  # (m,), all that was subtracted after the preparation
-    preparation: Preparation | None
+    preparation: ColumnPreparation | None
 
     @classmethod
-    def of(cls, X: Rows, centre: bool, preparation: Preparation | None = None) -> Self:
+    def of(cls, X: Rows, centre: bool, preparation: ColumnPreparation | None = None) -> Self:
         """Columns as they enter a linear model."""
         X = as_rows(X, np.float64) if preparation is None else preparation.apply(X)
         nothing = np.zeros(X.shape[1])

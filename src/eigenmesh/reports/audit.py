@@ -175,7 +175,7 @@ def _share(line: Line) -> float:
     return line.numbers / line.unknowns if line.unknowns else 0.0
 
 
-class Verdict(NamedTuple):
+class KindVerdict(NamedTuple):
     """The kind by content, how much it tells, and what could be rebuilt."""
 
     kind: str
@@ -221,7 +221,7 @@ class _Party:
             f"{numbers:,} numbers as {kind} under noise: whatever its receiver knows besides, they "
             f"tell it of any one row no more than the promise{promise}"
         )
-        verdict = Verdict(kind, Severity.LITTLE, words)
+        verdict = KindVerdict(kind, Severity.LITTLE, words)
         line = self._as_line(receiver, kind, numbers, self._rows_behind(disclosures), verdict)
         yield dataclasses.replace(line, noised=True)
 
@@ -239,7 +239,7 @@ class _Party:
         return self._as_line(receiver, kind, numbers, rows, verdict)
 
     def _as_line(
-        self, receiver: str, kind: str, numbers: int, rows: int | None, verdict: Verdict
+        self, receiver: str, kind: str, numbers: int, rows: int | None, verdict: KindVerdict
     ) -> Line:
         return Line(
             party=self.name,
@@ -261,15 +261,15 @@ class _Party:
         whole = [rows for rows in fewest if isinstance(rows, int)]
         return min(whole) if whole and len(whole) == len(fewest) else None
 
-    def _verdict(self, kind: str, numbers: int, rows: int | None, in_all: int) -> Verdict:
+    def _verdict(self, kind: str, numbers: int, rows: int | None, in_all: int) -> KindVerdict:
         if kind in _SAY_LITTLE or not numbers:
             words = f"{kind}: {_LITTLE.get(kind, 'a few single numbers')}"
-            return Verdict(kind, Severity.LITTLE, words)
+            return KindVerdict(kind, Severity.LITTLE, words)
         if kind == "aggregate":
             words = f"{numbers:,} numbers, seen only in the sum of all parties"
-            return Verdict(kind, Severity.SUMS, words)
+            return KindVerdict(kind, Severity.SUMS, words)
         if kind == "rows":
-            return Verdict(kind, Severity.ROWS, self._as_they_are(numbers))
+            return KindVerdict(kind, Severity.ROWS, self._as_they_are(numbers))
         if kind == "centroids":
             return self._means(numbers, rows)
         if self.split == "columns" and rows == 1 and kind in _ABOUT_SAMPLES:
@@ -284,21 +284,21 @@ class _Party:
         n, d = self.shape
         return f"{min(ceil(numbers / d), n):,} of its {n:,} rows, as they are"
 
-    def _means(self, numbers: int, rows: int | None) -> Verdict:
+    def _means(self, numbers: int, rows: int | None) -> KindVerdict:
         if rows == 1:
             words = f"{self._as_they_are(numbers)}: means of one row"
-            return Verdict("rows", Severity.ROWS, words)
+            return KindVerdict("rows", Severity.ROWS, words)
         few = rows is not None and rows < FEWEST_ROWS
         count = f"{numbers:,} numbers" if self.shape is None else f"{numbers // self.shape[1]:,}"
         words = f"{count} means of rows; the smallest may be a mean of {rows} rows"
-        return Verdict("rows" if few else "centroids", Severity.MEANS, words)
+        return KindVerdict("rows" if few else "centroids", Severity.MEANS, words)
 
-    def _about_columns(self, kind: str, numbers: int, in_all: int) -> Verdict:
+    def _about_columns(self, kind: str, numbers: int, in_all: int) -> KindVerdict:
         """Numbers about each sample, in a party's own columns."""
         sent = f"{numbers:,} numbers as {kind}"
         if self.shape is None:
             words = f"{sent}, coordinates of samples in its columns"
-            return Verdict(kind, Severity.PARTS, words)
+            return KindVerdict(kind, Severity.PARTS, words)
         n, d = self.shape
         # All distances determine the samples, whatever d is.
         enough = min(n * d, n * max(n - 1, 1) // 2)
@@ -308,14 +308,14 @@ class _Party:
             sent += f" (of {in_all:,} in all)"
         if d == 1:
             words = f"{sent}: one column: sent as it is, but for sign, scale and mean"
-            return Verdict("columns", Severity.ROWS, words)
+            return KindVerdict("columns", Severity.ROWS, words)
         words = (
             f"{sent} beside {n * d:,} unknowns determine its {d} columns up to rotation: {d + 2} "
             f"known samples give all others, and two-valued columns are recoverable without any"
         )
-        return Verdict("columns", Severity.ROTATED, words)
+        return KindVerdict("columns", Severity.ROTATED, words)
 
-    def _some_directions(self, kind: str, numbers: int, n: int, d: int) -> Verdict:
+    def _some_directions(self, kind: str, numbers: int, n: int, d: int) -> KindVerdict:
         width = ceil(numbers / n)
         words = (
             f"{numbers:,} numbers as {kind}: {width} a sample beside {d} columns: these directions "
@@ -323,28 +323,28 @@ class _Party:
         )
         if kind == "eigenvectors":
             words += "; of an RBF kernel all distances, as far as they hold its trace"
-        return Verdict(kind, Severity.PARTS, words)
+        return KindVerdict(kind, Severity.PARTS, words)
 
-    def _about_rows(self, kind: str, numbers: int) -> Verdict:
+    def _about_rows(self, kind: str, numbers: int) -> KindVerdict:
         """Numbers some of which may be about one row."""
         sent = f"{numbers:,} numbers as {kind}, some of which may tell of a single row"
         if self._has_enough(numbers):
-            return Verdict("rows", Severity.DETERMINED, f"{sent}: {self._in_principle}")
+            return KindVerdict("rows", Severity.DETERMINED, f"{sent}: {self._in_principle}")
         beside = "" if self.shape is None else f"; its rows have {self.shape[1]} columns"
         words = f"{sent}{beside}: a row with nearly as many can be inverted"
-        return Verdict(kind, Severity.PARTS, words)
+        return KindVerdict(kind, Severity.PARTS, words)
 
-    def _sums(self, kind: str, numbers: int, rows: int | None) -> Verdict:
+    def _sums(self, kind: str, numbers: int, rows: int | None) -> KindVerdict:
         sent = f"{numbers:,} numbers as {kind}"
         if rows is None:
-            return Verdict(kind, Severity.SUMS, f"{sent}, sums over its rows")
+            return KindVerdict(kind, Severity.SUMS, f"{sent}, sums over its rows")
         over = f"{sent}, each over {rows:,} rows"
         if rows < FEWEST_ROWS:
             words = f"{over}: so few can be told from their sums"
-            return Verdict("rows", Severity.ROWS, words)
+            return KindVerdict("rows", Severity.ROWS, words)
         if self._has_enough(numbers):
-            return Verdict(kind, Severity.DETERMINED, f"{over}: {self._in_principle}")
-        return Verdict(kind, Severity.SUMS, f"{over}, beside {self.unknowns:,} unknowns")
+            return KindVerdict(kind, Severity.DETERMINED, f"{over}: {self._in_principle}")
+        return KindVerdict(kind, Severity.SUMS, f"{over}, beside {self.unknowns:,} unknowns")
 
     def _has_enough(self, numbers: int) -> bool:
         return self.shape is not None and is_determined(numbers, *self.shape)
@@ -360,7 +360,7 @@ class _Party:
         words += ": determined in principle" if enough else ""
         severity = Severity.DETERMINED if enough else Severity.LITTLE
         rows = None if self.shape is None else self.shape[0]
-        verdict = Verdict(_TOGETHER, severity, words)
+        verdict = KindVerdict(_TOGETHER, severity, words)
         return self._as_line(receiver, _TOGETHER, numbers, rows, verdict)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from eigenmesh.reproduce.results import Results
+from eigenmesh.reproduce.trial_results import Results
 
 HELD, IN_PART, NOT_HELD = "held", "held in part", "not held"
 

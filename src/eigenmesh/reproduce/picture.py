@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from eigenmesh.reproduce.runner import Outcome
+from eigenmesh.reproduce.runner import FigureOutcome
 from eigenmesh.reproduce.style import MEASURES, METHODS, Look
 
 _MOST_ACROSS = 4
@@ -34,7 +34,7 @@ class _Sheet:
         return self.canvas.add_axes(place)
 
 
-def draw(outcome: Outcome, path: Path) -> None:
+def draw(outcome: FigureOutcome, path: Path) -> None:
     """A block of plots a measure, one for each panel; bars tell the floats of every method."""
     n, shows = len(outcome.figure.panels), outcome.figure.shows.split()
     across = min(n, _MOST_ACROSS)
@@ -60,14 +60,14 @@ def draw(outcome: Outcome, path: Path) -> None:
     sheet.canvas.savefig(path, dpi=100, facecolor="white")
 
 
-def _drawn(outcome: Outcome) -> list[str]:
+def _drawn(outcome: FigureOutcome) -> list[str]:
     """All methods of the figure, in the order of the legend."""
     panels = range(len(outcome.figure.panels))
     used = {name for panel in panels for name in outcome.results.methods(panel)}
     return [name for name in METHODS if name in used]
 
 
-def _frame(sheet: _Sheet, outcome: Outcome, names: list[str], columns: int) -> None:
+def _frame(sheet: _Sheet, outcome: FigureOutcome, names: list[str], columns: int) -> None:
     title = f"{outcome.figure.id}   {outcome.figure.title}"
     x, y = 0.15 / sheet.width, 1 - 0.12 / sheet.height
     sheet.canvas.text(x, y, title, fontsize=12.5, fontweight="bold", va="top")
@@ -81,7 +81,7 @@ def _frame(sheet: _Sheet, outcome: Outcome, names: list[str], columns: int) -> N
     sheet.canvas.legend(handles, labels, loc="lower center", bbox_to_anchor=at, **options)
 
 
-def _plot(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
+def _plot(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     results, over = outcome.results, outcome.figure.over
     for method in results.methods(panel):
         values = [v for v in results.values(panel) if results.has(panel, v, method, measure)]
@@ -98,7 +98,13 @@ def _plot(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
 
 
 def _line(
-    axes: Any, outcome: Outcome, panel: int, method: str, measure: str, values: Any, look: Look
+    axes: Any,
+    outcome: FigureOutcome,
+    panel: int,
+    method: str,
+    measure: str,
+    values: Any,
+    look: Look,
 ) -> Any:
     """Means over the sweep, or over another measure; a level where the sweep means nothing."""
     results, over = outcome.results, outcome.figure.over
@@ -119,7 +125,7 @@ def _line(
     return axes.plot(x, y, color=look.colour, marker=look.marker, ls=look.line, lw=width, ms=5)[0]
 
 
-def _means(outcome: Outcome, panel: int, method: str, measure: str, values: Any) -> Any:
+def _means(outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any) -> Any:
     return np.array([outcome.results.measured(panel, v, method, measure).mean for v in values])
 
 
@@ -130,7 +136,7 @@ def _positions(values: Any) -> Any:
 
 
 def _courses(
-    axes: Any, outcome: Outcome, panel: int, method: str, measure: str, values: Any
+    axes: Any, outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any
 ) -> Any:
     """A line a swept value, paler for the first ones; lists that have one entry are levels."""
     look, line = METHODS[method], None
@@ -159,7 +165,7 @@ def _courses(
     return line
 
 
-def _dress(axes: Any, outcome: Outcome, panel: int, measure: str) -> None:
+def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     results, over = outcome.results, outcome.figure.over
     sweep = results.sweeps[panel].replace("_", " ").removeprefix("n ")
     origin = "\n".join(textwrap.wrap(outcome.data[panel], 68))
@@ -216,7 +222,7 @@ def _sweep_axis(axes: Any, values: Any, words: str) -> None:
     axes.set_xlabel(words, fontsize=9)
 
 
-def _senders(outcome: Outcome, panel: int) -> list[str]:
+def _senders(outcome: FigureOutcome, panel: int) -> list[str]:
     """Methods whose floats are known; what is pooled has been shipped."""
     value = outcome.results.values(panel)[-1]
     names = outcome.results.methods(panel)
@@ -224,7 +230,7 @@ def _senders(outcome: Outcome, panel: int) -> list[str]:
     return [name for name in known if name != "pooled"]
 
 
-def _bars(axes: Any, outcome: Outcome, panel: int) -> None:
+def _bars(axes: Any, outcome: FigureOutcome, panel: int) -> None:
     """Floats of each method at the last swept value, on one scale with shipping every row."""
     results, names = outcome.results, _senders(outcome, panel)
     value = results.values(panel)[-1]

@@ -27,7 +27,7 @@ from eigenmesh.reports.documents import as_json
 from eigenmesh.reproduce.claims import Verdict, judged
 from eigenmesh.reproduce.datasets import load, source
 from eigenmesh.reproduce.declare import Figure, Panel, at_size
-from eigenmesh.reproduce.results import Results, Trial
+from eigenmesh.reproduce.trial_results import Results, Trial
 from eigenmesh.safe_files import write_whole
 from eigenmesh.version import __version__
 
@@ -50,7 +50,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FigureOutcome:
     """A figure that was run."""
 
     figure: Figure
@@ -126,7 +126,7 @@ def run(
     fresh: bool = False,
     offline: bool = False,
     advance: Callable[[], None] = lambda: None,
-) -> Outcome:
+) -> FigureOutcome:
     """All trials of a figure that are not on disk yet, then its verdicts; `advance` once a trial.
 
     `fresh` makes all trials anew. What was measured is written to the folder as JSON.
@@ -148,7 +148,7 @@ def run(
     results = Results(titles, [panel.sweep for panel in figure.panels], trials)
     verdicts = tuple(judged(claim, results) for claim in figure.claims)
     data = tuple(origins[i] for i in range(len(titles)))
-    outcome = Outcome(figure, size, results, data, verdicts, seconds)
+    outcome = FigureOutcome(figure, size, results, data, verdicts, seconds)
     path = result_path(folder, figure.id, size)
     write_whole(path, as_json(outcome.tree()).encode(), durable=False)
     return outcome

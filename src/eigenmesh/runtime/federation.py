@@ -51,7 +51,7 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
 from eigenmesh.runtime.site import Site
-from eigenmesh.runtime.spanning_tree import Links, Missing, SpanningTree
+from eigenmesh.runtime.spanning_tree import Links, Losses, SpanningTree
 from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
 from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
@@ -199,10 +199,10 @@ class Federation:
             return ""
         return self._guard.study.scope.averaging
 
-    def _missing(self) -> Missing:
+    def _missing(self) -> Losses:
         """Who has left the run under way, and which links are cut."""
         gone = tuple(i for i, name in enumerate(self._names) if name in self.lost)
-        return Missing(gone, tuple(sorted(self._cut)))
+        return Losses(gone, tuple(sorted(self._cut)))
 
     def cut(self, sender: str, receiver: str) -> None:
         """Do without a link for the rest of the run; `TopologyError` if that parts the graph."""

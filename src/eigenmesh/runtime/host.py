@@ -65,7 +65,7 @@ from eigenmesh.runtime.schedule import (
     limits,
 )
 from eigenmesh.runtime.site import Site, SiteView
-from eigenmesh.runtime.spanning_tree import NOBODY, Missing
+from eigenmesh.runtime.spanning_tree import NOBODY, Losses
 from eigenmesh.runtime.study import Guard, Study, read_study, without_names
 from eigenmesh.safe_files import write_whole
 
@@ -621,7 +621,7 @@ class Host:
         along = tree.get("along", _ALL_LINKS)
         view, parent = self._view, along["parent"] if along["parent"] >= 0 else None
         links = tuple((i, j) for i, j in along["cut"])
-        view.way, view.missing = along["way"], Missing(tuple(along["gone"]), links)
+        view.way, view.missing = along["way"], Losses(tuple(along["gone"]), links)
         view.parent, view.children = parent, tuple(along["children"])
         if not view.way or self._guard is None:
             return

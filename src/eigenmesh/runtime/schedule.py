@@ -47,7 +47,7 @@ from eigenmesh.runtime.message import (
 )
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.requests import MASK_ROUNDS, ON_LOSS
-from eigenmesh.runtime.spanning_tree import BOTH, NOBODY, Missing, SpanningTree
+from eigenmesh.runtime.spanning_tree import BOTH, NOBODY, Losses, SpanningTree
 from eigenmesh.runtime.topology import (
     AVERAGING,
     GOSSIP,
@@ -429,10 +429,10 @@ class Scope:
         return mark_losses(mark_averaging(graph, self.averaging), self.on_loss != "raise")
 
     @cached_property
-    def _trees(self) -> dict[Missing, SpanningTree]:
+    def _trees(self) -> dict[Losses, SpanningTree]:
         return {}
 
-    def tree_without(self, missing: Missing = NOBODY) -> SpanningTree:
+    def tree_without(self, missing: Losses = NOBODY) -> SpanningTree:
         """The spanning tree of those who are left, over the links that work."""
         assert self.graph is not None, "a tree spans a graph"
         if missing not in self._trees:

@@ -18,14 +18,14 @@ BOTH = (UP, DOWN)  # a sum of all, at every node
 Links = Mapping[int, list[int]]  # receivers by sender
 
 
-class Missing(NamedTuple):
+class Losses(NamedTuple):
     """Of a graph, the nodes that have left and the links over which nothing comes."""
 
     nodes: tuple[int, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
 
 
-NOBODY = Missing()
+NOBODY = Losses()
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,15 +33,15 @@ from eigenmesh.numerics.column_fusion import (
     SumFusion,
 )
 from eigenmesh.numerics.column_pieces import share_from_tree
+from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.memory import most_pairs_of_rows
-from eigenmesh.numerics.preparation import Preparation
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Reveals, SameEverywhere, Shape
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
-from eigenmesh.runtime.records import record
+from eigenmesh.runtime.records import formerly, record
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, rows, sequence, total
 from eigenmesh.runtime.site import SiteView
@@ -54,8 +54,9 @@ _RECORDS: tuple[type, ...] = (
     ArgumentFusion,
     LandmarkFusion,
 )
-for kind in (*_RECORDS, Components, KernelMeans, Kernel, Preparation):
+for kind in (*_RECORDS, Components, KernelMeans, Kernel, ColumnPreparation):
     record(kind)
+formerly("Preparation")(ColumnPreparation)
 
 
 @record

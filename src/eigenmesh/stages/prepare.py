@@ -8,17 +8,17 @@ import numpy as np
 
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.numerics.arrays import Rows, as_rows, blocks, is_sparse
-from eigenmesh.numerics.preparation import Preparation
+from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.runtime.site import SiteView
 
 
-def preparation_of(site: SiteView, setup: Any) -> Preparation | None:
+def preparation_of(site: SiteView, setup: Any) -> ColumnPreparation | None:
     """As a setup's `standardize` and `fill_missing` say; a column that will not do is an error."""
     if not setup.standardize and setup.fill_missing is None:
         _require_values(site)
         return None
     try:
-        return Preparation.of(site.data, setup.standardize, setup.fill_missing)
+        return ColumnPreparation.of(site.data, setup.standardize, setup.fill_missing)
     except InputError as error:
         raise PartitionError(f"party {site.name!r}: {error.reason}", party=site.name) from None
 
@@ -36,7 +36,7 @@ def _require_values(site: SiteView) -> None:
             )
 
 
-def prepared_columns(site: SiteView, setup: Any) -> tuple[Preparation | None, Rows]:
+def prepared_columns(site: SiteView, setup: Any) -> tuple[ColumnPreparation | None, Rows]:
     """What is done to a site's columns, and the columns after it."""
     preparation = preparation_of(site, setup)
     if preparation is None:

@@ -21,10 +21,10 @@ from eigenmesh.methods.vfed.paper_maths import apart, merge_weights, merged, pow
 from eigenmesh.numerics.arrays import Doubles, Rows, dense
 from eigenmesh.numerics.centring import centre_in_place
 from eigenmesh.numerics.column_pieces import KernelShare, Loadings, share_to_tree
+from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.numerics.eigen import EPS
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.plausible import exceeds
-from eigenmesh.numerics.preparation import Preparation
 from eigenmesh.runtime.message import (
     Context,
     Floats,
@@ -285,7 +285,9 @@ class PowerHolder(Party):
         return KernelShare(X, U, *form, offset, self.preparation), captured
 
 
-def _prepared(site: SiteView, setup: PowerSetup) -> tuple[Preparation | None, Doubles, Doubles]:
+def _prepared(
+    site: SiteView, setup: PowerSetup
+) -> tuple[ColumnPreparation | None, Doubles, Doubles]:
     """The columns, dense, as the power iterations see them, and the mean that was subtracted."""
     preparation, X = prepared_columns(site, setup)
     X = dense(X).astype(np.float64, copy=False)

@@ -21,59 +21,61 @@ from eigenmesh.reports.tables import share_in_words
 _EVERY = 10  # patients of whom one is drawn: more would cover each other
 
 
-class Line(NamedTuple):
+class StoryLine(NamedTuple):
     """One step of the story: what is done, and what came of it."""
 
     title: str
     words: str
 
 
-def lines(story: Story) -> Iterator[Line]:
+def lines(story: Story) -> Iterator[StoryLine]:
     """The story in plain words."""
     rows, share = sum(SIZES), share_in_words(story.report.share_of_baseline)
     sent = story.report.floats_up + story.report.floats_down
-    yield Line(
+    yield StoryLine(
         "three clinics",
         f"{rows:,} patients with {N_COLUMNS} blood values each, in three files that may not be "
         f"pooled; each clinic is a process of its own",
     )
-    yield Line("check", f"{story.problems} problems in the three files; nothing was sent")
+    yield StoryLine("check", f"{story.problems} problems in the three files; nothing was sent")
     planned = story.plan.floats_up + story.plan.floats_down
-    yield Line(
+    yield StoryLine(
         "plan",
         f"beforehand: about {planned:,} numbers will be sent, no patient's row among them",
     )
-    yield Line(
+    yield StoryLine(
         "fit",
         f"kernel PCA (a map that puts alike patients near each other): {sent:,} numbers sent, "
         f"{share} of the {story.report.baseline_floats:,} that sending every row takes",
     )
-    yield Line(
+    yield StoryLine(
         "as if pooled",
         f"the map is that of all rows in one place, but for {story.comparison.error:.1%} of its "
         f"width",
     )
     worst = audit(story.report).worst
     told = SEVERITY_IN_WORDS[worst.severity] if worst else "nothing"
-    yield Line("what it is worth", f"the most that anybody could make of what left: {told}")
-    yield Line(
+    yield StoryLine("what it is worth", f"the most that anybody could make of what left: {told}")
+    yield StoryLine(
         "refused",
         f"a sharper method asks for some patients' rows; {story.refusal.party} refuses, as its "
         f"own policy says, before anything is computed",
     )
-    yield Line("instead", f"so the less revealing method stays: {story.instead} leave a clinic")
+    yield StoryLine(
+        "instead", f"so the less revealing method stays: {story.instead} leave a clinic"
+    )
     ((name, reason),) = story.loss.items()
-    yield Line(
+    yield StoryLine(
         "a clinic dies",
         f"in the middle of a fit {name} is gone: {reason}; it is named, and the others go on",
     )
-    yield Line(
+    yield StoryLine(
         "groups",
         f"{story.clusters} groups of patients found by {' and '.join(story.survivors)}, "
         f"{story.agreement:.0%} in agreement with the truth (0 % would be chance)",
     )
     speed = story.speed
-    yield Line(
+    yield StoryLine(
         "a million rows",
         f"{speed.seconds:.1f} s in one place; scikit-learn takes {speed.whole_matrix_seconds:.1f} "
         f"s for {SUBSET:,} of them, and {speed.whole_matrix_terabytes:.0f} TB of memory for all",

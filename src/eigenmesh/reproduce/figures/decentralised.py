@@ -2,10 +2,10 @@
 Constraints", section 6.
 """
 
-from eigenmesh.reproduce.checks import above, below, gain_shrinks, of, steady
+from eigenmesh.reproduce.claim_checks import above, below, gain_shrinks, of, steady
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, Figure, Panel, rows_of
-from eigenmesh.reproduce.experiments.graph_rows import graph_rows
+from eigenmesh.reproduce.experiments.graph_problem import graph_rows
 
 _MNIST = rows_of("mnist", BySize(600, 20_000, 40_000))
 _ITERATIONS = BySize(3, 10, 30)

@@ -4,7 +4,7 @@ Principal Component Analysis", section 5.
 
 from collections.abc import Sequence
 
-from eigenmesh.reproduce.checks import (
+from eigenmesh.reproduce.claim_checks import (
     above,
     alike,
     below,
@@ -16,7 +16,7 @@ from eigenmesh.reproduce.checks import (
 )
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, Experiment, Figure, Panel, rows_of
-from eigenmesh.reproduce.experiments.rows import (
+from eigenmesh.reproduce.experiments.row_problem import (
     leverage,
     row_clusters,
     row_components,

@@ -4,10 +4,10 @@ section 6.
 
 from typing import Any
 
-from eigenmesh.reproduce.checks import above, alike, below, both, of, settled, under_decay
+from eigenmesh.reproduce.claim_checks import above, alike, below, both, of, settled, under_decay
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, Figure, Panel, rows_of
-from eigenmesh.reproduce.experiments.clusters import federated_clusters
+from eigenmesh.reproduce.experiments.federated_problem import federated_clusters
 
 # Table 1 of the paper: clusters, eigenvectors, random features; then the rivals' features.
 _SETS: dict[str, tuple[str, BySize[int], dict[str, Any]]] = {

@@ -4,10 +4,18 @@ Principal Component Analysis", section V.
 
 from typing import Any
 
-from eigenmesh.reproduce.checks import across_panels, below, falls, grows_as, of, steady, within
+from eigenmesh.reproduce.claim_checks import (
+    across_panels,
+    below,
+    falls,
+    grows_as,
+    of,
+    steady,
+    within,
+)
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, DataRequest, Figure, Panel, rows_of
-from eigenmesh.reproduce.experiments.columns import classification, columns
+from eigenmesh.reproduce.experiments.column_problem import classification, columns
 
 _METHODS = "pooled shipping default one-shot one-shot-wide"
 _SPECTRUM = (5000.0, 2500.0, 1125.0)

@@ -4,10 +4,10 @@ Kernel Extension on Feature-wise Distributed Data", section IV.
 
 from typing import Any
 
-from eigenmesh.reproduce.checks import above, below, of, rises, settled
+from eigenmesh.reproduce.claim_checks import above, below, of, rises, settled
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, Figure, Panel, rows_of
-from eigenmesh.reproduce.experiments.vertical import (
+from eigenmesh.reproduce.experiments.vertical_problem import (
     horizontal_rows,
     kernel_vertical,
     topologies,

@@ -12,11 +12,11 @@ from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse
 
 
 @dataclass(frozen=True)
-class Preparation:
+class ColumnPreparation:
     """Missing values become `fill`; then `mean` is subtracted and the rest divided by `scale`.
 
     >>> X = np.array([[1.0], [np.nan], [3.0]])
-    >>> Preparation.of(X, standardize=True, fill_missing=0.5).apply(X).ravel().round(3)
+    >>> ColumnPreparation.of(X, standardize=True, fill_missing=0.5).apply(X).ravel().round(3)
     array([-1.225,  0.   ,  1.225])
     """
 

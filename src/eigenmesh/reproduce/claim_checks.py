@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from eigenmesh.reproduce.claims import Case, Check
-from eigenmesh.reproduce.results import Measured, Results
+from eigenmesh.reproduce.trial_results import Measured, Results
 
 _ROUNDING = 1e-9  # relative: what is equal but for rounding is equal
 
