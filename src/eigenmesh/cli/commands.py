@@ -104,14 +104,14 @@ def demo(
 
         out.mkdir(parents=True, exist_ok=True)
         with progress("demo", total=story.CHAPTERS) as advance:
-            told = story.tell(out, advance)
-            tree = view.save(told, out)
+            tale = story.tell(out, advance)
+            tree = view.save(tale, out)
         if json:
             typer.echo(as_json(tree))
             return
-        for number, line in enumerate(view.lines(told), start=1):
+        for number, line in enumerate(view.lines(tale), start=1):
             _say_line(number, line.title, line.words)
-        _print_files(tree["files"]["page"], what=f"All of it in {told.seconds:.0f} s. Open:")
+        _print_files(tree["files"]["page"], what=f"All of it in {tale.seconds:.0f} s. Open:")
 
 
 @app.command()

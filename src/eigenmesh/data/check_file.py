@@ -180,10 +180,8 @@ def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
 
 
 def _matches(cells: Any, pattern: str) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = pc.match_substring_regex(cells, pattern).to_numpy(
-        zero_copy_only=False
-    )
-    return found
+    matches = pc.match_substring_regex(cells, pattern)
+    return np.asarray(matches.to_numpy(zero_copy_only=False))
 
 
 def _look_at_numbers(

@@ -182,10 +182,10 @@ def _look_for_ids_in_two(files: Sequence[FileFacts]) -> None:
 
 def _look_for_ids_that_lack(files: Sequence[FileFacts]) -> None:
     hashes = _hashes(files)
-    known = [set(own) for own in hashes if own is not None]
-    if len(known) < 2:
+    own_sets = [set(own) for own in hashes if own is not None]
+    if len(own_sets) < 2:
         return
-    common = set.intersection(*known)
+    common = set.intersection(*own_sets)
     for facts, own in zip(files, hashes, strict=True):
         rows = [row for row, key in enumerate(own or ()) if key not in common]
         if rows:

@@ -463,8 +463,8 @@ class Partitioned:
         assert path is not None, "a party has a table or a path"
         with _blaming(self.names[party]):
             shape = peek_shape(path, self._id_column)
-        chosen = self._features
-        return shape if shape is None or chosen is None else (shape[0], len(chosen))
+        features = self._features
+        return shape if shape is None or features is None else (shape[0], len(features))
 
     def _shape(self, party: int) -> Shape:
         shape = self._shapes[party]

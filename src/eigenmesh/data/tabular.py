@@ -122,12 +122,12 @@ def _parquet(path: Path, complain: Complain) -> TableFile:
     unique = len(set(names)) == len(names)
 
     def blocks(features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
-        wanted = _with_ids(features, ids)
+        columns = _with_ids(features, ids)
         # Arrow chooses columns by name alone, and gives them in the file's order.
-        chosen = sorted(wanted) if unique else list(range(len(names)))
-        places = [chosen.index(i) for i in wanted]
+        in_file = sorted(columns) if unique else list(range(len(names)))
+        places = [in_file.index(i) for i in columns]
         file = pq.ParquetFile(path)
-        for batch in file.iter_batches(_BLOCK_ROWS, columns=[names[i] for i in chosen]):
+        for batch in file.iter_batches(_BLOCK_ROWS, columns=[names[i] for i in in_file]):
             yield [batch.column(place) for place in places]
 
     n_rows = pq.ParquetFile(path).metadata.num_rows
@@ -214,13 +214,13 @@ class _TextFile:
             invalid_row_handler=ragged,
             newlines_in_values=dialect.has_quotes,
         )
-        wanted = list(types)
+        names = list(types)
         converting = pyarrow.csv.ConvertOptions(
-            column_types=types, include_columns=wanted, decimal_point=dialect.decimal
+            column_types=types, include_columns=names, decimal_point=dialect.decimal
         )
         with pyarrow.csv.open_csv(self.path, reading, parsing, converting) as batches:
             for batch in batches:
-                yield [batch.column(name) for name in wanted]
+                yield [batch.column(name) for name in names]
 
     def _refuse_words(self, features: Sequence[int], truth: Sequence[str]) -> frozenset[int]:
         """The columns that hold words for truth; the first other word is refused with its line."""
@@ -288,12 +288,12 @@ def read(
 def gather(
     files: Sequence[TableFile],
     id_column: str | None,
-    wanted: Columns,
+    columns: Columns,
     allow_missing: bool,
     categories: Sequence[str] = (),
 ) -> Table:
     """The rows of tables, one after the other, in the columns' order of the first."""
-    choices = [_Choice.of(file, id_column, wanted, categories) for file in files]
+    choices = [_Choice.of(file, id_column, columns, categories) for file in files]
     first = choices[0]
     if len({choice.ids is None for choice in choices}) > 1:
         raise files[1].complain("has ids or the first file of its folder has, not both", "mend it")
@@ -321,12 +321,12 @@ class _Choice:
 
     @classmethod
     def of(
-        cls, file: TableFile, id_column: str | None, wanted: Columns, categories: Sequence[str]
+        cls, file: TableFile, id_column: str | None, columns: Columns, categories: Sequence[str]
     ) -> _Choice:
         ids = id_position(file, id_column)
         features = tuple(i for i in range(file.n_columns) if i != ids)
-        if wanted is not None:
-            features = tuple(_position(file, name) for name in wanted)
+        if columns is not None:
+            features = tuple(_position(file, name) for name in columns)
         levels = frozenset(_position(file, name) for name in categories)
         if file.text is not None:
             file = replace(file.text, words=levels).table()

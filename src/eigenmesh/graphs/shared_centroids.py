@@ -143,10 +143,10 @@ class CentroidNode(MixingParty):
         """To the parent all that came from below, to a child all but what it gave."""
         parent, children = self.site.parent, self.site.children
         near = children if self.site.way == DOWN or parent is None else (parent,)
-        given = {n: set(self.requests.get(str(n), ())) for n in near}
+        from_it = {n: set(self.requests.get(str(n), ())) for n in near}
         owners = list(map(int, self._owners()))
         return {
-            n: self._message([], [o for o in owners if o not in own]) for n, own in given.items()
+            n: self._message([], [o for o in owners if o not in own]) for n, own in from_it.items()
         }
 
     def _owners(self) -> list[str]:

@@ -74,8 +74,8 @@ def _own_words(party: str) -> Iterator[None]:
     try:
         yield
     except PolicyRefusal as refusal:
-        told = "; ".join(dict.fromkeys(own for own in words if repr(party) in own))
-        raise PolicyRefusal(told or refusal.reason, party=refusal.party) from None
+        reasons = "; ".join(dict.fromkeys(own for own in words if repr(party) in own))
+        raise PolicyRefusal(reasons or refusal.reason, party=refusal.party) from None
     finally:
         log.removeHandler(handler)
         log.setLevel(before)

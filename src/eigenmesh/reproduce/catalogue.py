@@ -36,17 +36,17 @@ def _order(figure_id: str) -> tuple[str, bool, int]:
 
 def selected(ids: Sequence[str]) -> list[Figure]:
     """Figures by id; a paper's number stands for all of its own, "all" for all."""
-    known = catalogue()
-    chosen: list[Figure] = []
+    figures = catalogue()
+    selection: list[Figure] = []
     for name in ids:
-        own = [f for f in known.values() if name in ("all", f.id, f.paper)]
+        own = [f for f in figures.values() if name in ("all", f.id, f.paper)]
         if not own:
             raise InputError(
                 f"{name!r} is no table or figure; expected 'all', a paper or one of "
-                f"{', '.join(known)}"
+                f"{', '.join(figures)}"
             )
-        chosen += [figure for figure in own if figure not in chosen]
-    return chosen
+        selection += [figure for figure in own if figure not in selection]
+    return selection
 
 
 def entry(figure: Figure, size: str = "full") -> dict[str, Any]:

@@ -74,8 +74,8 @@ def load(
     X, y, origin = _whole(name, offline, tuple(sorted(options.items())), n_rows or spec.usual, seed)
     rng = np.random.default_rng(seed)
     if n_rows is not None and n_rows < X.shape[0]:
-        chosen = rng.permutation(X.shape[0])[:n_rows]
-        X, y = X[chosen], y[chosen]
+        draw = rng.permutation(X.shape[0])[:n_rows]
+        X, y = X[draw], y[draw]
     return Rows(name, _prepared(X, spec.prepared, origin), y, origin)
 
 
@@ -95,16 +95,16 @@ def source(name: str, *, offline: bool = False) -> str:
 
 def _whole(name: str, offline: bool, options: Any, n: int, seed: int) -> tuple[Any, Any, str]:
     spec = SETS[name]
-    known = _from_folder(name, os.environ.get("EIGENMESH_DATA"), options)
-    if known is None and spec.fetch is not None and not offline and _network():
-        known = _fetched(name)
-    if known is not None:
-        return known
+    rows = _from_folder(name, os.environ.get("EIGENMESH_DATA"), options)
+    if rows is None and spec.fetch is not None and not offline and _network():
+        rows = _fetched(name)
+    if rows is not None:
+        return rows
     X, y = spec.stand_in(n, np.random.default_rng([seed, len(name)]), **dict(options))
-    made = (
+    origin = (
         spec.kind if spec.kind.startswith("as the paper") else f"synthetic stand-in ({spec.kind})"
     )
-    return X, y, f"{made}, {X.shape[0]:,} × {X.shape[1]:,}; the paper's is {spec.shape}"
+    return X, y, f"{origin}, {X.shape[0]:,} × {X.shape[1]:,}; the paper's is {spec.shape}"
 
 
 @lru_cache(maxsize=8)  # figures of one paper share their sets

@@ -69,8 +69,8 @@ def read_geo(path: Path, keywords: tuple[str, ...]) -> Pair:
         values = np.array([_probe(line) for line in lines if not line.startswith("!")])
     if values.ndim != 2 or values.shape[1] != len(labels):
         raise InputError(f"{path.name} has no table of probes for its {len(labels)} samples")
-    known = np.array(labels) >= 0
-    return values.T[known], np.array(labels)[known]
+    has_label = np.array(labels) >= 0
+    return values.T[has_label], np.array(labels)[has_label]
 
 
 def _first_of(keywords: tuple[str, ...], title: str) -> int:

@@ -226,8 +226,8 @@ def _senders(outcome: FigureOutcome, panel: int) -> list[str]:
     """Methods whose floats are known; what is pooled has been shipped."""
     value = outcome.results.values(panel)[-1]
     names = outcome.results.methods(panel)
-    known = [name for name in names if outcome.results.has(panel, value, name, "floats")]
-    return [name for name in known if name != "pooled"]
+    counted = [name for name in names if outcome.results.has(panel, value, name, "floats")]
+    return [name for name in counted if name != "pooled"]
 
 
 def _bars(axes: Any, outcome: FigureOutcome, panel: int) -> None:

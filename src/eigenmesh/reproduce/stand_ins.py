@@ -68,13 +68,13 @@ def counts_like(n: int, d: int, n_topics: int, rng: np.random.Generator) -> Pair
 def digits_like(n: int, rng: np.random.Generator) -> Pair:
     """scikit-learn's 8×8 digits, enlarged to 28×28 and shifted by up to two pixels."""
     small, labels = load_digits(return_X_y=True)
-    chosen = rng.integers(len(small), size=n)
+    draw = rng.integers(len(small), size=n)
     X = np.zeros((n, 28, 28))
-    for i, image in enumerate(small[chosen].reshape(-1, 8, 8) / 16):
+    for i, image in enumerate(small[draw].reshape(-1, 8, 8) / 16):
         large = np.clip(scipy.ndimage.zoom(image, 2.5, order=1), 0, 1)  # 20×20, as in MNIST
         top, left = 4 + rng.integers(-2, 3, size=2)
         X[i, top : top + 20, left : left + 20] = large
-    return X.reshape(n, 784), labels[chosen]
+    return X.reshape(n, 784), labels[draw]
 
 
 def images_like(n: int, side: int, n_classes: int, rng: np.random.Generator) -> Pair:

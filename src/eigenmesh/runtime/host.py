@@ -632,8 +632,8 @@ class Host:
         mine = (spanning.parents.get(own), spanning.children.get(own))
         senders = {"up": view.children, "down": () if parent is None else (parent,)}[view.way]
         receivers = spanning.receivers(own, view.way)
-        known = set(along["to"]) <= set(receivers) and set(along["hears"]) <= set(senders)
-        if (parent, view.children) != mine or not known or not {*receivers, *senders} <= {*near}:
+        expected = set(along["to"]) <= set(receivers) and set(along["hears"]) <= set(senders)
+        if (parent, view.children) != mine or not expected or not {*receivers, *senders} <= {*near}:
             raise StepRefused("the request has another tree than the study's graph")
 
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:

@@ -96,13 +96,13 @@ class SpanningTree:
 def _breadth_first(near: Mapping[int, list[int]], root: int) -> SpanningTree:
     parents: dict[int, int] = {}
     levels: list[tuple[int, ...]] = [(root,)]
-    seen = {root}
+    reached = {root}
     while levels[-1]:
         level = []
         for node in levels[-1]:
             for other in near[node]:
-                if other not in seen:
-                    seen.add(other)
+                if other not in reached:
+                    reached.add(other)
                     parents[other] = node
                     level.append(other)
         levels.append(tuple(sorted(level)))

@@ -269,13 +269,13 @@ class RowPreparer(Party):
         return ColumnSquares(squares=squares)
 
     @step(reusable=False, worth=_rows_behind)
-    def level_table(self, known: KnownLevels) -> LevelTable:
+    def level_table(self, before: KnownLevels) -> LevelTable:
         """Rows by hashes of their levels, but for those that are known."""
         tables = []
         for column in self._levels:
             keys, counts = self._levels_told(column)
-            news = ~np.isin(keys, known.keys[known.columns == column])
-            tables.append(table_of(keys[news], counts[news], known.turn))
+            news = ~np.isin(keys, before.keys[before.columns == column])
+            tables.append(table_of(keys[news], counts[news], before.turn))
         return LevelTable(**{name: np.array([getattr(t, name) for t in tables]) for name in _SUMS})
 
     @step(reusable=False)
@@ -368,8 +368,8 @@ def _medians(rows: Federation, present: Doubles) -> Doubles:
     d = len(ranks)
     for _ in range(MEDIAN_TURNS):
         cuts = search.thresholds()
-        asked = Thresholds(values=np.hstack([cuts[:d], cuts[d:]]))
-        n_below = rows.total(RowPreparer.count_below, asked).sum.n_below
+        question = Thresholds(values=np.hstack([cuts[:d], cuts[d:]]))
+        n_below = rows.total(RowPreparer.count_below, question).sum.n_below
         search.narrow(np.vstack([n_below[:, :THRESHOLDS], n_below[:, THRESHOLDS:]]))
     values = search.values()
     return np.asarray((values[:d] + values[d:]) / 2)
@@ -405,18 +405,18 @@ NO_LEVELS = LevelFacts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
 
 def _levels_of(rows: Federation, setup: PrepareSetup, n_rows: int) -> LevelFacts:
     """All levels that are told, by tables in which they come to lie apart."""
-    known = NO_LEVELS
+    levels = NO_LEVELS
     for turn in range(TURNS):
-        asked = KnownLevels(turn=turn, columns=known.columns, keys=known.keys)
-        table = rows.total(RowPreparer.level_table, asked).sum
+        before = KnownLevels(turn=turn, columns=levels.columns, keys=levels.keys)
+        table = rows.total(RowPreparer.level_table, before).sum
         crowded = 0
         for i, column in enumerate(setup.level_columns):
             sums = LevelSums(*(np.asarray(getattr(table, name)[i]) for name in _SUMS))
             keys, counts, several = levels_in(sums)
-            known, crowded = known.with_new(column, keys, counts), crowded + several
+            levels, crowded = levels.with_new(column, keys, counts), crowded + several
         if not crowded:
-            return known
-    n_most = int(np.bincount(known.columns).max(initial=0))
+            return levels
+    n_most = int(np.bincount(levels.columns).max(initial=0))
     raise InputError(
         f"a category has so many levels that they do not come apart (more than {n_most} in one "
         f"column), some {BUCKETS} are expected; leave free text out of categories="
@@ -441,8 +441,8 @@ def conclude(
     left_out = {*numbers[constant[numbers]].tolist(), *setup.level_columns} - {*columns_of}
     if not len(kept) and not columns_of:
         raise InputError("every column is constant; rows that differ are expected")
-    told = {c: int(levels.counts[levels.columns == c].sum()) for c in setup.level_columns}
-    withheld = {column: facts.n_rows - n for column, n in told.items() if n < facts.n_rows}
+    rows_told = {c: int(levels.counts[levels.columns == c].sum()) for c in setup.level_columns}
+    withheld = {column: facts.n_rows - n for column, n in rows_told.items() if n < facts.n_rows}
     rule = RowRule.of(
         setup.log_columns, kept, facts.fill[kept], mean[kept], scale[kept], columns_of, keys
     )

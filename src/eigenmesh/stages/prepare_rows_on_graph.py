@@ -176,8 +176,13 @@ def prepare_rows_on_graph(nodes: Federation, setup: PrepareSetup) -> RowPreparat
         average(nodes, PreparingNode)
     whole = NodeTotal(n_nodes=len(nodes.parties))
     nodes.ask(PreparingNode.take_average, whole)
-    told = nodes.ask(PreparingNode.tell_facts, each={nodes.parties[0]: whole})[0]
+    reply = nodes.ask(PreparingNode.tell_facts, each={nodes.parties[0]: whole})[0]
     facts = ColumnFacts(
-        round(told.n_rows), told.mean, told.mean, told.deviation, told.missing, told.n_sparse > 0.5
+        round(reply.n_rows),
+        reply.mean,
+        reply.mean,
+        reply.deviation,
+        reply.missing,
+        reply.n_sparse > 0.5,
     )
     return conclude(setup, facts, rounding=_CONSTANT)

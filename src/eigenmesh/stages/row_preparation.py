@@ -62,10 +62,10 @@ class RowPreparation:
 
     def names_out(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Names of the prepared columns: "age", "ward = A", "ward = other"."""
-        known = [str(i) for i in range(self.n_columns)] if names is None else list(map(str, names))
-        columns = [known[i] for i in self.rule.kept.tolist()]
+        every = [str(i) for i in range(self.n_columns)] if names is None else list(map(str, names))
+        columns = [every[i] for i in self.rule.kept.tolist()]
         pairs = zip(self.rule.level_columns.tolist(), self.levels, strict=True)
-        return (*columns, *(f"{known[i]} = {level}" for i, level in pairs))
+        return (*columns, *(f"{every[i]} = {level}" for i, level in pairs))
 
     def in_words(self, names: Sequence[str] | None = None) -> str:
         """What was done, for a report."""

@@ -54,8 +54,10 @@ def lines(story: Story) -> Iterator[StoryLine]:
         f"width",
     )
     worst = audit(story.report).worst
-    told = SEVERITY_IN_WORDS[worst.severity] if worst else "nothing"
-    yield StoryLine("what it is worth", f"the most that anybody could make of what left: {told}")
+    severity = SEVERITY_IN_WORDS[worst.severity] if worst else "nothing"
+    yield StoryLine(
+        "what it is worth", f"the most that anybody could make of what left: {severity}"
+    )
     yield StoryLine(
         "refused",
         f"a sharper method asks for some patients' rows; {story.refusal.party} refuses, as its "
@@ -88,7 +90,6 @@ def save(story: Story, folder: Path) -> dict[str, Any]:
     draw(story, picture)
     report(story.model, folder / "report.html")
     page.write_text(_page(story, picture), encoding="utf-8")
-    told = list(lines(story))
     tree = {
         "version": eigenmesh.__version__,
         "seconds": story.seconds,
@@ -99,7 +100,7 @@ def save(story: Story, folder: Path) -> dict[str, Any]:
         "agreement": story.agreement,
         "million_rows_seconds": story.speed.seconds,
         "whole_matrix_seconds": story.speed.whole_matrix_seconds,
-        "lines": [line._asdict() for line in told],
+        "lines": [line._asdict() for line in lines(story)],
         "files": {"page": page, "report": folder / "report.html", "picture": picture},
     }
     figures.write_text(as_json(tree) + "\n", encoding="utf-8")
@@ -150,7 +151,7 @@ def _page(story: Story, picture: Path) -> str:
         f"the pooled one. Right: few numbers left each clinic beside those that it keeps."
     )
     image = Html(f'<img alt="{element("i", alt)[3:-4]}" src="data:image/png;base64,{content}">')
-    told = element(
+    chapters = element(
         "ol",
         *(element("li", element("strong", line.title), ": ", line.words) for line in lines(story)),
     )
@@ -167,7 +168,7 @@ def _page(story: Story, picture: Path) -> str:
         element(
             "main",
             element("section", element("h2", "The picture"), image),
-            element("section", element("h2", "What happened"), told),
+            element("section", element("h2", "What happened"), chapters),
             element(
                 "section",
                 element("h2", "What left the clinics, in words"),

@@ -121,8 +121,8 @@ def _tiles(facts: PageFacts) -> Iterator[tuple[Html, ...]]:
         share = share_in_words(report.share_of_baseline)
         yield _tile(share, f"of shipping everything: {floats:,} numbers sent")
     worst = facts.audit.worst if facts.audit else None
-    told = SEVERITY_IN_WORDS[worst.severity] if worst else "nothing"
-    yield _tile(told, "is the most that left a party", wide=True)
+    severity = SEVERITY_IN_WORDS[worst.severity] if worst else "nothing"
+    yield _tile(severity, "is the most that left a party", wide=True)
     if spectrum.missing is not None and len(spectrum.missing):
         yield _tile(_missing_in_words(float(spectrum.missing.max())), "of an eigenvalue is missing")
     absent = len(report.lost) + len(report.left_out)
@@ -311,10 +311,10 @@ def _spectrum_section(facts: PageFacts) -> Html:
     if not len(spectrum.values):
         return _section("components", "Components", _note("This method has no components."))
     headings = ["no.", "", "eigenvalue", "share", "so far", "missing"]
-    known = spectrum.shares is not None
-    columns = [0, 1, 2, 3, 4, 5] if known else [0, 1, 2, 5]
+    has_shares = spectrum.shares is not None
+    columns = [0, 1, 2, 3, 4, 5] if has_shares else [0, 1, 2, 5]
     table = _table(
-        f"Components by size{', and their share of the variance' if known else ''}",
+        f"Components by size{', and their share of the variance' if has_shares else ''}",
         [headings[c] for c in columns],
         [[row[c] for c in columns] for row in _spectrum_rows(spectrum)],
         [i for i, c in enumerate(columns) if c != 1],
@@ -340,9 +340,9 @@ def _spectrum_rows(spectrum: Spectrum) -> Iterator[tuple[Any, ...]]:
     values, shares, missing = spectrum.values, spectrum.shares, spectrum.missing
     sizes = values / values[0] if shares is None else shares
     # Of the wanted ones: clusters are found in more.
-    known = np.zeros(0) if missing is None else missing
+    lacks = np.zeros(0) if missing is None else missing
     whole = sizes.copy()
-    whole[: len(known)] /= 1 - np.minimum(known, 0.95)
+    whole[: len(lacks)] /= 1 - np.minimum(lacks, 0.95)
     longest = float(max(whole.max(), 1e-300))
     for i, size in enumerate(sizes.tolist()):
         yield (
@@ -351,7 +351,7 @@ def _spectrum_rows(spectrum: Spectrum) -> Iterator[tuple[Any, ...]]:
             f"{values[i]:.5g}",
             f"{size:.1%}",
             f"{float(sizes[: i + 1].sum()):.1%}",
-            "not known" if i >= len(known) else _missing_in_words(float(known[i])),
+            "not known" if i >= len(lacks) else _missing_in_words(float(lacks[i])),
         )
 
 
@@ -401,9 +401,9 @@ def _disclosure_section(facts: PageFacts) -> Html:
         parts.append(_note("This model was saved by an earlier version, which kept no such facts."))
     elif facts.audit.lines:
         parts.append(_audit_table(facts.audit))
-        told = [f"The model {words}." for words in facts.audit.model]
-        told += [f"Together with other fits: {words}." for words in facts.audit.beyond]
-        parts += [_note(words) for words in told]
+        notes = [f"The model {words}." for words in facts.audit.model]
+        notes += [f"Together with other fits: {words}." for words in facts.audit.beyond]
+        parts += [_note(words) for words in notes]
     else:
         parts.append(_note("Nothing left any party."))
     kinds = sorted({kind for own in facts.report.reveals.values() for kind in own})

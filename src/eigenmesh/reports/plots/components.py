@@ -38,7 +38,7 @@ def scree(model: Any, *, path: str | Path | None = None) -> Any:
     'share of the variance'
     """
     spectrum = spectrum_of(model)
-    known = spectrum.shares is not None
+    has_shares = spectrum.shares is not None
     heights = spectrum.shares if spectrum.shares is not None else spectrum.values
     if not len(heights):
         raise InputError(f"{type(model).__name__} has no eigenvalues to draw")
@@ -58,10 +58,10 @@ def scree(model: Any, *, path: str | Path | None = None) -> Any:
             linewidth=0,
             label="missing, about",
         )
-    if known:
+    if has_shares:
         axes.plot(numbers, np.cumsum(heights), "o-", color=PALETTE[0], label="all so far")
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes.set_ylabel("share of the variance" if known else "eigenvalue")
+    axes.set_ylabel("share of the variance" if has_shares else "eigenvalue")
     axes.set_xlabel("component")
     axes.xaxis.get_major_locator().set_params(integer=True)
     unknown = spectrum.missing is None
