@@ -30,7 +30,8 @@ def neighbours():
 def test_the_best_test_there_is_does_no_better_than_the_promise(epsilon):
     delta = 1e-3
     setup = PrivateSetup("rbf", 0.5, WIDTH, 0, True, epsilon, delta)
-    mechanism, (one, other) = moments_mechanism(setup, WIDTH), neighbours()
+    one, other = neighbours()
+    mechanism = moments_mechanism(setup, len(one))
     direction = (other - one) / np.linalg.norm(other - one)
     seen = [
         np.sort([mechanism.read(mechanism.release(truth, 1)) @ direction for _ in range(DRAWS)])

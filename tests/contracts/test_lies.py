@@ -38,3 +38,12 @@ def test_a_gross_lie_about_sums_is_told_of_the_liar(name, kind):
 def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(name, reply, field):
     number = next(i for i, fit in enumerate(FITS) if fit.name == name)
     require_fair(Lie(number, reply, "huge", field, seed=332))
+
+
+@pytest.mark.parametrize(
+    ("name", "reply", "kind", "field", "seed"),
+    [("vfed-akpca-ring", 1, "noise", None, 802), ("private-pca", 1, "huge", 0, 0)],
+)
+def test_lies_that_gave_impossible_variances_are_refused(name, reply, kind, field, seed):
+    number = next(i for i, fit in enumerate(FITS) if fit.name == name)
+    assert require_fair(Lie(number, reply, kind, field, seed)).error is not None

@@ -19,12 +19,12 @@ _FACTORED = 160  # columns: beyond, a factor costs more than the sums that it is
 _DIRECTIONS = 8
 
 
-def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
+def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0) -> bool:
     """Whether a matrix can be Σ w x xᵀ of rows with Σ w x = `sums` and Σ w = `weight`.
 
     Σ w (x − m)(x − m)ᵀ, m being the mean, is positive semidefinite; that contains the inequality of
     Cauchy and Schwarz, sums² ≤ weight · diagonal. Of large matrices some columns and directions
-    are looked at.
+    are looked at. `noise` is how far below 0 an eigenvalue may be.
 
     >>> X = np.random.default_rng(0).normal(size=(9, 3))
     >>> is_gram(X.T @ X, X.sum(axis=0), 9), is_gram(-X.T @ X), is_gram(X.T @ X, 9 * X[0], 9)
@@ -32,12 +32,12 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0) -> bool:
     """
     G = np.asarray(gram, dtype=np.float64)
     size = float(np.trace(G))
-    if size < 0 or weight < 0 or not np.isfinite(size):
+    if size < -noise * len(G) or weight < 0 or not np.isfinite(size):
         return False
     s = np.zeros(len(G)) if sums is None else np.asarray(sums, dtype=np.float64)
     if sums is not None and not weight:
         return not (s.any() or G.any())
-    slack, weight = TOLERANCE * size, weight or 1.0
+    slack, weight = TOLERANCE * abs(size) + noise, weight or 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         if len(G) > _FACTORED:
             rng = np.random.default_rng(len(G))

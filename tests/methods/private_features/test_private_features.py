@@ -12,7 +12,8 @@ from tests.engines.nvflare_sides import open_here
 import eigenmesh as em
 from eigenmesh.connect import sites_of
 from eigenmesh.engines.in_process import InProcess
-from eigenmesh.errors import InputError, PolicyRefusal, StepRefused
+from eigenmesh.errors import InputError, MessageRefused, PolicyRefusal, StepRefused
+from eigenmesh.methods.private_features import protocol
 from eigenmesh.methods.private_features.clusters import scores_of
 from eigenmesh.methods.private_features.maths import (
     CELLS_SENSITIVITY,
@@ -20,10 +21,15 @@ from eigenmesh.methods.private_features.maths import (
     UnitFeatures,
     moment_vector,
 )
-from eigenmesh.methods.private_features.protocol import moments_mechanism
+from eigenmesh.methods.private_features.protocol import (
+    NoisedMoments,
+    PrivateSetup,
+    moments_mechanism,
+)
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import WeightedPoints, cluster_sums
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.message import Context
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(600, 5)) * [2.0, 1.5, 1.0, 0.5, 0.2]
@@ -80,7 +86,7 @@ def noise_in(fed, estimator):
     stage = estimator._stage(5)
     setup = stage.args[0]
     features = UnitFeatures(Kernel("rbf", 0.1, 3.0, 1.0), 5, 30, 0)
-    mechanism = moments_mechanism(setup, 30)
+    mechanism = moments_mechanism(setup, 31 * 32 // 2)  # a constant beside the features
     seen = []
     total = type(fed).total
 
@@ -329,3 +335,46 @@ def test_engines_give_what_one_process_gives_but_for_noise(opened, secure):
         np.testing.assert_allclose(estimator.eigenvalues_, expected, rtol=1e-3)
         for field in ("floats_up", "floats_down", "rounds", "by_step", "reveals", "privacy"):
             assert getattr(estimator.report_, field) == getattr(report, field)
+
+
+# Lies.
+
+
+def moments_of_a_party(epsilon, kernel="rbf"):
+    setup = PrivateSetup(kernel, 0.1, 30, 0, True, epsilon, 1e-6)
+    vector = moment_vector(UnitFeatures(Kernel(kernel, 0.1, 3.0, 1.0), 5, 30, 0), X, True)
+    return Context(setup), moments_mechanism(setup, len(vector)), vector
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, NO_NOISE])
+@pytest.mark.parametrize("kernel", ["rbf", "cosine"])
+def test_no_noise_is_taken_for_a_lie_and_lies_beyond_noise_are_refused(epsilon, kernel):
+    context, mechanism, vector = moments_of_a_party(epsilon, kernel)
+
+    def refused(told):
+        return NoisedMoments(upper=mechanism.release(told, 1), n_rows=len(X)).contradiction(context)
+
+    assert not any(refused(vector) for _ in range(50))
+    far = 200 * mechanism.sigma + len(X)
+    scaled, one_off = vector * (1 + far / len(X)), vector.copy()
+    one_off[0] -= far
+    assert refused(scaled)
+    assert refused(one_off)
+    assert refused(vector * 0 + far)
+
+
+@QUIET
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_total_that_unit_features_cannot_have_is_refused(secure, monkeypatch):
+    monkeypatch.setattr(NoisedMoments, "contradiction", lambda self, context: None)
+    monkeypatch.setattr(protocol, "moment_vector", lambda *of: 10 * moment_vector(*of))
+    with em.federation(PARTS, secure=secure) as fed, pytest.raises(MessageRefused, match="wrong"):
+        pca(epsilon=NO_NOISE).fit(fed)
+
+
+@QUIET
+def test_shares_of_the_variance_are_at_most_one_where_noise_is_all_there_is():
+    few = em.Partitioned(rows=[X[:30], X[30:60]])
+    for _ in range(5):
+        model = pca(n_components=10, epsilon=0.5).fit(few)
+        assert 0 <= model.explained_variance_ratio_.sum() <= 1 + 1e-9

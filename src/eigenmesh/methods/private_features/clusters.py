@@ -21,7 +21,7 @@ Letters: z scores (n, s), m cells; `maths` has the sensitivities.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -29,13 +29,13 @@ from eigenmesh.methods.private_features.maths import (
     CELLS_SENSITIVITY,
     TopOfMoments,
     UnitFeatures,
+    impossible_cells,
 )
 from eigenmesh.methods.private_features.protocol import (
-    NoisedMoments,
     PrivateRows,
     PrivateSetup,
+    SummedMoments,
     features_of,
-    moments_mechanism,
     require_components,
     sigma_in_sum,
 )
@@ -44,6 +44,7 @@ from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kmeans import WeightedPoints, cluster_sums, nearest, weighted_kmeans
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Floats,
     Message,
     Numbers,
@@ -70,7 +71,6 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.stages.row_messages import by_party
 
-MOMENTS_SHARE = 0.5  # of the loss
 FINAL_ROUNDS = 2  # for the k centres; those before are for candidates
 CANDIDATES = 8  # a cluster
 _DRAWS = 0x70726976  # apart from all other draws by the same seed
@@ -84,6 +84,8 @@ class PrivateKMeansSetup(PrivateSetup, reveals=None):
     n_cells: Annotated[int, Positive, no_more_than(20_000)]
     scores: str
     labels: str
+
+    moments_share: ClassVar[float] = 0.5
 
 
 class NoisedComponents(Message, reveals="moments"):
@@ -104,16 +106,20 @@ class NoisedCells(Message, reveals="moments", noised=True):
     sums: Annotated[Numbers, Shape("m", "s"), Whole]
     sizes: Annotated[Numbers, Shape("m"), Whole]
 
+    def contradiction(self, context: Context) -> str | None:
+        """Each row is in one cell, and its score has norm 1 at most."""
+        n_rows = context.facts.get("rows")
+        if n_rows is None:  # its own host knows of nothing that was said before
+            return None
+        mechanism = cells_mechanism(context.setup, *self.sums.shape)
+        cells = mechanism.read(self.sums), mechanism.read(self.sizes)
+        return impossible_cells(*cells, mechanism.sigma, int(n_rows))
+
 
 class PrivateClusterRows(PrivateRows):
     """Holds some rows of all columns, and their scores."""
 
     Setup = PrivateKMeansSetup
-
-    @step(reusable=False)
-    def noised_moments(self) -> NoisedMoments:
-        """Σ eeᵀ, under noise that leaves some of the loss to the cells."""
-        return self.released_moments(MOMENTS_SHARE)
 
     @step(reusable=False)
     def keep_scores(self, top: NoisedComponents) -> None:
@@ -155,7 +161,7 @@ def scores_of(features: UnitFeatures, X: Rows, components: Doubles) -> Doubles:
 
 def cells_mechanism(setup: PrivateKMeansSetup, n_cells: int, dim: int) -> GaussianMechanism:
     """The noise of one round."""
-    loss = (1 - MOMENTS_SHARE) / setup.n_rounds * loss_of(setup.epsilon, setup.delta)
+    loss = (1 - setup.moments_share) / setup.n_rounds * loss_of(setup.epsilon, setup.delta)
     return GaussianMechanism(loss, CELLS_SENSITIVITY, n_cells * (dim + 1))
 
 
@@ -206,10 +212,9 @@ def private_kmeans(
 
     # 1. NoisedComponents of the uncentred features.
     released = rows.total(role.noised_moments)
-    mechanism = moments_mechanism(setup, features.width, MOMENTS_SHARE)
-    sigma = sigma_in_sum(rows, mechanism, len(released.parties))
-    n_rows = released.sum.n_rows
-    top = TopOfMoments.of(mechanism.read(released.sum.upper), sigma, n_rows, centre=False)
+    moments = SummedMoments.of(rows, setup, released)
+    n_rows = moments.n_rows
+    top = TopOfMoments.of(*moments, centre=False)
     model = features.model(top, n_eigenvectors, n_rows)
     rows.ask(role.keep_scores, NoisedComponents(components=model.components))
 

@@ -13,7 +13,6 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.private_features.clusters import (
     CANDIDATES,
     FINAL_ROUNDS,
-    MOMENTS_SHARE,
     PrivateClusters,
     PrivateKMeansSetup,
     private_kmeans,
@@ -160,7 +159,7 @@ class PrivateKMeans(PartyLabels):
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
     ) -> tuple[str, ...]:
         setup, (_, s) = self._setup(shapes[0][1]), self._numbers()
-        return outlook(setup, shapes, s, MOMENTS_SHARE)
+        return outlook(setup, shapes, s)
 
     def _adopt(self, outcome: PrivateClusters, setup: PrivateKMeansSetup) -> None:
         self.model_ = outcome.model

@@ -20,6 +20,7 @@ from eigenmesh.numerics.eigen import fix_signs, top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding, embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import TOLERANCE, is_gram
 
 UNIT_KERNELS = ("rbf", "laplacian", "cosine")  # whose features have norm 1
 MOMENTS_SENSITIVITY = float(np.sqrt(2.0))
@@ -29,6 +30,7 @@ CELLS_SENSITIVITY = 2.0
 _CONSTANT = 0.5  # c: the mean is known to about as much as the products then
 _CERTAIN = 1.0  # of noise beside the largest gap that k eigenvalues can have
 _DOUBTFUL = 0.1  # of the same: spectra fall, and a tenth of it is usual
+_NEVER = 8.0  # standard deviations: noise is farther out once in 10¹⁴ times
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class UnitFeatures:
     def model(self, top: TopOfMoments, k: int, n_rows: int) -> FeatureModel:
         """Components by which any rows are scored."""
         W = np.asarray(fix_signs(top.vectors[:, :k]), dtype=np.float64)
-        values = top.values
+        values = top.values * top.within_total(k)
         after = float(values[k]) if len(values) > k else 0.0
         how = (self.kernel, self.n_columns, self.width, self.seed)
         return FeatureModel(*how, W, top.mean @ W, values[:k], after, top.total, n_rows)
@@ -135,6 +137,13 @@ class TopOfMoments(NamedTuple):
         shrunk, aligned = _without_noise(values, edge)
         return cls(shrunk, vectors, aligned, mean, max(total, 0.0), edge)
 
+    def within_total(self, k: int) -> float:
+        """What k eigenvalues are multiplied by: rows of norm 1 have no more variance than `total`.
+
+        Where noise is all there is, its eigenvalues add up to more.
+        """
+        return min(1.0, self.total / (float(self.values[:k].sum()) or 1.0))
+
     def share_of_best(self, k: int) -> float:
         """About how much of the variance that k components can have is in those found."""
         best = float(self.values[:k].sum())
@@ -148,6 +157,39 @@ def noise_edge(sigma: float, width: int) -> float:
     20
     """
     return float(sigma * np.sqrt(2.0 * width))
+
+
+def impossible_moments(
+    vector: Doubles, sigma: float, n_rows: int, kernel: str, centre: bool
+) -> str | None:
+    """Why a vector is no moments of so many rows' unit features, whatever the noise; or None."""
+    matrix = _as_matrix(vector)
+    trace, t = float(np.trace(matrix)), len(matrix)
+    far, slack = _NEVER * sigma, TOLERANCE * n_rows
+    constant = n_rows * _CONSTANT**2 / (1 + _CONSTANT**2)
+    if centre and abs(matrix[-1, -1] - constant) > far + slack:
+        return f"the constant of {n_rows} rows adds up to {matrix[-1, -1]:.6g}"
+    missing = n_rows - trace
+    if kernel == "cosine":  # rows of zeros have no direction, and features of norm 0
+        missing = min(missing, 0.0)
+    if abs(missing) > far * np.sqrt(t) + slack:
+        return f"features of norm 1 over {n_rows} rows have squares that add up to {trace:.6g}"
+    if not is_gram(matrix, noise=noise_edge(sigma, t) + far):
+        return "a sum of squares is negative, by more than noise can be"
+    return None
+
+
+def impossible_cells(sums: Doubles, sizes: Doubles, sigma: float, n_rows: int) -> str | None:
+    """Why cells of rows whose scores have norm 1 at most have no such sums and sizes; or None."""
+    far, slack = _NEVER * sigma, TOLERANCE * n_rows
+    if abs(float(sizes.sum()) - n_rows) > far * np.sqrt(len(sizes)) + slack:
+        return f"cells of {n_rows} rows have {float(sizes.sum()):.6g} rows together"
+    if float(sizes.min()) < -(far + slack):
+        return f"a cell has {float(sizes.min()):.6g} rows"
+    longest = np.linalg.norm(sums, axis=1) - sizes
+    if float(longest.max()) > sigma * np.sqrt(sums.shape[1]) + 2 * far + slack:
+        return "scores of norm 1 add up to more than there are rows"
+    return None
 
 
 def _without_noise(values: Doubles, edge: float) -> tuple[Doubles, Doubles]:

@@ -52,13 +52,12 @@ def checked_fields(estimator: Any, n_columns: int | None, *, center: bool) -> di
     }
 
 
-def outlook(
-    setup: PrivateSetup, shapes: Sequence[tuple[int, int]], k: int, share_of_loss: float = 1.0
-) -> tuple[str, ...]:
+def outlook(setup: PrivateSetup, shapes: Sequence[tuple[int, int]], k: int) -> tuple[str, ...]:
     """What a plan says of the promise, and of how useless the answer would be."""
     n_rows, n_parties = sum(n for n, _ in shapes), len(shapes)
     width = unit_width(setup.kernel, shapes[0][1], setup.n_features)
-    mechanism = moments_mechanism(setup, width, share_of_loss)
+    t = width + int(setup.center)
+    mechanism = moments_mechanism(setup, t * (t + 1) // 2)
     masked = masks_are_planned()
     sigma = mechanism.sum_sigma(n_parties, masked=masked)
     view = Outlook.of(sigma, width, n_rows, k, setup.center)

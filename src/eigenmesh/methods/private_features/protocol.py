@@ -23,16 +23,17 @@ Letters: t features and a constant; ẽ and the sensitivity √2 are in `maths`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, MessageRefused
 from eigenmesh.methods.private_features.maths import (
     MOMENTS_SENSITIVITY,
     UNIT_KERNELS,
     TopOfMoments,
     UnitFeatures,
+    impossible_moments,
     moment_vector,
     unit_width,
 )
@@ -41,6 +42,7 @@ from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Context,
     Message,
     Numbers,
     OwnRows,
@@ -54,6 +56,7 @@ from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.privacy import GaussianMechanism, loss_of
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.results import Total
 from eigenmesh.runtime.schedule import Node, Own, Scope, ask, enlist, sequence, total
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_messages import RowCount, by_party, count
@@ -72,12 +75,26 @@ class PrivateSetup(Message, reveals=None):
     epsilon: Annotated[float, Positive]
     delta: Annotated[float, Positive]
 
+    moments_share: ClassVar[float] = 1.0  # of the loss, for the moments
+
 
 class NoisedMoments(Message, reveals="moments", noised=True):
     """Σ ẽẽᵀ as a vector under noise, in whole numbers of its grid, and over how many rows."""
 
     upper: Annotated[Numbers, Shape("t*(t+1)//2"), Whole]
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
+
+    def contradiction(self, context: Context) -> str | None:
+        """Norms of 1 add up to the number of rows; noise moves sums by no more than it may."""
+        mechanism = moments_mechanism(context.setup, len(self.upper))
+        return self.impossible(context.setup, mechanism, mechanism.sigma)
+
+    def impossible(
+        self, setup: PrivateSetup, mechanism: GaussianMechanism, sigma: float
+    ) -> str | None:
+        """Why no rows have these moments under noise of so much; also of a sum over parties."""
+        vector = mechanism.read(self.upper)
+        return impossible_moments(vector, sigma, self.n_rows, setup.kernel, setup.center)
 
 
 class PrivateRows(Party):
@@ -96,15 +113,11 @@ class PrivateRows(Party):
 
     @step(reusable=False)
     def noised_moments(self) -> NoisedMoments:
-        """Σ ẽẽᵀ, under noise."""
-        return self.released_moments()
-
-    def released_moments(self, share_of_loss: float = 1.0) -> NoisedMoments:
-        """Noise is drawn anew each time, and each time its loss is counted."""
-        mechanism = moments_mechanism(self.setup, self.features.width, share_of_loss)
-        self.site.loss += mechanism.loss
+        """Σ ẽẽᵀ, under noise that is drawn anew each time, and each time its loss is counted."""
         X = self.site.data
         vector = moment_vector(self.features, X, self.setup.center)
+        mechanism = moments_mechanism(self.setup, len(vector))
+        self.site.loss += mechanism.loss
         noised = mechanism.release(vector, self.site.n_summed)
         return NoisedMoments(upper=noised, n_rows=int(X.shape[0]))
 
@@ -126,13 +139,29 @@ def features_of(setup: PrivateSetup, n_columns: int) -> UnitFeatures:
     return UnitFeatures(kernel, n_columns, setup.n_features, setup.seed)
 
 
-def moments_mechanism(
-    setup: PrivateSetup, width: int, share_of_loss: float = 1.0
-) -> GaussianMechanism:
-    """The noise of the moments, which may spend a share of what is promised."""
-    loss = share_of_loss * loss_of(setup.epsilon, setup.delta)
-    t = width + int(setup.center)
-    return GaussianMechanism(loss, MOMENTS_SENSITIVITY, t * (t + 1) // 2)
+def moments_mechanism(setup: PrivateSetup, size: int) -> GaussianMechanism:
+    """The noise of so many numbers of moments."""
+    loss = setup.moments_share * loss_of(setup.epsilon, setup.delta)
+    return GaussianMechanism(loss, MOMENTS_SENSITIVITY, size)
+
+
+class SummedMoments(NamedTuple):
+    """What all parties' moments add up to, and the noise in every number of it."""
+
+    vector: Doubles
+    sigma: float
+    n_rows: int
+
+    @classmethod
+    def of(cls, rows: Federation, setup: PrivateSetup, released: Total) -> Self:
+        """Read, and refused if no rows have it: masks hide whose part of it is wrong."""
+        moments: NoisedMoments = released.sum
+        mechanism = moments_mechanism(setup, len(moments.upper))
+        sigma = sigma_in_sum(rows, mechanism, len(released.parties))
+        words = moments.impossible(setup, mechanism, sigma)
+        if words is not None:
+            raise MessageRefused(f"{words}; whose words are wrong cannot be told")
+        return cls(mechanism.read(moments.upper), sigma, moments.n_rows)
 
 
 @record
@@ -175,16 +204,14 @@ def private_pca(rows: Federation, setup: PrivateSetup, n_components: int) -> Pri
     features = features_of(setup, next(iter(sizes.values())).n_columns)
     require_components(n_components, features.width)
     released = rows.total(PrivateRows.noised_moments)
-    mechanism = moments_mechanism(setup, features.width)
-    sigma = sigma_in_sum(rows, mechanism, len(released.parties))
-    vector, n_rows = mechanism.read(released.sum.upper), released.sum.n_rows
-    top = TopOfMoments.of(vector, sigma, n_rows, setup.center)
+    moments = SummedMoments.of(rows, setup, released)
+    top = TopOfMoments.of(*moments, setup.center)
     return PrivateResult(
-        features.model(top, n_components, n_rows),
+        features.model(top, n_components, moments.n_rows),
         top.edge,
         top.share_of_best(n_components),
         top.aligned[:n_components],
-        sigma,
+        moments.sigma,
         sum(size.n_values for size in sizes.values()),
     )
 

@@ -57,6 +57,7 @@ from eigenmesh.numerics.kernel_of_sums import (
     upper_triangle,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Floats,
@@ -357,6 +358,8 @@ def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFu
             f"the answers of {in_short(ends.parties)} differ in how many components they have, "
             f"where all have the same sums; nobody can say whose is wrong"
         )
+    if agreed.kernel != "sigmoid":  # which has negative eigenvalues of its own
+        require_possible_sums(float(fusions[0].components.eigenvalues.sum()), fusions[0].total)
     places = landmarks_of(agreed, n)
     model = ColumnModel(
         fusions[0],
