@@ -21,7 +21,6 @@ _SEEDED = (
     "k-means is seeded by draws of rows, so a row twice is not a row of weight 2, as in KMeans"
 )
 _DRAWN = "landmarks are drawn, and a row twice is not drawn as a row of weight 2"
-_SHARED = "a component's sign is that of its largest coefficient, which copies of a landmark share"
 _SKETCHED = "sketches have no weights, and an error says so; with exact=True there are"
 _DENSE = "check_sample_weight_equivalence_on_dense_data"
 _SPARSE = "check_sample_weight_equivalence_on_sparse_data"
@@ -45,7 +44,7 @@ def expected_failures(estimator):
         return dict.fromkeys((_DENSE, _SPARSE), _SEEDED)
     if isinstance(estimator, em.DisKPCA | em.KernelPCA) and estimator.n_landmarks == 8:
         return dict.fromkeys((_DENSE, _SPARSE), _DRAWN)
-    return {_DENSE: _SHARED} if isinstance(estimator, em.DisKPCA) else {}
+    return {}
 
 
 # The checks fit tiny or random data, about which the estimators rightly warn.

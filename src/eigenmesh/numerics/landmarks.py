@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -78,6 +78,14 @@ class LandmarkModel:
         # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.
         total = sums.trace - n * float(mean @ mean)
         return cls(kernel, Y, B @ W, mean @ W, values[:k], after, total, n)
+
+    def signed_by(self, span: Span) -> Self:
+        """The same with signs by which the landmark farthest along a component scores above 0."""
+        # The signs of B are the eigen-solver's, so those of W are a processor's rounding; copies of
+        # a landmark share its coefficient, but its score K(Y, Y)BW each of them has.
+        scores = span.K @ self.coefficients
+        signs = np.sign(np.einsum("ij,ij->j", fix_signs(scores), scores))
+        return replace(self, coefficients=self.coefficients * signs, offset=self.offset * signs)
 
     @property
     def residual(self) -> float:

@@ -276,7 +276,8 @@ def test_rows_reach_neighbours_only_and_carry_the_noise_that_was_asked_for(X):
 
 
 def test_a_little_noise_costs_little(X, parts):
-    kpca = admm(row_noise=0.1, reference=X).fit(parts)
+    # The noise is drawn anew each time; of some draws twenty iterations end before all is at rest.
+    kpca = admm(row_noise=0.1, reference=X, n_iterations=30).fit(parts)
     assert kpca.similarity_.mean() > 0.96
     assert kpca.consensus_similarity_.mean() > 0.99
     assert np.all(kpca.similarity_ <= kpca.ceiling_ + 1e-6)

@@ -1045,6 +1045,7 @@ def fit_in_span(
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     span = Span.of(kernel, landmark_set.Y)
     model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
+    model = model.signed_by(span)
     require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
     outside, error = span_residual(span, sums), 0.0
     if estimated:

@@ -175,6 +175,7 @@ def _fit(
     scaled = (scale * full(total.upper), scale * total.sums, total.n_rows, scale * total.trace)
     sums, span = LandmarkSums(*scaled), Span.of(kernel_of(setup), landmark_set.Y)
     model = LandmarkModel.fit(span.kernel, landmark_set.Y, sums, k, center, span)
+    model = model.signed_by(span)
     require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
     weighted = dataclasses.replace(
         model,

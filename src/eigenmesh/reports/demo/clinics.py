@@ -152,9 +152,12 @@ class _Link:
     def reply(self, timeout: float) -> bytes | None:
         """The next reply; None if the process has ended or is silent."""
         try:
-            return self._replies.get(timeout=timeout)
+            frame = self._replies.get(timeout=timeout)
         except queue.Empty:
             return None
+        if frame is None:
+            self._replies.put(None)  # the end stays: whoever asks again does not wait for it
+        return frame
 
     @property
     def end(self) -> str:
