@@ -20,10 +20,10 @@ DATES = (
     *("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y-%m-%d %H:%M", "%d %b %Y", "%Y%m%d", "%d-%b-%y"),
     *("%B %d, %Y", "%d/%m/%y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%SZ"),
 )
-GAPS = ("", "NA", "null", "n/a", "NaN")
+GAPS = ("", "NA", "null", "n/a", "NaN", "-", "?", "k.A.")
 KINDS = (
-    "missing word infinite date text category id-column duplicate-id duplicate-row constant empty "
-    "units renamed lacking extra order id-in-two cells"
+    "missing nines word infinite date text category id-column duplicate-id duplicate-row constant "
+    "empty units renamed lacking extra order id-in-two cells"
 ).split()
 
 
@@ -126,15 +126,16 @@ def _some_rows(sheet: Sheet, rng: Any, most: int = 4) -> list[int]:
 
 def _plant(kind: str, sheets: Any, names: Any, expected: Any, touched: Any, rng: Any) -> None:
     sheet = sheets[int(rng.integers(3))]
-    if kind in ("missing", "word", "infinite"):
+    if kind in ("missing", "nines", "word", "infinite"):
         name = _free_column(sheet, names, touched, rng)
         if name is None:
             return
         words = {"missing": GAPS, "word": ("n.d.", "<5", "see note", "12 mg"), "infinite": ("inf",)}
+        words["nines"] = (str(rng.choice(["-9", "-99", "-999", "99999"])),)
         rows = _some_rows(sheet, rng)
         for row in rows:
             sheet.rows[row][sheet.column(name)] = str(rng.choice(words[kind]))
-        said = "missing" if kind == "missing" else "not a number"
+        said = kind if kind in ("missing", "nines") else "not a number"
         expected[(sheet.name, said, name)] = set(rows)
     elif kind in ("date", "text", "category", "id-column"):
         _plant_column(kind, sheets, expected, rng)
@@ -273,13 +274,16 @@ def _add_notes(sheets: Any, expected: Any, rng: Any) -> None:
         expected[(sheet.name, "text", "note")] = None
 
 
-def compare(seed: int, folder: Path) -> tuple[list[Any], list[Any]]:
+def compare(
+    seed: int, folder: Path, id_column: str | None = "patient"
+) -> tuple[list[Any], list[Any]]:
     """What was missed, and what is not there."""
     from eigenmesh.data.check_files import check_files
 
     sheets, expected, rng = draw(seed)
     written = {sheet.name: sheet.write(folder, rng) for sheet in sheets}
-    findings = check_files([path for path, _ in written.values()], "patient")
+    # A column that is called so has the ids, whether it is named or not.
+    findings = check_files([path for path, _ in written.values()], id_column)
     found = {(f.file.removesuffix(".csv"), f.kind, f.column): f for f in findings}
     doubtful = {key[2] for key in expected if key[0] == "?"}
     missed: list[Any] = []

@@ -13,6 +13,7 @@ import pytest
 from eigenmesh.data import Partitioned, read_table
 from eigenmesh.data import tabular as tables
 from eigenmesh.errors import InputError
+from eigenmesh.runtime.levels import codes_of
 
 SIGNS = [(",", "."), (";", "."), ("\t", "."), (";", ","), ("\t", ",")]
 
@@ -232,3 +233,15 @@ def test_many_rows_lie_in_a_file_without_a_name(tmp_path, monkeypatch):
     opened = read_table(tmp_path / "a.csv.gz").X
     assert isinstance(opened, np.memmap)
     np.testing.assert_array_equal(opened, X)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
+def test_a_dash_is_a_gap_among_numbers_and_a_level_among_words(tmp_path, suffix):
+    frame = pd.DataFrame({"crp": [1.5, "-", 2.5, "k.A."], "rhesus": ["-", "+", "-", "+"]})
+    path = tmp_path / f"ward{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_excel(path, index=False)
+    table = read_table(path, allow_missing=True, categories=["rhesus"])
+    np.testing.assert_array_equal(table.X[:, 0], [1.5, np.nan, 2.5, np.nan])
+    np.testing.assert_array_equal(table.X[:, 1], codes_of(["-", "+", "-", "+"]))
+    with pytest.raises(InputError, match="no value"):
+        read_table(path, categories=["rhesus"])

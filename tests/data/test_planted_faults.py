@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 from tests.data.planted_faults import compare
+
+from eigenmesh.data.check_files import check_files
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -11,3 +15,32 @@ def test_every_planted_fault_is_named_and_nothing_else(seed, tmp_path):
     missed, alarms = compare(seed, tmp_path)
     assert not missed
     assert not alarms
+
+
+def test_ids_that_nobody_named_are_compared_where_one_column_looks_like_them(tmp_path):
+    rng = np.random.default_rng(3)
+    files = []
+    for name, start in (("north.csv", 100), ("south.csv", 500)):
+        ids = [f"P{start + i}" for i in rng.permutation(40)]
+        frame = pd.DataFrame({"Patient_ID": ids, "dose": rng.normal(size=40)})
+        files.append((tmp_path / name, frame))
+    files[0][1].loc[7, "Patient_ID"] = files[0][1].loc[30, "Patient_ID"]
+    files[1][1].loc[4, "Patient_ID"] = files[0][1].loc[12, "Patient_ID"]
+    for path, frame in files:
+        frame.to_csv(path, index=False)
+    found = {(f.file, f.kind, f.lines) for f in check_files([path for path, _ in files])}
+    assert found == {
+        ("north.csv", "id", (2,)),
+        ("north.csv", "duplicate id", (9, 32)),
+        ("north.csv", "id in two files", (14,)),
+        ("south.csv", "id", (2,)),
+        ("south.csv", "id in two files", (6,)),
+    }
+
+
+def test_lines_counted_in_each_file_are_no_people_in_two(tmp_path):
+    paths = [tmp_path / "north.csv", tmp_path / "south.csv"]
+    for seed, path in enumerate(paths):
+        x = np.random.default_rng(seed).normal(size=40)
+        pd.DataFrame({"nr": np.arange(1, 41), "dose": x}).to_csv(path, index=False)
+    assert {finding.kind for finding in check_files(paths)} == {"id"}

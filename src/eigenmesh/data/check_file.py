@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from eigenmesh.data import tabular
 from eigenmesh.data.id_columns import id_columns, sounds_like_id
-from eigenmesh.data.text_format import MISSING, Dialect, TextFormat, numbered_records
+from eigenmesh.data.nines import gaps_as_nines
+from eigenmesh.data.text_format import GAPS, MISSING, Dialect, TextFormat, numbered_records
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
 _DATE = "|".join(  # 2024-05-17T08:30, 17.5.24, 17 May 2024, 17-MAY-24, May 17, 2024, 20240517
@@ -27,6 +28,7 @@ _DATE = "|".join(  # 2024-05-17T08:30, 17.5.24, 17 May 2024, 17-MAY-24, May 17, 
         r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",
     )
 )
+_FEWEST_UNLIKE = 0.9  # of ids, some of which may be there twice
 _MOST_LEVELS = 50  # of a category
 _MOST_ALIKE = 0.05  # of rows that are there twice, beyond which that is how the data are
 _FEWEST_FOR_ALIKE = 10  # rows
@@ -57,6 +59,7 @@ class FileFacts:
     numbers: dict[str, Numbers] = field(default_factory=dict)  # of features; NaN where missing
     kinds: dict[str, str] = field(default_factory=dict)  # "number", "date", "text" or "category"
     ids: NDArray[Any] | None = None
+    suspects: dict[str, NDArray[Any]] = field(default_factory=dict)  # columns that look like ids
     line: Callable[[Any], tuple[int, ...]] = lambda rows: ()
     findings: list[Finding] = field(default_factory=list)
     n_rows: int = 0
@@ -138,7 +141,11 @@ def _look_at_ids(facts: FileFacts, column: str, cells: Any) -> None:
     if len(missing):
         words = f"{len(missing)} rows have no id"
         facts.add("missing id", column, missing, words, "give each row its id, or drop it")
-    texts = np.array(["" if text is None else text.strip() for text in texts])
+    take_for_ids(facts, column, np.array(["" if own is None else own.strip() for own in texts]))
+
+
+def take_for_ids(facts: FileFacts, column: str, texts: NDArray[Any]) -> None:
+    """Let a column have the file's ids, and look for those that are there twice."""
     repeated = _repeated(texts, ignore=("",))
     if len(repeated):
         words = f"{len(repeated)} rows have an id that another row has, too"
@@ -155,28 +162,47 @@ def _repeated(values: NDArray[Any], ignore: Sequence[Any] = ()) -> NDArray[np.in
 
 def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
     cells = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
-    missing = pc.is_in(cells, pa.array(sorted(MISSING))).to_numpy(zero_copy_only=False)
-    n_present = int((~missing).sum())
-    if n_present == 0:
+    missing, gaps = (_is_one_of(cells, words) for words in (MISSING, GAPS))
+    if missing.all():
         facts.kinds[column] = "empty"
         facts.add("constant", column, None, "is empty", "leave it out")
         return
     number = _matches(cells, _NUMBER) & ~missing
     truth = _matches(cells, r"^(?i:true|false)$")
     date = _matches(cells, _DATE) & ~missing
-    if missing.any():
-        words = f"{int(missing.sum())} of {len(missing)} values are missing"
-        remedy = "fill them (--fill-missing), or drop the rows"
-        facts.add("missing", column, np.flatnonzero(missing), words, remedy)
-    if date.sum() * 2 > n_present:
+    if date.sum() * 2 > (~missing).sum():
         facts.kinds[column] = "date"
+        _note_gaps(facts, column, missing, "leave the column out (--columns)")
         first = np.flatnonzero(date)[:1]
         remedy = "leave it out (--columns), or write a number: days since a day, an age"
         facts.add("date", column, first, "holds dates", remedy)
-    elif (number | truth).sum() * 2 > n_present:
-        _look_at_numbers(facts, column, cells, number, missing, truth)
+    elif (number | truth).sum() * 2 > (~gaps).sum():
+        _note_gaps(facts, column, gaps, "fill them (--fill-missing), or drop the rows")
+        _look_at_numbers(facts, column, cells, number, gaps, truth)
     else:
+        _note_gaps(facts, column, missing, "nothing, if it is a category: a gap is a level, too")
         _look_at_words(facts, column, cells, missing)
+
+
+def _is_one_of(cells: Any, words: Collection[str]) -> NDArray[np.bool_]:
+    are: NDArray[np.bool_] = pc.is_in(cells, pa.array(sorted(words))).to_numpy(zero_copy_only=False)
+    return are
+
+
+def _note_gaps(facts: FileFacts, column: str, gaps: Any, remedy: str) -> None:
+    if gaps.any():
+        n_gaps = int(gaps.sum())
+        words = f"{n_gaps} of {len(gaps)} values {_are(n_gaps)} missing"
+        facts.add("missing", column, np.flatnonzero(gaps), words, remedy)
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _values(n: int) -> str:
+    """The subject of a sentence about so many values, with its verb."""
+    return "1 value is" if n == 1 else f"{n} values are"
 
 
 def _matches(cells: Any, pattern: str) -> NDArray[np.bool_]:
@@ -190,7 +216,7 @@ def _look_at_numbers(
     facts.kinds[column] = "number"
     words_at = np.flatnonzero(~(number | missing | truth))
     if len(words_at):
-        words = f"{len(words_at)} values are no numbers, among numbers"
+        words = f"{_values(len(words_at))} no number, among numbers"
         facts.add("not a number", column, words_at, words, "write numbers, or leave them empty")
     values = np.full(len(number), np.nan)
     values[number] = np.asarray(cells.filter(pa.array(number)).to_pylist(), dtype=np.float64)
@@ -198,9 +224,14 @@ def _look_at_numbers(
     values[truth] = lowered[truth] == "true"
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
-        words = f"{len(infinite)} values are infinite"
+        words = f"{_values(len(infinite))} infinite"
         facts.add("not a number", column, infinite, words, "write numbers, or leave them empty")
         values[infinite] = np.nan
+    nines = gaps_as_nines(values)
+    if len(nines):
+        words = f"{_values(len(nines))} nothing but nines, far from all others: a gap?"
+        facts.add("nines", column, nines, words, "leave the cells empty, if they are gaps")
+        values[nines] = np.nan
     present = values[~np.isnan(values)]
     if len(present) > 1 and (present == present[0]).all():
         facts.add("constant", column, None, "has one value only", "leave it out: it tells nothing")
@@ -211,8 +242,9 @@ def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any) -> N
     texts = np.array(cells.to_pylist())[~missing]
     levels = np.unique(texts)
     first = np.flatnonzero(~missing)[:1]
-    if len(levels) == len(texts) > 1 and sounds_like_id(column):
+    if len(texts) > 1 and len(levels) >= _FEWEST_UNLIKE * len(texts) and sounds_like_id(column):
         facts.kinds[column] = "id"
+        facts.suspects[column] = np.array(cells.to_pylist())
         remedy = f"name it: --id-column {column!r}"
         facts.add("id", column, first, "holds ids, which are no feature", remedy)
     elif len(levels) == 1 and len(texts) > 1:
@@ -236,6 +268,8 @@ def _look_for_numbered_ids(facts: FileFacts) -> None:
     for suspect in id_columns({facts.name: X}, "rows", {facts.name: list(whole)}):
         column = list(whole)[suspect.column]
         facts.kinds[column] = "id"
+        if suspect.is_named_so:  # what counts from 1 in each file may be a line's number
+            facts.suspects[column] = facts.numbers[column].astype(str)
         del facts.numbers[column]
         words = f"looks like ids ({suspect.reason}), which are no feature"
         facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")

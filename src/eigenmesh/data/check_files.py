@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eigenmesh.data.check_file import FileFacts, Finding, check_file
+from eigenmesh.data.check_file import FileFacts, Finding, check_file, take_for_ids
 from eigenmesh.data.matching import keyed_hashes
 from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import EigenmeshError
@@ -37,10 +37,13 @@ def check_files(
     names = _names(paths)
     looked_at = [_looked_at(p, n, id_column, stated) for p, n in zip(paths, names, strict=True)]
     files = [facts for facts in looked_at if facts.columns and facts.n_rows]
+    hold_rows = len(files) > 1 and over_rows([facts.columns for facts in files])
+    if hold_rows:
+        _share_id_columns(files)
+    _take_suspects_for_ids(files)
     if len(files) > 1:
-        if over_rows([facts.columns for facts in files]):
+        if hold_rows:
             _compare_columns(files)
-            _share_id_columns(files)
             _compare_units(files)
             _look_for_ids_in_two(files)
         else:
@@ -121,10 +124,23 @@ def _share_id_columns(files: Sequence[FileFacts]) -> None:
     suspects = {column for facts in files for column, kind in facts.kinds.items() if kind == "id"}
     for facts in files:
         for column in suspects & set(facts.numbers):
-            del facts.numbers[column]
+            values = facts.numbers.pop(column)
             facts.kinds[column] = "id"
+            if any(column in other.suspects for other in files):
+                facts.suspects[column] = values.astype(str)
             words = "looks like ids in another file, which are no feature"
             facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")
+
+
+def _take_suspects_for_ids(files: Sequence[FileFacts]) -> None:
+    """Where no column of ids is named and one looks like it, its ids are compared."""
+    columns = {column for facts in files for column in facts.suspects}
+    if len(columns) != 1 or any(facts.ids is not None for facts in files):
+        return
+    (column,) = columns
+    for facts in files:
+        if column in facts.suspects:
+            take_for_ids(facts, column, facts.suspects[column])
 
 
 def _of_header(
@@ -147,10 +163,15 @@ def _compare_units(files: Sequence[FileFacts]) -> None:
         return
     by_name: Mapping[str, FileFacts] = {facts.name: facts for facts in files}
     for factor in unit_factors({name: own[:, sound] for name, own in means.items()}):
-        words = f"is about {factor.factor:.2g} times that of {factor.other}: other units?"
+        words = f"is about {_rounded(factor.factor)} times that of {factor.other}: other units?"
         remedy = "convert it at its party; if parties really differ so much, ignore this"
         column = columns[factor.column]
         _of_header(by_name[factor.party], "units", column, words, remedy)
+
+
+def _rounded(factor: float) -> str:
+    """Two digits, without an exponent where that is shorter: 970, 0.01, 1.2e+06."""
+    return f"{float(f'{factor:.2g}'):g}"
 
 
 def _group_means(facts: FileFacts, columns: Sequence[str]) -> Doubles:

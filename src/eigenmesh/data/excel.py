@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from eigenmesh.data.file_errors import complaint_about
+from eigenmesh.data.text_format import GAPS
 
 
 def read_sheet(path: Path) -> tuple[Any, int]:
@@ -60,8 +61,8 @@ def _name(header: tuple[Any, ...], i: int) -> str:
 
 
 def _column(cells: list[Any]) -> Any:
-    """Numbers, truths or dates where all cells are such, else text."""
-    values = [None if cell == "" else cell for cell in cells]
+    """Numbers, truths or dates where all cells are such, or gaps; else text."""
+    values = [None if isinstance(cell, str) and cell.strip() in GAPS else cell for cell in cells]
     present = [value for value in values if value is not None]
     if all(isinstance(value, bool) for value in present) and present:
         return pa.array(values, pa.bool_())
@@ -71,4 +72,4 @@ def _column(cells: list[Any]) -> Any:
         return pa.array([None if v is None else float(v) for v in values], pa.float64())
     if all(isinstance(value, datetime.datetime) for value in present):
         return pa.array(values, pa.timestamp("us"))
-    return pa.array([None if v is None else str(v) for v in values], pa.string())
+    return pa.array([None if cell in (None, "") else str(cell) for cell in cells], pa.string())

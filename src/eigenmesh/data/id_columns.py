@@ -22,12 +22,20 @@ _OWNERS = "patient person subject subj user sample case record customer client v
 _ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|key)$")
 
 
+_BY_NAME = "numbers of which no two are alike, under such a name"
+
+
 class IdColumn(NamedTuple):
     """A feature that looks like an id."""
 
     column: int
     parties: tuple[str, ...]
     reason: str
+
+    @property
+    def is_named_so(self) -> bool:
+        """Whether it is its name that tells, and not that it counts."""
+        return self.reason == _BY_NAME
 
 
 def id_columns(
@@ -79,7 +87,7 @@ def _reason(column: NDArray[np.float64], sounds_so: bool) -> str:
         return ""
     if column.max() - column.min() == len(column) - 1:
         return "consecutive numbers"
-    return "numbers of which no two are alike, under such a name" if sounds_so else ""
+    return _BY_NAME if sounds_so else ""
 
 
 def _is_named_so(names: Sequence[str] | None, column: int) -> bool:

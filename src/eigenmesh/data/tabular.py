@@ -21,6 +21,7 @@ from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.data.sample_ids import as_sample_ids
 from eigenmesh.data.table import Table
 from eigenmesh.data.text_format import (
+    GAPS,
     MISSING,
     Dialect,
     TextFormat,
@@ -216,7 +217,10 @@ class _TextFile:
         )
         names = list(types)
         converting = pyarrow.csv.ConvertOptions(
-            column_types=types, include_columns=names, decimal_point=dialect.decimal
+            column_types=types,
+            include_columns=names,
+            decimal_point=dialect.decimal,
+            null_values=sorted(GAPS),  # of numbers; text is never missing here
         )
         with pyarrow.csv.open_csv(self.path, reading, parsing, converting) as batches:
             for batch in batches:

@@ -31,6 +31,8 @@ MISSING = frozenset(  # Arrow's words for a missing number
         *("1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
     )
 )
+# What among numbers can only be a gap; a level may be called so, as is a rhesus factor.
+GAPS = MISSING | {"-", "--", "–", "—", "?", ".", "None", "none", "N.A.", "n.a.", "k.A."}
 _LONGEST_LINE = 1 << 26  # characters; a longer line is no table's
 _LINES = 100  # looked at
 _CHARACTERS = 1 << 22  # looked at, beyond the first line
@@ -71,7 +73,7 @@ class Dialect:
     def is_number(self, cell: str) -> bool:
         """Whether a cell is a number, or missing."""
         cell = cell.strip()
-        return cell in MISSING or _NUMBER[self.decimal].fullmatch(cell) is not None
+        return cell in GAPS or _NUMBER[self.decimal].fullmatch(cell) is not None
 
 
 def dialect_of(path: Path, stated: TextFormat) -> Dialect:
@@ -174,7 +176,7 @@ def _share_of_numbers(records: Sequence[Sequence[str]]) -> float:
 
 def _is_any_number(cell: str) -> bool:
     cell = cell.strip()
-    return cell in MISSING or any(form.fullmatch(cell) for form in _NUMBER.values())
+    return cell in GAPS or any(form.fullmatch(cell) for form in _NUMBER.values())
 
 
 def _decimal(path: Path, records: Sequence[Sequence[str]]) -> str:
@@ -203,5 +205,5 @@ def _header(cells: Sequence[str], decimal: str) -> bool:
     has_index = body[0] == ""
     body = body[1:] if has_index else body
     has_numbers = body == [str(i) for i in range(len(body))]
-    numbers = all(cell in MISSING or _NUMBER[decimal].fullmatch(cell) for cell in body)
+    numbers = all(cell in GAPS or _NUMBER[decimal].fullmatch(cell) for cell in body)
     return (has_numbers and (has_index or len(body) > 2)) or not numbers
