@@ -29,7 +29,7 @@ import numpy as np
 import psutil
 
 import eigenmesh as em
-from eigenmesh.nvflare_kit import secure_server, secure_site
+from eigenmesh.nvflare_jobs.kit import secure_server, secure_site
 from eigenmesh.runtime.masks import identity
 from eigenmesh.site_folder import open_site
 

@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("nvflare") else ["eigenmesh/nvflare_job.py"]
+collect_ignore = [] if find_spec("nvflare") else ["eigenmesh/nvflare_jobs/sides.py"]

@@ -55,7 +55,7 @@ class FlareHere(Flare):
     values_stay = False
 
     def __init__(self, sites: Any, wrap: Any, timeout: Any = None) -> None:
-        from eigenmesh.nvflare_job import SiteSide
+        from eigenmesh.nvflare_jobs.sides import SiteSide
 
         names = tuple(site.name for site in sites)
         self.sites, self.sides = sites, [SiteSide() for _ in sites]
@@ -96,7 +96,7 @@ class Session:
         for side, site in zip(job.sides, sites_of(self.sites), strict=True):
             site.split = self.sites.split
             side._site = site
-        from eigenmesh.nvflare_job import ServerSide
+        from eigenmesh.nvflare_jobs.sides import ServerSide
 
         server = ServerSide()
         server._context = SimpleNamespace(is_aborted=lambda: False)

@@ -26,8 +26,8 @@ pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
 
 from eigenmesh.engines import nvflare
 from eigenmesh.engines.nvflare import Flare, packed, study_of, unpacked, write_job
-from eigenmesh.nvflare_job import SiteSide, study_folder
-from eigenmesh.nvflare_kit import secure_server, secure_site
+from eigenmesh.nvflare_jobs.kit import secure_server, secure_site
+from eigenmesh.nvflare_jobs.sides import SiteSide, study_folder
 from eigenmesh.version import __version__
 
 RNG = np.random.default_rng(0)
@@ -323,7 +323,7 @@ def test_sites_are_in_the_order_of_the_study_that_they_approved(monkeypatch):
 
 
 def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
-    import eigenmesh.nvflare_job as job_sides
+    import eigenmesh.nvflare_jobs.sides as job_sides
 
     monkeypatch.setattr(job_sides, "_FEW_SECONDS", 0.01)
     Session(monkeypatch, ROWS)

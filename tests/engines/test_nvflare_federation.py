@@ -223,7 +223,8 @@ def with_code(job):
 
 def with_class(job):
     path = job / "app" / "config" / "config_fed_client.json"
-    path.write_text(path.read_text().replace("eigenmesh.nvflare_job.SiteSide", "subprocess.Popen"))
+    side = "eigenmesh.nvflare_jobs.sides.SiteSide"
+    path.write_text(path.read_text().replace(side, "subprocess.Popen"))
 
 
 def with_data(job):

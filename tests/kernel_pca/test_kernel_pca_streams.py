@@ -8,7 +8,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
 
 import eigenmesh as em
-from eigenmesh import progress_bar
+from eigenmesh.estimators import progress_bar
 from eigenmesh.kernel_pca import one_array as kernel_pca_methods
 from eigenmesh.metrics import aligned_error
 

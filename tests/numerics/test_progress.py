@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from eigenmesh import progress_bar
+from eigenmesh.estimators import progress_bar
 from eigenmesh.numerics import progress
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import landmark_sums, residuals

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eigenmesh as em
-from eigenmesh import progress_bar
+from eigenmesh.estimators import progress_bar
 
 
 @pytest.fixture(scope="module")

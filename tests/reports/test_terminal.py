@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import eigenmesh as em
-from eigenmesh import progress_bar
+from eigenmesh.estimators import progress_bar
 from eigenmesh.reports import terminal
 from eigenmesh.reports.documents import as_json, write_scores
 

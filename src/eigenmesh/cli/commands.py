@@ -35,7 +35,7 @@ from eigenmesh.estimators.plan import plan as forecast
 from eigenmesh.estimators.plan import study as study_of
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
-from eigenmesh.nvflare_kit import secure_server
+from eigenmesh.nvflare_jobs.kit import secure_server
 from eigenmesh.reports.documents import (
     SCORE_SUFFIXES,
     account_tree,

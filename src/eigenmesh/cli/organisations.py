@@ -95,7 +95,7 @@ def _opened_job(sites: Sites) -> Iterator[Relayed]:
 
 def fitted(estimator: Any, sites: Sites, on_progress: Callable[[str], None]) -> Any:
     """The model that the server's job fits; labels, shares and scores of rows stay at the sites."""
-    from eigenmesh.nvflare_orders import fit_at_server
+    from eigenmesh.nvflare_jobs.orders import fit_at_server
 
     with _opened_job(sites) as engine:
         how = {"topology": estimator.topology, "approved": sites.approved}
@@ -104,7 +104,7 @@ def fitted(estimator: Any, sites: Sites, on_progress: Callable[[str], None]) -> 
 
 def scores(model: Any, sites: Sites) -> Any:
     """Scores of the samples whose columns the sites have."""
-    from eigenmesh.nvflare_orders import scores_at_server
+    from eigenmesh.nvflare_jobs.orders import scores_at_server
 
     with _opened_job(sites) as engine:
         return scores_at_server(engine, model, {"approved": sites.approved})

@@ -14,7 +14,7 @@ from rich.console import Console
 from eigenmesh.cli import options
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import load
-from eigenmesh.nvflare_kit import secure_site
+from eigenmesh.nvflare_jobs.kit import secure_site
 from eigenmesh.reports.documents import account_tree, as_json, check_output
 from eigenmesh.reports.dry_run import dry_run as run_dry
 from eigenmesh.reports.site_views import (

@@ -2,7 +2,7 @@
 
 Two engines over one job. `Flare` lives in the job's process at the server and calls the sites;
 `Relayed` lives in the analyst's process and hands its requests to the job as app commands. What a
-site does with them is in `eigenmesh.nvflare_job`. Only bytes pass; no code travels.
+site does with them is in `eigenmesh.nvflare_jobs.sides`. Only bytes pass; no code travels.
 
 NVFlare waits for a dead process until the time of the call is over. So everybody who is waited for
 is looked at every few seconds, and whoever is silent twice in a row is lost, whatever the timeout.
@@ -43,10 +43,10 @@ from eigenmesh.version import __version__
 TOPIC = "eigenmesh"
 NONE, LATE = b"", b"late"  # in place of a reply: there is none, or it took too long
 # The only classes that a job names; every side has them installed.
-SERVER, SITE = "eigenmesh.nvflare_job.ServerSide", "eigenmesh.nvflare_job.SiteSide"
+SERVER, SITE = "eigenmesh.nvflare_jobs.sides.ServerSide", "eigenmesh.nvflare_jobs.sides.SiteSide"
 SERVER_CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR = "nvflare.collab.runtime.executor.CollabExecutor"
-GATE = "eigenmesh.nvflare_job.Gate"  # a component of a site's own
+GATE = "eigenmesh.nvflare_jobs.sides.Gate"  # a component of a site's own
 LOOK_SECONDS = 2.0  # for an answer to a look at those who are waited for
 _BETWEEN_LOOKS = 1.0  # seconds; NVFlare ends a job 5 s after one of its processes
 _SILENT_LOOKS = 2  # in a row, after which a party is lost

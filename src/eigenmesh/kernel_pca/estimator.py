@@ -32,6 +32,7 @@ from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.private_doors import require_private
+from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.small_parties import (
     CHOICES,
@@ -68,7 +69,6 @@ from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
-from eigenmesh.progress_bar import rows_shown
 from eigenmesh.runtime.federation import MASKABLE_LOSSES, Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import masks_are_planned

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
-from eigenmesh.progress_bar import delayed_bar, rows_shown
+from eigenmesh.estimators.progress_bar import delayed_bar, rows_shown
 from eigenmesh.reports.documents import as_json
 
 

@@ -30,8 +30,8 @@ from nvflare.collab import collab
 
 from eigenmesh.engines.nvflare import LATE, NONE, TOPIC, Flare, reply_to_json, study_of, unpacked
 from eigenmesh.errors import EigenmeshError, StepRefused
-from eigenmesh.nvflare_kit import JOBS_LOG, SETTINGS
-from eigenmesh.nvflare_orders import carry_out
+from eigenmesh.nvflare_jobs.kit import JOBS_LOG, SETTINGS
+from eigenmesh.nvflare_jobs.orders import carry_out
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.requests import error_tree, rule_alone
