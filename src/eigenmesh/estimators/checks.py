@@ -10,6 +10,7 @@ import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.privacy import require_promise
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.gamma import RULES, Bandwidth, bandwidth
 from eigenmesh.stages.graph_gamma import graph_bandwidth
@@ -17,6 +18,7 @@ from eigenmesh.stages.graph_gamma import graph_bandwidth
 # Of all distances, by which a median may miss the middle without a word: then gamma is right within
 # some 20 % unless distances are spread widely, and then it matters less.
 MOST_RANK_ERROR = 0.08
+PRIVATE = "private-features"  # the one method with differential privacy
 
 
 def whole_number(value: Any, name: str) -> int:
@@ -156,3 +158,27 @@ def preparation_fields(estimator: Any) -> dict[str, Any]:
         "standardize": bool(estimator.standardize),
         "fill_missing": share_of_missing(estimator.fill_missing),
     }
+
+
+def require_private(door: Any, name: str) -> None:
+    """Raise `InputError` unless epsilon and method go together, and all that leaves is noised."""
+    if door.epsilon is None:
+        if door.method == PRIVATE:
+            raise InputError(f"method is {PRIVATE!r} and epsilon None; epsilon=1, say, is expected")
+        return
+    require_promise(door.epsilon, door.delta)
+    if door.method not in ("auto", PRIVATE):
+        raise InputError(
+            f"epsilon is {door.epsilon:g}, and method {door.method!r} adds no noise; 'auto' or "
+            f"{PRIVATE!r} is expected"
+        )
+    if door.preparation is not None:
+        raise InputError(
+            f"preparation is given, which learns from the rows without noise; with epsilon= None "
+            f"is expected: prepare the rows by numbers that hang on none of them, before {name}"
+        )
+    if door.topology is not None:
+        raise InputError(
+            f"topology is {door.topology!r}, where neighbours see each other's sums; with epsilon= "
+            f"None is expected, a coordinator"
+        )

@@ -17,10 +17,12 @@ from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import (
+    PRIVATE,
     checked_accuracy,
     checked_gamma,
     one_of,
     optional_count,
+    require_private,
     restarts,
     whole_number,
 )
@@ -34,8 +36,6 @@ from eigenmesh.estimators.party_values import (
     weight_array,
 )
 from eigenmesh.estimators.preparation import Preparation
-from eigenmesh.estimators.private_doors import METHOD as PRIVATE
-from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.small_parties import (
     CHOICES,

@@ -25,13 +25,13 @@ from eigenmesh.estimators.checks import (
     checked_gamma,
     components_asked,
     one_of,
+    require_private,
     share_of_missing,
     whole_number,
 )
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation import Preparation
-from eigenmesh.estimators.private_doors import require_private
 from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.small_parties import (
@@ -827,7 +827,9 @@ class KernelPCA(FrontDoor):
 
 
 def _is_split(X: Any) -> bool:
-    return isinstance(X, Federation | Partitioned) or is_dask_collection(X)
+    return type(X) is not np.ndarray and (
+        isinstance(X, Federation | Partitioned) or is_dask_collection(X)
+    )
 
 
 def _those_with_weights(candidates: list[Method], split: str, sample_weight: Any) -> list[Method]:

@@ -40,7 +40,7 @@ class Alone(Federation):
     3
     """
 
-    parties = _names = (NAME,)  # the owner
+    parties = members = _names = (NAME,)  # the owner
     is_recording = True  # of nothing
     values_stay = False  # weights come with the array
 

@@ -17,6 +17,8 @@ def site_centroids(site: SiteView, rows: Rows, count: int, before: int = 0) -> F
     nothing is sent there is nothing to hide, and better means are found sooner.
     """
     least = max(MIN_CLUSTER, site.min_rows)
-    if site.sends_nothing and has_clusters(rows.shape[0], count):
-        return own_centroids(rows, count, least, site.private_generator(_TREE, 0))
+    if site.sends_nothing:
+        rng = site.private_generator(_TREE, 0)
+        if has_clusters(rows.shape[0], count):
+            return own_centroids(rows, count, least, rng)
     return centroids(rows, count, least, lambda part: site.private_generator(_TREE, part), before)

@@ -17,8 +17,6 @@ def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) 
 
     Standardised rows have no units: points are compared as their owners would write them.
     """
-    if len(points) < 2:
-        return
     own_units = {name: rows.in_own_units(own) for name, own in points.items()}
     factors = unit_factors(own_units, means=means)
     if factors:
