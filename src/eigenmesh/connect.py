@@ -189,7 +189,7 @@ def federation(
     )
     if under is not None:
         run.belong_to(under)
-    if secure or any(site.trust == "organisations" for site in run.local_sites().values()):
+    if secure or run.between_organisations:
         _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)

@@ -9,6 +9,7 @@ from tests.contracts.fits import FITS
 
 import eigenmesh as em
 from eigenmesh.reports.audit import Severity
+from eigenmesh.stages.kmeans_party import Sums
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAMES = ["a", "b", "c"]
@@ -151,3 +152,23 @@ def test_averages_on_graphs_are_what_was_averaged_in_ledger_and_audit(fit):
     assert kinds & {"moments", "gram", "distances", "scores", "rows", "eigenvectors"}
     told = {line.kind for party in report.parties for line in em.audit(report).of(party)}
     assert "aggregate" not in told
+
+
+def fewest_in_a_sum(trust, kernel, **asked):
+    """The fewest rows of a party in any sum of a cluster that left, where each has one far row."""
+    blocks = blocks_of("rows", 3)
+    for block in blocks:
+        block[0] += 30
+    replies, parts = [], em.Partitioned(rows=blocks, names=NAMES)
+    estimator = em.KernelKMeans(4, kernel=kernel, gamma=0.01, random_state=0, **asked)
+    with overheard(replies), em.federation(parts, trust=trust) as fed:
+        estimator.fit(fed)
+    sums = [reply.message for reply in replies if isinstance(reply.message, Sums)]
+    return min(float(own.weights[own.weights > 0].min()) for own in sums)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_no_sum_of_a_cluster_tells_of_a_single_row_between_organisations(kernel):
+    assert fewest_in_a_sum("organisations", kernel) >= 5
+    assert fewest_in_a_sum("organisations", kernel, kmeans="means") == 1  # by name, as before
+    assert fewest_in_a_sum("domain", kernel) == 1  # and the audit says so

@@ -122,6 +122,7 @@ class Holders(NamedTuple):
     shapes: Shapes
     alone: bool  # whether all rows are in one place, which nothing leaves
     secure: bool = False  # whether sums are masked
+    apart: bool = False  # whether organisations hold them, who do not trust a coordinator
 
     @property
     def n_rows(self) -> int:
@@ -198,6 +199,9 @@ def _kmeans(
         # Who lets rows leave lets scores of rows leave.
         few = "k-means of a coreset, since rounds between parties cost"
         return [("coreset", "k-means||", few), quiet, groups]
+    if holders.apart and kmeans == "auto":
+        # Two sums that differ by one row tell it, whichever cells are withheld.
+        return [(*groups[:2], f"{groups[2]}, since organisations keep single rows")]
     few = "k-means of means of rows' scores, five at least, since rounds between parties cost"
     by_means = ("means", "k-means||", few)
     return [by_means, quiet] if kmeans == "means" else [by_means, quiet, groups]

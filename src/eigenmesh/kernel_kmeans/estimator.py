@@ -109,7 +109,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
     kmeans : "lloyd", exact; "means", a few rounds and a little worse, from means of at least five
         rows' scores; "coreset", from scores of single rows; "groups", Lloyd's iteration on sums
         over groups of at least as many rows as the parties' policies ask for (5); "auto" is "lloyd"
-        where rounds cost little, else "means", or "groups" where a policy minds sums over fewer.
+        where rounds cost little, else "means", or "groups" where a policy minds sums over fewer,
+        or organisations hold the rows and sums are not masked.
     n_features : of "random-features" and "fed".
     coreset_size : draws of kmeans="coreset"; None for 50 a cluster, at least 200.
     embedding_dim : dimensions in which the leverage of method="diskpca" is measured; twice

@@ -126,7 +126,8 @@ def parties_taking_part(
     replies: Replies = SURVEY.run(fed).value
     sizes, left_out = sizes_in(replies), None
     secure = fed.secure or masks_are_planned()
-    holders = Holders([own.shape for own in sizes.values()], len(fed.members) == 1, secure)
+    alone, apart = len(fed.members) == 1, fed.between_organisations
+    holders = Holders([own.shape for own in sizes.values()], alone, secure, apart)
     if leaves_out_small(params, holders):
         left_out = leave_out(fed, sizes)
         holders = holders._replace(shapes=[sizes[name].shape for name in fed.parties])

@@ -252,6 +252,12 @@ class Federation:
         """Whether weights and targets are the sites' own to name, and nobody else's to send."""
         return self._engine.values_stay
 
+    @property
+    def between_organisations(self) -> bool:
+        """Whether the parties do not trust whoever coordinates, as far as is known here."""
+        trusts = (site.trust for site in self.local_sites().values())
+        return self.values_stay or "organisations" in trusts
+
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of the parties, as they said themselves or as this process knows."""
         shapes = {}
