@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eigenmesh.numerics.centroids import centroids
-from eigenmesh.numerics.unit_factors import FACTOR, unit_factors
+from eigenmesh.numerics.unit_factors import FACTOR, ColumnMoments, moment_factors, unit_factors
 
 
 def means(parts, n_points=100):
@@ -94,3 +94,38 @@ def test_a_constant_column_is_no_matter_of_units_however_its_means_are_rounded(d
         X = rng.normal(size=(800, 4))
         X[:, 2] = rng.normal() * 10.0 ** rng.integers(-3, 4)
         assert unit_factors(means(np.split(X.astype(dtype), 8))) == []
+
+
+def moments(parts):
+    return {
+        str(p): ColumnMoments(X.mean(axis=0), X.var(axis=0), len(X)) for p, X in enumerate(parts)
+    }
+
+
+def test_moments_alone_name_the_party_whose_column_has_another_unit():
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        k, d = int(rng.integers(2, 7)), int(rng.integers(3, 13))
+        sizes = rng.integers(30, 300, size=k)
+        parts = np.split(measurements(rng, sizes.sum(), d), np.cumsum(sizes)[:-1])
+        assert moment_factors(moments(parts)) == []
+        party, column = int(rng.integers(k)), int(rng.integers(d))
+        parts[party][:, column] *= rng.uniform(6, 90)
+        named = {(f.party, f.column) for f in moment_factors(moments(parts))}
+        assert (str(party), column) in named or (k == 2 and {c for _, c in named} == {column})
+
+
+def test_moments_of_ordinary_splits_and_heavy_tails_give_no_alarm():
+    rng = np.random.default_rng(4)
+    alarms = 0
+    for trial in range(200):
+        k, d = int(rng.integers(2, 7)), int(rng.integers(1, 13))
+        parts = [rng.normal(size=(n, d)) for n in rng.integers(30, 200, size=k)]
+        if trial % 4 == 1:
+            parts[0] = parts[0] + 10
+        elif trial % 4 == 2:
+            parts = [rng.standard_cauchy(size=X.shape) ** 3 for X in parts]
+        elif trial % 4 == 3:
+            parts = [X * (1 + rng.pareto(1.5, size=(len(X), 1))) for X in parts]
+        alarms += bool(moment_factors(moments(parts)))
+    assert alarms <= 4

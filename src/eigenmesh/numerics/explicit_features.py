@@ -56,6 +56,21 @@ class ExplicitFeatures:
         kernel = self.kernel
         return explicit_width(kernel.name, self.n_columns, kernel.degree, kernel.coef0)
 
+    @property
+    def of_one_column(self) -> tuple[Any, Doubles, int]:
+        """Where each column stands by itself, by which factor, and to which power.
+
+        >>> ExplicitFeatures(Kernel("poly", gamma=1.0, degree=2, coef0=0.0), 3).of_one_column
+        (array([0, 3, 5]), array([1., 1., 1.]), 2)
+        """
+        if self.kernel.name != "poly":
+            return np.arange(self.n_columns), np.ones(self.n_columns), 1
+        below, (columns, factors) = (
+            (1, self._terms[1]) if self.kernel.coef0 else (0, self._terms[0])
+        )
+        alone = np.flatnonzero((columns == columns[:, :1]).all(axis=1))
+        return below + alone, factors[alone], int(columns.shape[1])
+
     def __call__(self, X: Rows) -> Doubles:
         """Features (n, width) of a block of rows; sparse rows become dense here."""
         A = np.asarray(dense(as_rows(X, np.float64)), dtype=np.float64)

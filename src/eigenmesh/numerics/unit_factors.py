@@ -1,4 +1,7 @@
-"""Columns that one party keeps in other units than the others, as far as means of its rows tell."""
+"""Columns that one party keeps in other units than the others, as far as means of its rows tell.
+
+Means of a few rows each, or the mean and variance of all of a party's rows.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ _FAR = 50.0  # spreads: one so far from 0 tells it alone, as 310 K beside 37 °C
 # By which the factors of size and spread may differ: k-means parts rows by the columns that vary
 # most, so that a column in small units has means that are narrower still.
 _AGREE = 30.0
+# Spreads: a mean at least so far from 0 is a size, one that is nearer than _CENTRED is none. As the
+# tails of a column are not known by its moments, there is room between the two.
+_SIDED = 0.8
 _CHANCE = 0.002  # of an alarm in a whole set of columns and parties that differ by chance alone
 
 
@@ -72,6 +78,63 @@ class _Columns(NamedTuple):
         return cls(_Logs.of(values), spreads, np.where(one_side, low, 0.0), middles)
 
 
+class ColumnMoments(NamedTuple):
+    """Means and variances of a party's columns, and over how many rows."""
+
+    mean: Doubles
+    variance: Doubles
+    n_rows: int
+
+
+def moment_factors(
+    parties: Mapping[str, ColumnMoments], *, power: int = 1, unit_rows: bool = False
+) -> list[UnitFactor]:
+    """The same by moments alone, of the columns or of a `power` of each.
+
+    Of `unit_rows` a factor that most columns share is their norm's.
+
+    >>> years, months = (ColumnMoments(40 * f, 90 * f**2, 200) for f in np.array([[1.0], [12.0]]))
+    >>> moment_factors({"years": years, "too": years, "months": months})
+    [UnitFactor(party='months', other='too', column=0, factor=12.0)]
+    """
+    enough = {party: own for party, own in parties.items() if own.n_rows >= FEWEST_ROWS}
+    if len(enough) < 2:
+        return []
+    columns = np.flatnonzero(np.all([_varies(own) for own in enough.values()], axis=0))
+    if not len(columns):
+        return []
+    spreads = np.array([np.log(own.variance[columns]) / 2 for own in enough.values()])
+    # The error of a spread hangs on the tails: it is what most columns differ by between parties.
+    # Where that nears the factor itself spreads say nothing.
+    apart = float(np.median(spreads.std(axis=0, ddof=1)))
+    apart = apart if apart <= np.log(FACTOR) / 2 else np.inf
+    own = [
+        _by_moments(at_party, columns, log_spread, apart)
+        for at_party, log_spread in zip(enough.values(), spreads, strict=True)
+    ]
+    factors = _compared(list(enough), own, columns, unit_rows)
+    roots = [factor._replace(factor=factor.factor ** (1 / power)) for factor in factors]
+    return [factor for factor in roots if abs(np.log(factor.factor)) >= np.log(FACTOR)]
+
+
+def _varies(own: ColumnMoments) -> Any:
+    """Columns whose variance is more than rounding leaves of their squares."""
+    return own.variance > _ROUNDING**2 * np.maximum(own.mean**2, np.finfo(float).tiny)
+
+
+def _by_moments(own: ColumnMoments, columns: Any, spreads: Doubles, apart: float) -> _Columns:
+    mean, root_n = own.mean[columns], np.sqrt(own.n_rows)
+    middles = mean / np.exp(spreads)
+    sizes = np.maximum(np.abs(mean), np.finfo(float).tiny)
+    errors = np.full(len(columns), np.hypot(apart, 1 / (np.sqrt(2) * root_n)))
+    return _Columns(
+        _Logs(np.log(sizes), np.exp(spreads) / (sizes * root_n)),
+        _Logs(spreads, errors),
+        np.where(np.abs(middles) >= _SIDED, np.sign(mean), 0.0),
+        middles,
+    )
+
+
 def unit_factors(points: Mapping[str, Rows], *, means: bool = True) -> list[UnitFactor]:
     """Which party's columns are FACTOR times those of the party in the middle, or a part of them.
 
@@ -120,17 +183,38 @@ def _are_apart(parties: Mapping[str, Doubles], factor: UnitFactor) -> bool:
 
 
 def _factors(parties: Mapping[str, Doubles], columns: Any) -> list[UnitFactor]:
-    errors = float(norm.isf(_CHANCE / (2 * len(columns) * len(parties))))
-    names = list(parties)
+    errors = _standard_errors(len(columns), len(parties))
     own = [_Columns.of(rows[:, columns], errors) for rows in parties.values()]
+    return _compared(list(parties), own, columns)
+
+
+def _standard_errors(n_columns: int, n_parties: int) -> float:
+    """Beyond which nothing lies by chance."""
+    return float(norm.isf(_CHANCE / (2 * n_columns * n_parties)))
+
+
+def _compared(
+    names: list[str], own: list[_Columns], columns: Any, unit_rows: bool = False
+) -> list[UnitFactor]:
+    """Each party's columns with those of the party in the middle."""
+    errors = _standard_errors(len(columns), len(names))
     by_size = np.argsort([at_party.sizes.mean for at_party in own], axis=0, kind="stable")
     others = by_size[(len(names) - 1) // 2]  # for each column the party in the middle
     of_others = _picked(own, others)
+    if unit_rows:
+        own = [_without_norm(at_party, of_others) for at_party in own]
     logs = np.array([_log_factors(at_party, of_others, errors) for at_party in own])
     return [
         UnitFactor(names[p], names[others[c]], int(columns[c]), float(np.exp(logs[p, c])))
         for c, p in np.argwhere(logs.T)
     ]
+
+
+def _without_norm(own: _Columns, others: _Columns) -> _Columns:
+    """Columns as they would be if most of them were as large as the others'."""
+    shared = float(np.median(own.spreads.mean - others.spreads.mean))
+    sizes, spreads = (logs._replace(mean=logs.mean - shared) for logs in (own.sizes, own.spreads))
+    return own._replace(sizes=sizes, spreads=spreads)
 
 
 def _picked(several: list[_Columns], which: Any) -> _Columns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -128,8 +128,9 @@ class Alone(Federation):
         message: Message | None = None,
         *,
         each: Sequence[Message] | Mapping[str, Message] | None = None,
+        look: Callable[[str, Any], None] | None = None,
     ) -> Total:
-        """A sum of one."""
+        """A sum of one, of which there is nothing to compare."""
         return Total(self.ask(step, message, each=each).messages[0], self.parties)
 
     def close(self) -> None:

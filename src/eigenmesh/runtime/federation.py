@@ -614,8 +614,12 @@ class Federation:
         message: Message | None = None,
         *,
         each: Sequence[Message] | Mapping[str, Message] | None = None,
+        look: Callable[[str, Any], None] | None = None,
     ) -> Total:
-        """One round: the sum of the parties' replies, added in party order as they come."""
+        """One round: the sum of the parties' replies, added in party order as they come.
+
+        Where sums are not masked, `look` is shown each reply with its party's name.
+        """
         assert step.signature.gives is not None, f"{step!r} gives nothing to add up"
         require_summable(step.signature.gives)
         if self.secure:
@@ -631,6 +635,8 @@ class Federation:
                 words = f"replies of {who} do not fit together: {error.reason}"
                 raise MessageRefused(words, party=self._names[i]) from None
             covered.append(self._names[i])
+            if look is not None:
+                look(self._names[i], reply)
 
         self._round_of(step, self._addressed(message, each), fold, summed=True)
         if not sums:

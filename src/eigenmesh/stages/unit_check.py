@@ -1,11 +1,16 @@
-"""Columns that parties seem to keep in different units, by points that travel anyway."""
+"""Columns that parties seem to keep in different units, by points and sums that travel anyway."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from eigenmesh.numerics.arrays import Rows
-from eigenmesh.numerics.unit_factors import UnitFactor, unit_factors
+from eigenmesh.numerics.unit_factors import (
+    ColumnMoments,
+    UnitFactor,
+    moment_factors,
+    unit_factors,
+)
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.site import SiteView
 
@@ -18,7 +23,17 @@ def compare_units(rows: Federation, points: Mapping[str, Rows], *, means: bool) 
     Standardised rows have no units: points are compared as their owners would write them.
     """
     own_units = {name: rows.in_own_units(own) for name, own in points.items()}
-    factors = unit_factors(own_units, means=means)
+    _tell(rows, unit_factors(own_units, means=means))
+
+
+def compare_moments(
+    rows: Federation, moments: Mapping[str, ColumnMoments], *, power: int, unit_rows: bool
+) -> None:
+    """At the coordinator, of what a power of each party's columns adds up to."""
+    _tell(rows, moment_factors(moments, power=power, unit_rows=unit_rows))
+
+
+def _tell(rows: Federation, factors: Sequence[UnitFactor]) -> None:
     if factors:
         names = (names for names in rows.column_names().values() if names is not None)
         rows.remark("units", _remark(factors, next(names, None)))

@@ -1,6 +1,9 @@
 """Kernel PCA from summed moments: exact whatever the rows are, and sums are all that leaves."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
@@ -207,3 +210,33 @@ def test_wide_rows_have_too_many_products():
     assert plan.method.startswith("diskpca: ")
     tall = em.split(rng.normal(size=(4000, 300)), n_parties=3, random_state=0)
     assert em.plan(em.KernelPCA(2), tall).method.startswith("moments: ")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "linear"},
+        {"kernel": "linear", "center": False},
+        {"kernel": "poly", "degree": 2},
+        {"kernel": "poly", "degree": 2, "coef0": 0.0},
+    ],
+)
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_column_in_other_units_is_named_with_its_party(options, standardize):
+    rng = np.random.default_rng(5)
+    parts = [
+        np.c_[rng.gamma(8, 0.6, 150), rng.normal(37, 0.5, 150), rng.normal(size=(150, 2))]
+        for _ in "abc"
+    ]
+    frames = [pd.DataFrame(X, columns=["glucose", "temperature", "u", "v"]) for X in parts]
+    names = ["east", "north", "south"]
+    preparation = em.Preparation(standardize=True) if standardize else None
+    model = em.KernelPCA(2, method="moments", gamma=0.1, preparation=preparation, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="columns of one name")
+        model.fit(em.Partitioned(rows=frames, names=names))
+    frames[1]["glucose"] *= 18.0
+    if standardize and options.get("coef0") == 0.0:
+        return  # squares of standardised columns have no unit
+    with pytest.warns(em.EigenmeshWarning, match="column 'glucose' of party 'north' is 1.* times"):
+        model.fit(em.Partitioned(rows=frames, names=names))

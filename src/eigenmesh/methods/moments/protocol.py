@@ -20,6 +20,7 @@ approximated, and D(D+1)/2 + D numbers leave a party however many rows it has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -36,6 +37,7 @@ from eigenmesh.numerics.explicit_features import (
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.plausible import is_gram
+from eigenmesh.numerics.unit_factors import ColumnMoments
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Context,
@@ -71,6 +73,7 @@ from eigenmesh.stages.row_messages import (
     upper,
 )
 from eigenmesh.stages.site_points import keep_points, weights_of
+from eigenmesh.stages.unit_check import compare_moments
 
 for kind in (MomentModel, Kernel):
     record(kind)
@@ -206,7 +209,7 @@ def schedule(scope: Scope, setup: MomentSetup, n_components: int | None) -> Node
     def width(own: Own) -> int:
         return features_of(setup, own.columns)
 
-    mean = total(MomentRows.feature_sums, t=width) if setup.center else None
+    mean = total(MomentRows.feature_sums, t=width)
     moments = restarted(scope, mean, total(MomentRows.centred_products, t=width))
     k = at_most(width) if n_components is None else at_most(n_components)
     scores = ask(MomentRows.keep_scores, t=width, k=k) if setup.scores else None
@@ -220,7 +223,7 @@ def moment_pca(rows: Federation, setup: MomentSetup, n_components: int | None) -
     sizes = by_party(rows.ask(MomentRows.count_rows))
     d = next(iter(sizes.values())).n_columns
     features = ExplicitFeatures(kernel_of(setup), d)
-    mean, products = _moments(rows, setup, features.width)
+    mean, products = _moments(rows, setup, features)
     facts = (features, mean, full(products.upper), products.n_rows, n_components)
     model = MomentModel.fit(*facts, fewer=bool(setup.scores))
     if setup.scores:
@@ -229,16 +232,55 @@ def moment_pca(rows: Federation, setup: MomentSetup, n_components: int | None) -
     return MomentResult(model, sum(size.n_values for size in sizes.values()))
 
 
-def _moments(rows: Federation, setup: MomentSetup, width: int) -> tuple[Doubles, Any]:
-    """Mean and products over the same rows."""
-    if not setup.center:
-        origin = np.zeros(width)
-        return origin, rows.total(MomentRows.centred_products, FeatureMean(mean=origin)).sum
+def _moments(
+    rows: Federation, setup: MomentSetup, features: ExplicitFeatures
+) -> tuple[Doubles, Any]:
+    """Mean, or 0 if not centred, and products over the same rows."""
     while True:
-        first = rows.total(MomentRows.feature_sums)
+        summands = _Summands(features)
+        first = rows.total(MomentRows.feature_sums, look=summands.take_sums)
         if first.sum.weight <= 0:
             raise InputError("sample_weight is 0 everywhere; at least one must be larger")
         mean = np.asarray(first.sum.sums / first.sum.weight, dtype=np.float64)
-        products = rows.total(MomentRows.centred_products, FeatureMean(mean=mean))
+        centre = mean if setup.center else np.zeros(features.width)
+        products = rows.total(
+            MomentRows.centred_products, FeatureMean(mean=centre), look=summands.take_products
+        )
         if products.parties == first.parties:
-            return mean, products.sum
+            moments = summands.moments(centre, rows.in_own_units)
+            cosine = setup.kernel == "cosine"
+            compare_moments(rows, moments, power=summands.power, unit_rows=cosine)
+            return centre, products.sum
+
+
+class _Summands:
+    """Of each party what its columns add up to; of nobody's where sums are masked."""
+
+    def __init__(self, features: ExplicitFeatures) -> None:
+        self.places, self.factors, self.power = features.of_one_column
+        self.squares = features.width * self.places - self.places * (self.places - 1) // 2
+        self.has_units = features.kernel.name != "cosine" and self.power == 1
+        self.means: dict[str, tuple[Doubles, float]] = {}
+        self.parties: dict[str, tuple[Doubles, int]] = {}
+
+    def take_sums(self, party: str, own: FeatureSums) -> None:
+        if own.weight > 0:
+            self.means[party] = np.asarray(own.sums)[self.places] / own.weight, own.weight
+
+    def take_products(self, party: str, own: CentredProducts) -> None:
+        """Of the upper triangle the diagonal, at the columns' places."""
+        self.parties[party] = np.asarray(own.upper)[self.squares], own.n_rows
+
+    def moments(
+        self, centre: Doubles, in_own_units: Callable[[Any], Any]
+    ) -> dict[str, ColumnMoments]:
+        """Of each party's columns, or powers of columns, as its owner would write them."""
+        about = centre[self.places]
+        moments = {}
+        for party in self.means.keys() & self.parties.keys():
+            (mean, weight), (squares, n_rows) = self.means[party], self.parties[party]
+            spread = np.sqrt(np.maximum(squares / weight - (mean - about) ** 2, 0.0))
+            points = np.stack([mean, mean + spread]) / self.factors
+            low, high = in_own_units(points) if self.has_units else points
+            moments[party] = ColumnMoments(low, (high - low) ** 2, n_rows)
+        return {party: moments[party] for party in self.parties if party in moments}
