@@ -70,7 +70,7 @@ def test_a_policy_that_allows_what_the_plan_says_lets_the_fit_through(fit):
     policies = [em.Policy(allow=reveals[name]) for name in NAMES]
     refusals = em.plan(fit.build(), fit.parts(policies=policies)).refusals
     # What an RBF spectrum is worth only its party can tell, when it has it.
-    more = {"columns"} if fit.name == "one-shot-rbf" else set()
+    more = {"columns"} if fit.name in ("one-shot-rbf", "one-shot-16-bits") else set()
     kinds = [{*reveals[name], *refusals.get(name, ()), *more} for name in NAMES]
     policies = [em.Policy(allow=own) for own in kinds]
     with warnings.catch_warnings():

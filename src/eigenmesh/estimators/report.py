@@ -94,6 +94,8 @@ class RunReport(Shown):
     privacy : epsilon and delta of each row, where noise was added; {} where none was.
     averaging : how nodes of a graph averaged, along a "tree" or by "gossip"; empty if there was a
         coordinator.
+    precision : in how many bits numbers travelled that need not be exact; empty for all.
+    precision_error : by which share of a wanted eigenvalue, at most, that is likely to be off.
     """
 
     floats_up: int
@@ -120,6 +122,8 @@ class RunReport(Shown):
     traffic: Traffic = field(default_factory=Traffic)
     privacy: Mapping[str, float] = field(default_factory=dict)
     averaging: str = ""
+    precision: str = ""
+    precision_error: float = 0.0
 
     @classmethod
     def of(
@@ -133,6 +137,8 @@ class RunReport(Shown):
         notes: tuple[str, ...] = (),
         cheaper: str = "",
         privacy: Mapping[str, float] | None = None,
+        precision: str = "",
+        precision_error: float = 0.0,
     ) -> Self:
         """The report of what a federation recorded.
 
@@ -162,6 +168,8 @@ class RunReport(Shown):
             left_out=dict(fed.left_out),
             privacy=dict(privacy or {}),
             averaging=fed.averaged_by,
+            precision=precision,
+            precision_error=precision_error,
         )
 
     def over(self, recording: Recording, fed: Federation) -> Self:
@@ -235,6 +243,9 @@ class RunReport(Shown):
         lines += left_out_in_words(self.left_out)
         lines += [f"{party}: {n} older messages reused" for party, n in self.reused.items()]
         lines += [f"{party}: {n} messages did not arrive" for party, n in self.dropped.items()]
+        if self.precision:
+            error = f"an eigenvalue is off by at most {self.precision_error:.1e} of it for that"
+            lines.append(f"sent in {self.precision}; {error}")
         lines += [
             f"proven: {BOUNDS_IN_WORDS[name]} {bound:.3g}" for name, bound in self.bounds.items()
         ]

@@ -18,6 +18,7 @@ from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmea
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
+from eigenmesh.numerics.column_fusion import overstated
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
 from eigenmesh.numerics.kmeans import (
     ScoreClusters,
@@ -182,7 +183,7 @@ def _column_inertia(
         )
     trace = fusion.total if unweighted else float(w.sum())
     # Σ_c u_cᵀ(K̂ − K)u_c over k orthonormal u_c is at most this, and 0 where K̂ is below K.
-    error = 0.0 if fusion.from_below else float(np.sqrt(k)) * fusion.error_bound
+    error = float(np.sqrt(k)) * overstated(fusion)
     sums = membership(clusters.labels, w, k) @ Z
     inertia = inertia_of(trace, sums, weight_of_each(clusters.labels, w, k)) + error
     # A mean is longer than inside the components by no more than its samples are on average.

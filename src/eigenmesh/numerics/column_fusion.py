@@ -10,7 +10,7 @@ Those that add up what a kernel is a function of are in `kernel_of_sums`.
 
 `error_bound` is an upper bound of ‖K − K̂‖_F. `total` is the variance of the samples in feature
 space, or an upper bound of it. `from_below` says that K − K̂ has no negative eigenvalue, so that no
-eigenvalue of K̂ overstates one of K.
+eigenvalue of K̂ overstates one of K, but for what rounding the vectors on their way has added.
 """
 
 from __future__ import annotations
@@ -104,6 +104,57 @@ class Components:
         return np.asarray(self.eigenvalues * self.coefficients)
 
 
+class Rounding(NamedTuple):
+    """What fewer bits do to one party's K̂_j = V Λ Vᵀ."""
+
+    proven: float  # its change in Frobenius norm is at most this
+    likely: float  # an eigenvalue of the fused matrix moves by less, as if rounding were chance
+    largest: float  # entry of the rounded matrix, 1 or more
+
+    @classmethod
+    def of(cls, vectors: Doubles, values: Doubles, half_steps: Doubles) -> Self:
+        """Of vectors as they came, each number of which is off by half a step at most."""
+        # With F = V√Λ and what rounding adds, D: ‖(F + D)(F + D)ᵀ − FFᵀ‖ ≤ 2‖F‖₂‖D‖ + ‖D‖².
+        D = np.sqrt(len(vectors) * float(values @ np.square(half_steps)))
+        proven = 2 * np.sqrt(float(values[0])) * D + D * D
+        # uᵀ(change)u is 2 Σ λ_j (u·v_j)(u·e_j) + Σ λ_j (u·e_j)², where e is uniform in a step. The
+        # first has a standard deviation of at most 2 √(Σ λ_j² h_j²/3), for products with matrices
+        # of diagonal 1 as for sums. Two of them are taken.
+        spread = 2 * np.sqrt(float(np.square(values * half_steps).sum()) / 3)
+        likely = 2 * spread + float(values @ np.square(half_steps))
+        largest = max(1.0, float(np.einsum("ij,j,ij->i", vectors, values, vectors).max()))
+        return cls(float(proven), float(likely), largest)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What fewer bits of the parties' vectors do to K̂: its change in Frobenius norm, at most, and
+    by how much an eigenvalue is likely to be off, at most.
+    """
+
+    proven: float = 0.0
+    likely: float = 0.0
+
+    @classmethod
+    def of_sum(cls, roundings: Sequence[Rounding]) -> Self:
+        """Of K̂_j that add up."""
+        return cls(sum(own.proven for own in roundings), sum(own.likely for own in roundings))
+
+    @classmethod
+    def of_product(cls, roundings: Sequence[Rounding]) -> Self:
+        """Of K̂_j that multiply: factors are exchanged one at a time."""
+        proven, larger = 0.0, 1.0
+        for own in roundings:
+            proven, larger = proven + own.proven * larger, larger * own.largest
+        return cls(proven, sum(own.likely for own in roundings) * larger)
+
+
+def with_rounding(shortfalls: Doubles, components: Components, rounding: Rounded) -> Doubles:
+    """Shortfalls, with what rounding may have added to an eigenvalue that is not there."""
+    added = rounding.likely / np.abs(components.eigenvalues)
+    return np.asarray(np.minimum(shortfalls + added, 1.0))
+
+
 @dataclass(frozen=True)
 class SumFusion:
     """The linear kernel: local kernel matrices add up. Parties centre their own columns."""
@@ -113,6 +164,7 @@ class SumFusion:
     total: float
     error_bound: float
     shortfalls: Doubles | None = None  # (k,), as estimated; absent from older models
+    rounding: Rounded = Rounded()
     typical_value: ClassVar[float | None] = None
     from_below: ClassVar[bool] = True
 
@@ -124,6 +176,7 @@ class SumFusion:
         next_values: Sequence[float],
         traces: Sequence[float],
         n_components: Wanted,
+        roundings: Sequence[Rounding] = (),
     ) -> Self:
         """Fuse the parties' top eigenpairs; `next_values` are the first that were not sent."""
         n, total = len(vectors[0]), float(sum(traces))
@@ -141,8 +194,11 @@ class SumFusion:
         ]
         bound = len(vectors) * (max(rests) + _rounding(values, n))
         missing = _missing_of_sum(components.eigenvectors, vectors, values, traces)
+        rounding = Rounded.of_sum(roundings)
         shortfalls = as_shortfalls(components, *missing, float(sum(next_values)))
-        return cls(components, mixing, total, float(bound), shortfalls)
+        shortfalls = with_rounding(shortfalls, components, rounding)
+        bound += rounding.proven
+        return cls(components, mixing, total, float(bound), shortfalls, rounding)
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples from k_j(new, X_j) V_j of every party, each (m, r_j)."""
@@ -160,6 +216,7 @@ class ProductFusion:
     error_bound: float
     typical_value: float
     shortfalls: Doubles | None = None  # (k,), as estimated; absent from older models
+    rounding: Rounded = Rounded()
     from_below: ClassVar[bool] = True
 
     @classmethod
@@ -170,6 +227,7 @@ class ProductFusion:
         next_values: Sequence[float],
         n_components: Wanted,
         centre: bool,
+        roundings: Sequence[Rounding] = (),
     ) -> Self:
         """Fuse the parties' top eigenpairs; centring comes after the product, never before it."""
         # Products of centred matrices are something else: ‖sin Θ‖ 2.17 of at most 2.24 when tried.
@@ -182,12 +240,17 @@ class ProductFusion:
         # Lemma 2: factors are exchanged one at a time, and an elementwise product with a matrix of
         # diagonal 1 or less makes no eigenvalue larger than the first that was not sent.
         bound = len(vectors) * np.sqrt(n) * (max(next_values) + _rounding(values, n))
+        rounding = Rounded.of_product(roundings)
         typical, trace_sent = typical_off_diagonal(K), float(np.trace(K))
         total, means, components = decompose(K, n_components, centre, trace=float(n))
         missing = _missing_of_product(components, vectors, scaled_vectors, n - trace_sent)
         shortfalls = as_shortfalls(components, *missing, float(bound))
-        # K ⪰ K̂, so the true mean is at least as long, and the true total at most this.
-        return cls(components, tuple(vectors), means, total, float(bound), typical, shortfalls)
+        shortfalls = with_rounding(shortfalls, components, rounding)
+        # K ⪰ K̂, so the true mean is at least as long, and the true total at most this; n‖m‖² is an
+        # average of K's entries times n, and moves by no more than its norm where K̂ was rounded.
+        total += rounding.proven if centre else 0.0
+        known = (total, float(bound + rounding.proven), typical, shortfalls, rounding)
+        return cls(components, tuple(vectors), means, *known)
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples from k_j(new, X_j) V_j of every party, each (m, r_j)."""
@@ -215,6 +278,7 @@ class SampledProductFusion:
     error_bound: float
     typical_value: float
     shortfalls: Doubles | None = None
+    rounding: Rounded = Rounded()
     from_below: ClassVar[bool] = True
 
     @classmethod
@@ -226,6 +290,7 @@ class SampledProductFusion:
         n_components: Wanted,
         centre: bool,
         places: NDArray[np.int64],
+        roundings: Sequence[Rounding] = (),
     ) -> Self:
         """Fuse the parties' top eigenpairs, at the columns of `places`."""
         n = len(vectors[0])
@@ -244,6 +309,7 @@ class SampledProductFusion:
         # What K̂ has outside the span has no negative eigenvalue: its norm is at most its trace.
         outside = max(float(diagonal.sum()) - float(np.vdot(E, E)), 0.0)
         bound = len(vectors) * np.sqrt(n) * (max(next_values) + _rounding(values, n)) + outside
+        rounding = Rounded.of_product(roundings)
         missing = _missing_of_places(
             components, scaled_vectors, vectors, places, n - diagonal.sum()
         )
@@ -252,10 +318,13 @@ class SampledProductFusion:
             vectors=at_places,
             coefficients=solution.coefficients,
             offset=solution.offset,
-            total=solution.total,
-            error_bound=float(bound),
+            total=solution.total + (rounding.proven if centre else 0.0),
+            error_bound=float(bound + rounding.proven),
             typical_value=typical_off_diagonal(C[places]),
-            shortfalls=as_shortfalls(components, *missing, float(bound)),
+            shortfalls=with_rounding(
+                as_shortfalls(components, *missing, float(bound)), components, rounding
+            ),
+            rounding=rounding,
         )
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
@@ -417,7 +486,11 @@ class Fusion(Protocol):
 
     @property
     def from_below(self) -> bool:
-        """Whether no eigenvalue of K̂ overstates one of K."""
+        """Whether no eigenvalue of K̂ overstates one of K, but for rounding."""
+
+    @property
+    def rounding(self) -> Rounded:
+        """What fewer bits have done."""
 
     @property
     def shortfalls(self) -> Doubles | None:
@@ -427,12 +500,19 @@ class Fusion(Protocol):
         """Scores of new samples, from what each party sends of them."""
 
 
+def overstated(fusion: Fusion) -> float:
+    """By how much K̂ may be too large, in Frobenius norm: no more than rounding where it is from
+    below.
+    """
+    return fusion.rounding.proven if fusion.from_below else fusion.error_bound
+
+
 def residual(fusion: Fusion) -> float:
     """Upper bound of the variance that the components leave out: total − Σλ, squared norms."""
     # Hoffman and Wielandt: the squares of what eigenvalues move by add up to at most ‖K − K̂‖²_F, so
     # that the sum of k of them moves by √k times its root.
     values = np.abs(fusion.components.eigenvalues)
-    slack = 0.0 if fusion.from_below else np.sqrt(len(values)) * fusion.error_bound
+    slack = np.sqrt(len(values)) * overstated(fusion)
     return float(np.clip(fusion.total - values.sum() + slack, 0.0, fusion.total))
 
 
@@ -440,8 +520,7 @@ def eigengap(fusion: Fusion) -> float:
     """A lower bound of Theorem 3's δ = λ_D(K) − λ_{D+1}(K̂), from K̂ alone."""
     # The δ that the paper prints in (12) is always 0; this is the one that its proof needs.
     last = abs(float(fusion.components.eigenvalues[-1]))
-    at_least = last if fusion.from_below else last - fusion.error_bound
-    return at_least - abs(fusion.components.next_eigenvalue)
+    return last - overstated(fusion) - abs(fusion.components.next_eigenvalue)
 
 
 def sin_theta_bound(fusion: Fusion) -> float:

@@ -22,6 +22,7 @@ from eigenmesh.numerics.arrays import Doubles, Floats, blocks, squared_norms
 from eigenmesh.numerics.centring import KernelMeans
 from eigenmesh.numerics.column_fusion import (
     Components,
+    Rounded,
     Wanted,
     as_shortfalls,
     centred_scores,
@@ -70,6 +71,7 @@ class ArgumentFusion:
     norms: Doubles | None = None  # (T,), squared, over all columns; where angles count
     shortfalls: Doubles | None = None  # (k,), as estimated; absent from older models
     from_below: ClassVar[bool] = False
+    rounding: ClassVar[Rounded] = Rounded()
 
     @classmethod
     def fit(
@@ -158,6 +160,7 @@ class LandmarkFusion:
     residuals: Doubles | None = None  # (q,), squared norms of what coordinates leave out
     shortfalls: Doubles | None = None  # (k,), as estimated; absent from older models
     from_below: ClassVar[bool] = True
+    rounding: ClassVar[Rounded] = Rounded()
 
     @classmethod
     def fit(

@@ -10,6 +10,7 @@ a message leaves and again where it arrives::
 
 A letter or name in `Shape` stands for one size throughout the message; where an integer field has
 that name, it is that field's value. An axis may be an expression of such names, "q*(q+1)//2".
+An array marked `Compact("bits")` travels in as many bits as the field of that name says.
 Arrays and numbers must be finite, always. What a schedule says of the sizes comes as `Limits`.
 """
 
@@ -41,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.runtime import wire
+from eigenmesh.runtime import compact, wire
 from eigenmesh.runtime.records import record
 
 KINDS = frozenset(
@@ -81,6 +82,13 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
+
+
+@dataclass(frozen=True)
+class Compact:
+    """Marks an array that may travel in fewer bits: the integer field that says how many."""
+
+    bits: str
 
 
 class Axis:
@@ -155,6 +163,7 @@ class Check(NamedTuple):
 
     words: str
     holds: Callable[[Any], bool]
+    within: Callable[[Any, Any], bool] | None = None  # of numbers off by so much in each column
 
 
 Descending = Check("must not increase", lambda a: np.ndim(a) > 0 and bool(np.all(np.diff(a) <= 0)))
@@ -169,7 +178,12 @@ Distinct = Check("must not repeat a number", lambda a: len(np.unique(a)) == np.s
 NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
 # Masked sums of whole numbers are exact, and nobody has to tell how large its own are.
 Whole = Check("must be whole numbers", lambda a: np.asarray(a).dtype.kind in "iu")
-Orthonormal = Check("must have orthonormal columns", lambda a: _is_orthonormal(a))
+Orthonormal = Check(
+    "must have orthonormal columns",
+    lambda a: _is_orthonormal(a),
+    lambda a, half_steps: _is_orthonormal(a, half_steps),
+)
+InBits = Check(f"must be one of {compact.BITS}", lambda bits: bits in compact.BITS)
 
 
 def no_more_than(limit: int) -> Check:
@@ -195,11 +209,13 @@ class Context(NamedTuple):
     facts: Mapping[str, float] = {}
 
 
-def _is_orthonormal(vectors: Floats) -> bool:
+def _is_orthonormal(vectors: Floats, half_steps: Any = 0.0) -> bool:
     if vectors.ndim != 2 or vectors.shape[0] < vectors.shape[1]:
         return False  # also keeps a claimed width from being multiplied out
     deviation = vectors.T @ vectors - np.eye(vectors.shape[1])
-    return bool(np.all(np.abs(deviation) < 1e-6))
+    # (v + e)·(w + f) is v·w and at most ‖e‖ + ‖f‖ + ‖e‖‖f‖, with v and w of length 1.
+    off = np.sqrt(len(vectors)) * np.max(half_steps)
+    return bool(np.all(np.abs(deviation) < 1e-6 + 2 * off + off * off))
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -262,6 +278,7 @@ class Field(NamedTuple):
     same: bool
     fact: str | None  # what it says of its sender
     dtype_kinds: str  # of an array; empty for a scalar
+    bits: str | None = None  # the field that says in how many bits it travels
 
     @property
     def is_array(self) -> bool:
@@ -325,7 +342,8 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     fact = next((str(mark) for mark in marks if isinstance(mark, Fact)), None)
     dtypes = _DTYPE_KINDS.get(hint, "")
     label = f"{message_type.__name__}.{name}"
-    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes)
+    bits = next((mark.bits for mark in marks if isinstance(mark, Compact)), None)
+    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, bits)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:
@@ -346,7 +364,7 @@ def check(message: Message, limits: Limits = NO_LIMITS) -> None:
     for field in _declaration(type(message)).in_check_order:
         value = getattr(message, field.name)
         if value is not None or not field.optional:
-            _check_field(field, value, sizes, limits)
+            _check_field(field, value, sizes, limits, _bits(field, message))
 
 
 def check_sizes(message: Message, limits: Limits) -> None:
@@ -372,7 +390,13 @@ def sizes_of(message: Message) -> dict[str, int]:
     return sizes
 
 
-def _check_field(field: Field, value: Any, sizes: dict[str, int], limits: Limits) -> None:
+def _bits(field: Field, message: Message) -> int:
+    return compact.EXACT if field.bits is None else int(getattr(message, field.bits))
+
+
+def _check_field(
+    field: Field, value: Any, sizes: dict[str, int], limits: Limits, bits: int
+) -> None:
     if field.is_array:
         _check_array(field, value, sizes, limits)
     else:
@@ -380,8 +404,15 @@ def _check_field(field: Field, value: Any, sizes: dict[str, int], limits: Limits
         if field.type is int:
             _fix(field.name, value, sizes, limits, field.label)
     for condition in field.checks:
-        if not condition.holds(value):
+        if not _holds(condition, value, bits):
             raise MessageRefused(f"{field.label} {condition.words}")
+
+
+def _holds(condition: Check, value: Any, bits: int) -> bool:
+    """Whether it holds, or may hold of what was rounded on its way."""
+    if condition.within is None or bits == compact.EXACT:
+        return condition.holds(value)
+    return condition.within(value, compact.half_steps(value, bits))
 
 
 def _check_array(field: Field, value: Any, sizes: dict[str, int], limits: Limits) -> None:
@@ -455,7 +486,15 @@ def _check_scalar(field: Field, value: Any) -> None:
 def encode(message: Message, limits: Limits = NO_LIMITS) -> bytes:
     """Check a message and give its wire form."""
     check(message, limits)
-    return wire.dumps({f.name: getattr(message, f.name) for f in fields_of(type(message))})
+    fields = fields_of(type(message))
+    return wire.dumps({f.name: _to_wire(f, message) for f in fields})
+
+
+def _to_wire(field: Field, message: Message) -> Any:
+    value = getattr(message, field.name)
+    if field.bits is None or value is None:
+        return value
+    return compact.to_wire(value, _bits(field, message))
 
 
 def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_LIMITS) -> M:
@@ -465,12 +504,18 @@ def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_
     if not isinstance(tree, dict) or tree.keys() != _declaration(message_type).names:
         names = ", ".join(field.name for field in fields)
         raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
-    message = message_type(**{f.name: _as_declared(f, tree[f.name]) for f in fields})
+    message = message_type(**{f.name: _as_declared(f, tree) for f in fields})
     check(message, limits)
     return message
 
 
-def _as_declared(field: Field, value: Any) -> Any:
+def _as_declared(field: Field, tree: Mapping[str, Any]) -> Any:
+    value = tree[field.name]
+    if field.bits is not None and value is not None:
+        bits = tree[field.bits]
+        if type(bits) is not int or bits not in compact.BITS:
+            raise MessageRefused(f"{field.label} is in {bits!r} bits, none of {compact.BITS}")
+        return compact.from_wire(value, bits)
     # JSON writes 2.0 and 2 as it likes; the declared type decides.
     return float(value) if field.type is float and type(value) is int else value
 

@@ -29,6 +29,7 @@ from eigenmesh.numerics.column_fusion import (
     Components,
     Fusion,
     ProductFusion,
+    Rounded,
     SampledProductFusion,
     SumFusion,
 )
@@ -50,6 +51,7 @@ from eigenmesh.runtime.study import Stage, stage
 _RECORDS: tuple[type, ...] = (
     SumFusion,
     ProductFusion,
+    Rounded,
     SampledProductFusion,
     ArgumentFusion,
     LandmarkFusion,

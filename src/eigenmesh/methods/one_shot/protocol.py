@@ -15,7 +15,8 @@ Readings: `local_rank`, what is sent, and `n_components`, what is wanted, are tw
 kernel is exp(−gamma ‖x−y‖²): gamma = 1/(2σ²) for the paper's text. Centring comes after the
 Hadamard product; a linear party centres its own columns, which is the same and loses nothing.
 New samples are projected on the same V_j (`column_model`), so that training samples get the very
-scores of the fit, for r_j numbers each where the paper's (10) sends T.
+scores of the fit, for r_j numbers each where the paper's (10) sends T. Beyond the paper: vectors
+may travel in fewer bits (`runtime.compact`); the party keeps its own as they were.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from eigenmesh.numerics.column_fusion import (
     Fusion,
     ProductFusion,
+    Rounding,
     SampledProductFusion,
     SumFusion,
     Wanted,
@@ -45,12 +47,15 @@ from eigenmesh.numerics.column_pieces import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.plausible import differs, exceeds
+from eigenmesh.runtime.compact import EXACT, half_steps, rounded
 from eigenmesh.runtime.content import looked_at, tells_distances
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Compact,
     Context,
     Descending,
     Floats,
+    InBits,
     Message,
     NonEmpty,
     NonNegative,
@@ -94,8 +99,16 @@ class OneShotSetup(Message, reveals=None):
     center: bool
     standardize: bool
     fill_missing: float | None
+    bits: Annotated[int, InBits]  # in which vectors travel
+    spare_exact: bool  # whether a party that leaves nothing out sends all bits
     model: str
     seed: int
+
+
+def bits_of(setup: OneShotSetup, own_columns: int) -> int:
+    """In how many bits a party's vectors travel, by what its partners know of it too."""
+    whole = setup.gamma is None and (setup.local_rank or 0) >= own_columns
+    return EXACT if setup.spare_exact and whole else setup.bits
 
 
 class LocalSpectrum(Message, reveals="eigenvectors"):
@@ -104,7 +117,8 @@ class LocalSpectrum(Message, reveals="eigenvectors"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
     n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
-    vectors: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Orthonormal]
+    bits: Annotated[int, Reveals("counts"), InBits]
+    vectors: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Orthonormal, Compact("bits")]
     values: Annotated[Floats, Shape("r"), Descending, NonNegative]
     next_value: Annotated[float, NonNegative]
     trace: Annotated[float, NonNegative]
@@ -151,11 +165,13 @@ class ColumnHolder(Party):
             spectrum, share = self._discreet(spectrum, share)
         own = type(share)(**{**vars(share), "preparation": self.preparation})
         self.site.keep(agreed.model, share_to_tree(own), for_any=True)
+        bits = bits_of(agreed, X.shape[1])
         return LocalSpectrum(
             n_samples=X.shape[0],
             n_columns=X.shape[1],
             sample_ids=self.site.sample_ids_hash,
-            **spectrum._asdict(),
+            bits=bits,
+            **spectrum._replace(vectors=rounded(spectrum.vectors, bits))._asdict(),
         )
 
     def worth(self, spectrum: LocalSpectrum) -> Worth:
@@ -202,10 +218,14 @@ def schedule(scope: Scope, setup: OneShotSetup) -> Node:
         most = MOST_OF_OWN_CHOICE if setup.local_rank is None else setup.local_rank
         return min(most, own.rows, own.columns if setup.gamma is None else own.rows)
 
+    def bits(own: Own) -> int:
+        return bits_of(setup, own.columns)
+
+    sizes: dict[str, Any] = {"n_samples": rows, "bits": bits}
     if setup.gamma is None:
-        spectrum = ask(ColumnHolder.local_spectrum, n_samples=rows, r=rank, directions="r")
+        spectrum = ask(ColumnHolder.local_spectrum, **sizes, r=rank, directions="r")
     else:  # how many eigenpairs give an RBF kernel's distances away only the party can tell
-        spectrum = ask(ColumnHolder.local_spectrum, n_samples=rows, r=at_most(rank))
+        spectrum = ask(ColumnHolder.local_spectrum, **sizes, r=at_most(rank))
     return sequence(enlist(ColumnHolder, setup), spectrum)
 
 
@@ -217,15 +237,22 @@ def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted
     V = [s.vectors for s in spectra]
     w = [s.values for s in spectra]
     w_next = [s.next_value for s in spectra]
+    roundings = [_rounding(s) for s in spectra if s.bits != EXACT]
     fusion: SumFusion | ProductFusion | SampledProductFusion
     places = landmarks_of(setup, len(V[0]))
     if setup.gamma is None:
-        fusion = SumFusion.fit(V, w, w_next, [s.trace for s in spectra], n_components)
+        fusion = SumFusion.fit(V, w, w_next, [s.trace for s in spectra], n_components, roundings)
     elif places is not None:
-        fusion = SampledProductFusion.fit(V, w, w_next, n_components, setup.center, places)
+        how = (n_components, setup.center, places, roundings)
+        fusion = SampledProductFusion.fit(V, w, w_next, *how)
     else:
-        fusion = ProductFusion.fit(V, w, w_next, n_components, setup.center)
+        fusion = ProductFusion.fit(V, w, w_next, n_components, setup.center, roundings)
     return _model(fusion, spectra, setup)
+
+
+def _rounding(spectrum: LocalSpectrum) -> Rounding:
+    V, w = np.asarray(spectrum.vectors, np.float64), np.asarray(spectrum.values, np.float64)
+    return Rounding.of(V, w, half_steps(V, spectrum.bits))
 
 
 def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
