@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eigenmesh.data import tabular
-from eigenmesh.data.id_columns import id_columns, sounds_like_id
-from eigenmesh.data.nines import gaps_as_nines
+from eigenmesh.data.odd_columns import gaps_as_nines, id_columns, sounds_like_id
 from eigenmesh.data.text_format import GAPS, MISSING, Dialect, TextFormat, numbered_records
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"

@@ -30,8 +30,8 @@ from eigenmesh.estimators.naming import (
     frame_in_order,
     rows_in_order,
     warn_nameless,
-    warn_of_ids,
-    warn_of_ids_of_parties,
+    warn_of_columns,
+    warn_of_columns_of_parties,
     whole_names,
 )
 from eigenmesh.estimators.preparation import Preparation
@@ -194,7 +194,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             X = frame_in_order(X, self._known_names)
         checked = self._validated(X, reset, min_samples)
         if reset:
-            warn_of_ids(checked, self._known_names)
+            warn_of_columns(checked, self._known_names)
         return checked
 
     def _check_switches(self) -> None:
@@ -260,11 +260,11 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         self._taken_in = (source, columns)
         self._keep_names(split, columns)
 
-    def _warn_of_ids(self) -> None:
+    def _warn_of_columns(self) -> None:
         """After a run: a party that refuses has not had its data opened."""
         taken_in = self.__dict__.pop("_taken_in", None)
         if taken_in is not None:
-            warn_of_ids_of_parties(*taken_in)
+            warn_of_columns_of_parties(*taken_in)
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
@@ -322,7 +322,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             self._require_topology(source, topology)
             with self._averaging_in(source):
                 yield source
-            self._warn_of_ids()
+            self._warn_of_columns()
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
         how: dict[str, Any] = {"split": self._split, "topology": topology}
@@ -332,7 +332,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             fed.remarks["ids"] = ""  # they are looked for in the source itself
             with self._averaging_in(fed):
                 yield fed
-            self._warn_of_ids()
+            self._warn_of_columns()
 
     def _averaging_in(self, fed: Federation) -> AbstractContextManager[None]:
         averaging = getattr(self, "averaging", AUTO)

@@ -15,7 +15,7 @@ import numpy as np
 
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import columns_in_order, parties_by_columns
-from eigenmesh.data.id_columns import IdColumn, id_columns
+from eigenmesh.data.odd_columns import GapColumn, IdColumn, odd_columns
 from eigenmesh.data.partitioned import checked_names
 from eigenmesh.data.table import Matrix, frame_names, is_frame
 from eigenmesh.errors import EigenmeshError, EigenmeshWarning
@@ -96,26 +96,28 @@ def as_array(names: Names | None) -> Any:
     return None if names is None else np.asarray(names, dtype=object)
 
 
-# Columns that look like ids.
+# Columns that are not what they are taken for.
+
+_EMPTY = "write such cells as NaN, and have them filled (fill_missing)"
 
 
-def warn_of_ids(X: Matrix, names: Sequence[str] | None) -> None:
+def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> None:
     """Of one array's columns."""
-    for suspect in id_columns({"": X}, "rows", {"": names}):
-        label = _label(names, suspect.column)
+    for odd in odd_columns({"": X}, "rows", {"": names}):
+        label = _label(names, odd.column)
         index = "" if names is None else f", or make it the index: X.set_index({label})"
-        _warn(f"column {label}", suspect, f"leave it out{index}")
+        _warn(f"column {label}", odd, f"leave it out{index}")
 
 
-def warn_of_ids_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
+def warn_of_columns_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
     """Of the columns of parties whose data are in this process; once for a federation."""
-    for suspect in id_columns(_held(source), getattr(source, "split", "rows"), names):
-        own = names.get(suspect.parties[0])
-        label = _label(own, suspect.column)
+    for odd in odd_columns(_held(source), getattr(source, "split", "rows"), names):
+        own = names.get(odd.parties[0])
+        label = _label(own, odd.column)
         remedy = "leave it out and pass it as sample_ids="
         if own is not None:
             remedy = f"pass id_column={label} with the data, or leave it out"
-        _warn(f"column {label} of {_listed(suspect.parties)}", suspect, remedy)
+        _warn(f"column {label} of {_listed(odd.parties)}", odd, remedy)
 
 
 def _held(source: Any) -> dict[str, Matrix]:
@@ -144,9 +146,6 @@ def _listed(parties: Sequence[str]) -> str:
     return f"part{'ies' if len(parties) > 1 else 'y'} {shown}{more}"
 
 
-def _warn(where: str, suspect: IdColumn, remedy: str) -> None:
-    warnings.warn(
-        f"{where} looks like an id, and is used as a feature: {suspect.reason}; {remedy}",
-        EigenmeshWarning,
-        stacklevel=5,
-    )
+def _warn(where: str, odd: IdColumn | GapColumn, remedy_of_ids: str) -> None:
+    remedy = remedy_of_ids if isinstance(odd, IdColumn) else _EMPTY
+    warnings.warn(f"{where} {odd.words}; {remedy}", EigenmeshWarning, stacklevel=5)

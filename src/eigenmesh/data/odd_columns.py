@@ -1,4 +1,8 @@
-"""Columns that look like ids: whole numbers, no two alike, in a row or named so."""
+"""Columns that are not what a fit would take them for: ids, and numbers that stand for gaps.
+
+Ids are whole numbers, no two alike, in a row or named so. Gaps are nines (-9, -99, 999 and the
+like) where no other value is near.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,9 @@ _OWNERS = "patient person subject subj user sample case record customer client v
 _ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|key)$")
 
 
+_NINES = np.array([float(sign * (10**digits - 1)) for digits in range(1, 7) for sign in (1, -1)])
+_FEWEST_LEVELS = 3  # among the others: of two values either may be the odd one
+_LOOKED_AT = 2048  # rows, evenly spaced, in which a fit looks for gaps
 _BY_NAME = "numbers of which no two are alike, under such a name"
 
 
@@ -36,6 +43,32 @@ class IdColumn(NamedTuple):
     def is_named_so(self) -> bool:
         """Whether it is its name that tells, and not that it counts."""
         return self.reason == _BY_NAME
+
+    @property
+    def words(self) -> str:
+        """What is odd about it."""
+        return f"looks like an id, and is used as a feature: {self.reason}"
+
+
+class GapColumn(NamedTuple):
+    """A feature some of whose numbers look like gaps."""
+
+    column: int
+    parties: tuple[str, ...]
+    nines: tuple[float, ...]
+
+    @property
+    def words(self) -> str:
+        """What is odd about it."""
+        values = " and ".join(f"{value:g}" for value in self.nines)
+        return f"has {values} where no other value is near, used as a number: a gap, mostly"
+
+
+def odd_columns(
+    parts: Mapping[str, Matrix], split: str, names: Mapping[str, Sequence[str] | None]
+) -> list[IdColumn | GapColumn]:
+    """All of them, of parties' data."""
+    return [*id_columns(parts, split, names), *gap_columns(parts)]
 
 
 def id_columns(
@@ -103,3 +136,54 @@ def sounds_like_id(name: str) -> bool:
     text = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
     words = re.findall(r"[a-z]+", text)
     return any(word in _WORDS or _ENDING.search(word) for word in words)
+
+
+def gap_columns(parts: Mapping[str, Matrix]) -> list[GapColumn]:
+    """The columns of parties' data in which nines look like gaps, by some of the rows.
+
+    9 is not taken for one: among small counts it may be a count.
+
+    >>> X = np.column_stack([np.arange(30.0), np.r_[-999.0, np.linspace(60, 90, 29)]])
+    >>> gap_columns({"north": X})
+    [GapColumn(column=1, parties=('north',), nines=(-999.0,))]
+    """
+    nines: dict[int, dict[str, set[float]]] = {}
+    for party, X in parts.items():
+        if is_sparse(X) or not min(X.shape):
+            continue
+        sample = np.asarray(X[:: -(-X.shape[0] // _LOOKED_AT)], dtype=np.float64)
+        for column in np.flatnonzero(np.isin(_ends(sample), _NINES).any(axis=0)):
+            values = sample[:, column]
+            gaps = values[gaps_as_nines(values)]
+            if len(gaps := gaps[gaps != 9]):
+                nines.setdefault(int(column), {})[party] = set(gaps.tolist())
+    return [
+        GapColumn(column, tuple(holders), tuple(sorted(set().union(*holders.values()))))
+        for column, holders in sorted(nines.items())
+    ]
+
+
+def _ends(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least and the largest of each column: nines far from all others are among them."""
+    least, largest = np.fmin.reduce(sample), np.fmax.reduce(sample)
+    return np.stack([least, largest])
+
+
+def gaps_as_nines(values: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Where a column has nines that are none of its values: no other is near them.
+
+    Nines count as a gap if they are farther from the others than these are from each other, or
+    are the only numbers below 0.
+
+    >>> gaps_as_nines(np.array([61.0, 25.0, -999.0, 70.0, 99.0, 48.0])).tolist()
+    [2]
+    """
+    is_nine = np.isin(values, _NINES)
+    others = values[~is_nine & ~np.isnan(values)]
+    if not is_nine.any() or len(np.unique(others)) < _FEWEST_LEVELS:
+        return np.empty(0, dtype=np.intp)
+    low, high = others.min(), others.max()
+    spread = high - low
+    far = (values < low - spread) | (values > high + spread)
+    alone_below = (values < 0) & (low >= 0)
+    return np.flatnonzero(is_nine & (far | alone_below))

@@ -1,4 +1,4 @@
-"""Columns that look like ids are known by their numbers or by their names; others are let be."""
+"""Ids are known by their numbers or their names, gaps by their nines; others are let be."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import eigenmesh as em
-from eigenmesh.data.id_columns import id_columns, sounds_like_id
+from eigenmesh.data.odd_columns import gap_columns, id_columns, sounds_like_id
 
 IDS = "id,ID,patient_id,patientId,PatientID,mrn,MRN,key,uuid,Case No.,record number,index,subject"
 
@@ -112,3 +112,41 @@ def test_a_fit_warns_of_an_id_among_its_features_and_says_what_to_do(door, by):
         assert words_on_ids(fit, fed, own) == [words]
     clean = em.split(with_id, 2, by=by, random_state=0, id_column="patient_id")
     assert words_on_ids(fit, clean, own) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_gaps_written_as_nines_are_warned_of_where_they_are_fitted(seed, by):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(60, 5000)), int(rng.integers(3, 6))
+    X = rng.gamma(5, 10, size=(n, d))
+    column, nines = int(rng.integers(d)), float(rng.choice([-9, -99, -999, 99999]))
+    X[rng.random(n) < 0.05, column] = nines
+    frame = pd.DataFrame(X, columns=[f"lab {j}" for j in range(d)])
+    words = f"column 'lab {column}'.* has {nines:g} where no other value is near.*fill_missing"
+    for source in (frame, em.split(frame, 2, by=by, random_state=seed)):
+        with pytest.warns(em.EigenmeshWarning, match=words):
+            em.KernelPCA(2, kernel="linear").fit(source)
+
+
+def test_measurements_have_no_gaps():
+    """Counts up to nine, prices of 99, ages, heavy tails, signed floats, gaps that are gaps."""
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(100):
+        n = int(rng.integers(20, 300))
+        tails = rng.standard_cauchy(n)
+        X = np.column_stack(
+            [
+                np.minimum(rng.poisson(1, n), 9),
+                np.where(rng.random(n) < 0.02, 9, rng.integers(0, 3, n)),
+                rng.choice([19, 49, 99, 199], n),
+                rng.integers(18, 100, n),
+                tails,
+                np.round(tails),
+                np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            ]
+        )
+        alarms += len(gap_columns({"x": X}))
+    assert alarms <= 3
+    assert gap_columns({"x": sp.csr_array(np.eye(40) * -999)}) == []
