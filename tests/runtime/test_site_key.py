@@ -8,8 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
-from eigenmesh.runtime.fingerprint import fingerprint
-from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.runtime.site import Site, SiteView, fingerprint
 
 SHAPES = [(1, 1), (7, 3), (500, 40), (4000, 50), (30_000, 28)]
 

@@ -113,18 +113,6 @@ def require_square(K: Floats) -> int:
     return len(K)
 
 
-def require_out(out: Floats | None, shape: tuple[int, ...], dtype: Any) -> Floats:
-    """The buffer to write into: `out` if it fits, a new one if None."""
-    if out is None:
-        return np.empty(shape, dtype)
-    if out.shape != shape or out.dtype != dtype:
-        raise InputError(
-            f"out has shape {out.shape} and dtype {out.dtype}, the result needs {shape} and "
-            f"{np.dtype(dtype)}; pass a fitting buffer or out=None"
-        )
-    return out
-
-
 def blocks(n: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
     """Consecutive slices that cover range(n).
 

@@ -11,10 +11,10 @@ from eigenmesh.numerics.arrays import (
     Doubles,
     Floats,
     blocks,
-    require_out,
     require_square,
     working_dtype,
 )
+from eigenmesh.numerics.kernels import require_out
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from eigenmesh.numerics.arrays import (
     dense,
     is_sparse,
     raw_rows,
-    require_out,
     squared_norms,
     working_dtype,
 )
@@ -478,6 +477,18 @@ def make_symmetric(K: Floats) -> None:
         after, square = slice(rows.stop, None), K[rows, rows]
         K[after, rows] = K[rows, after].T
         np.copyto(square, square.T, where=np.tri(len(square), k=-1, dtype=bool))
+
+
+def require_out(out: Floats | None, shape: tuple[int, ...], dtype: Any) -> Floats:
+    """The buffer to write into: `out` if it fits, a new one if None."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if out.shape != shape or out.dtype != dtype:
+        raise InputError(
+            f"out has shape {out.shape} and dtype {out.dtype}, the result needs {shape} and "
+            f"{np.dtype(dtype)}; pass a fitting buffer or out=None"
+        )
+    return out
 
 
 def matched(X: Rows, Y: Rows) -> tuple[Rows, Rows]:

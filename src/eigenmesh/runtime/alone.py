@@ -43,6 +43,7 @@ class Alone(Federation):
     parties = members = _names = (NAME,)  # the owner
     is_recording = True  # of nothing
     values_stay = False  # weights come with the array
+    _statements = Statements()  # of nobody: none is held against an owner
 
     def __init__(self, rows: Any) -> None:
         self.split = "rows"
@@ -53,7 +54,6 @@ class Alone(Federation):
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()
         self.left_out = {}
-        self._statements = Statements()
         self._graph = None
         self._site = Site(NAME, lambda: rows, _data=rows)
         self._view = SiteView(self._site, 0, self.parties)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +38,7 @@ class Protocol(Generic[R]):
     only_counts: bool = False
     begins_anew: bool = False
 
-    @property
+    @cached_property
     def number(self) -> int:
         """A number that is the same everywhere, for the keys of shared random draws."""
         return zlib.crc32(self.name.encode())
