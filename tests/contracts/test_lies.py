@@ -42,7 +42,12 @@ def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(
 
 @pytest.mark.parametrize(
     ("name", "reply", "kind", "field", "seed"),
-    [("vfed-akpca-ring", 1, "noise", None, 802), ("private-pca", 1, "huge", 0, 0)],
+    [
+        ("vfed-akpca-ring", 1, "noise", None, 802),
+        ("private-pca", 1, "huge", 0, 0),
+        ("gossip", 3, "noise", 4, 850),
+        ("vfed-pca-paper", 0, "zero", None, 450),
+    ],
 )
 def test_lies_that_gave_impossible_variances_are_refused(name, reply, kind, field, seed):
     number = next(i for i, fit in enumerate(FITS) if fit.name == name)

@@ -186,6 +186,8 @@ class CentroidNode(MixingParty):
         """The same of messages of the type `Shared`."""
         centroids_of, offered = dict(self.centroids_of), dict(self.holders)
         for sender, message in sorted(received.items()):
+            if max(*message.owners, *message.has, -1, -1) >= len(self.site.names):
+                raise MessageRefused("what a neighbour passes on is of no party of the federation")
             for owner in np.unique(message.owners).tolist():
                 centroids_of.setdefault(str(owner), message.points[message.owners == owner])
             for owner in message.has.tolist():

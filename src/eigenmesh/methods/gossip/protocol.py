@@ -67,6 +67,7 @@ from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.numerics.shortfall import (
     Probes,
     Shortfall,
@@ -786,6 +787,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         growth = growth.doubled()
     totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
     require_agreement(totals, _APART)
+    require_possible_sums(float(np.sum(outcomes[0].eigenvalues)), outcomes[0].total)
     return GossipResult(
         outcomes[0],
         outcomes.parties,

@@ -116,7 +116,7 @@ class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
 def more_than_all(context: Context, captured: float) -> str | None:
     """Why so much variance cannot be the sender's; an indefinite kernel has no such bound."""
     most, kernel = context.facts.get(OwnSquares), getattr(context.setup, "kernel", "")
-    if not most or kernel == "sigmoid" or not exceeds(captured, most):
+    if most is None or kernel == "sigmoid" or not exceeds(captured, most):
         return None
     return f"{captured:.6g} of a variance of {most:.6g} is captured"
 
