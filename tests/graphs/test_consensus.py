@@ -89,6 +89,13 @@ def parts():
     return em.Partitioned(rows=[rng.normal(loc=i, size=(2, 3)) for i in range(N)])
 
 
+@pytest.fixture(scope="module")
+def few():
+    """Half as many: where messages are lost the mixes are many, and each asks every node."""
+    rng = np.random.default_rng(6)
+    return em.Partitioned(rows=[rng.normal(loc=i, size=(2, 3)) for i in range(N // 2)])
+
+
 def stacked(parts):
     return np.array([parts.part(i) for i in range(len(parts.names))])
 
@@ -147,24 +154,32 @@ def test_ledger_counts_the_array_per_neighbour_and_mix(parts):
     assert found.recording.ledger.revealed()["party-3"] == {"counts": 0, "moments": 4 * 6 * 5 + 6}
 
 
-@pytest.mark.parametrize("topology", [("lattice", 4), "full", "star", "grid"])
-@pytest.mark.parametrize("on_loss", ["survivors", "reuse"])
-def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(parts, on_loss, topology):
+@pytest.mark.parametrize(
+    ("on_loss", "topology"),
+    [
+        ("survivors", ("lattice", 4)),
+        ("survivors", "grid"),
+        ("reuse", "full"),
+        ("reuse", "star"),
+        ("reuse", "grid"),
+    ],
+)
+def test_a_fifth_of_the_messages_lost_and_still_the_exact_average(few, on_loss, topology):
     """The second of two averages, so that old messages of the first could stand in for lost ones;
     they must not count. Only exchanges are lossy: starts and results are asked for in other rounds.
     """
     options = {"on_loss": on_loss, "topology": topology, "averaging": "gossip"}
-    with em.federation(parts, **options) as fed:
+    with em.federation(few, **options) as fed:
         n_mixes = mixes_for(fed)
-    lost = np.random.default_rng(0).random((2 * n_mixes + 2, N)) < 0.2
+    lost = np.random.default_rng(0).random((2 * n_mixes + 2, len(few.names))) < 0.2
     lost[[0, n_mixes + 1]] = False  # rounds 1 and n_mixes + 2 begin an average
-    faults = [Fault("lose", parts.names[i], round=int(k) + 1) for k, i in np.argwhere(lost)]
+    faults = [Fault("lose", few.names[i], round=int(k) + 1) for k, i in np.argwhere(lost)]
     options |= {"max_age": 50, "faults": faults}
-    values, found, _ = run(parts, mix_rows, "enough", True, **options)
-    assert found.parties == parts.names
+    values, found, _ = run(few, mix_rows, "enough", True, **options)
+    assert found.parties == few.names
     assert sum({**found.reused, **found.dropped}.values()) > 100
-    expected = (stacked(parts) ** 2).mean(axis=0)
-    np.testing.assert_allclose(values, np.tile(expected, (N, 1, 1)), atol=1e-9)
+    expected = (stacked(few) ** 2).mean(axis=0)
+    np.testing.assert_allclose(values, np.tile(expected, (len(few.names), 1, 1)), atol=1e-9)
 
 
 def test_loss_stops_the_run_unless_something_else_was_asked_for(parts):
@@ -173,16 +188,16 @@ def test_loss_stops_the_run_unless_something_else_was_asked_for(parts):
 
 
 @pytest.mark.parametrize("at", [2, 12])
-def test_when_a_node_leaves_the_others_agree(parts, at):
+def test_when_a_node_leaves_the_others_agree(few, at):
     leaving = [Fault("kill", party="party-4", round=at)]
     options = {"topology": ("lattice", 4), "on_loss": "survivors", "faults": leaving}
-    values, found, _ = run(parts, mix_rows, None, **options)
+    values, found, _ = run(few, mix_rows, None, **options)
     assert set(found.lost) == {"party-4"}
     assert np.ptp(values, axis=0).max() < 1e-9
-    others = np.delete(stacked(parts), 4, axis=0)
+    others = np.delete(stacked(few), 4, axis=0)
     if at == 2:  # it never took part
         np.testing.assert_allclose(values[0], others.mean(axis=0), atol=1e-9)
-    assert np.all((values >= stacked(parts).min(axis=0)) & (values <= stacked(parts).max(axis=0)))
+    assert np.all((values >= stacked(few).min(axis=0)) & (values <= stacked(few).max(axis=0)))
 
 
 def test_arrays_of_different_shape_name_the_sender():

@@ -13,7 +13,7 @@ from eigenmesh.graphs.gossip_average import gossip_average
 from eigenmesh.runtime.topology import build_graph
 
 TOPOLOGIES = ["star", "full", "ring", "grid", "random-regular", ("lattice", 4)]
-N, D = 7, 3
+N, D = 6, 3
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_lost_messages_stop_the_run_if_nothing_else_was_asked_for(parts):
 @pytest.mark.parametrize("at", [1, 2, 10])
 def test_when_a_node_leaves_the_others_agree_and_the_result_says_so(parts, at):
     leaving = [Fault("kill", party="party-4", round=at)]
-    values, found, _ = gossip(parts, 300, topology="ring", on_loss="survivors", faults=leaving)
+    values, found, _ = gossip(parts, 180, topology="ring", on_loss="survivors", faults=leaving)
     others = tuple(name for name in parts.names if name != "party-4")
     assert found.parties == found.value.parties == others
     assert set(found.lost) == {"party-4"}

@@ -106,7 +106,13 @@ class FaultyHost:
         self._host = host
         self._numbers = {name: i for i, name in enumerate(names)}
         self._faults = [fault for fault in faults if fault.party in (None, host.party)]
-        self._draws = [fault.draws(host.party) for fault in self._faults]
+        # What is certain draws nothing: a schedule may have thousands of faults, each of one round.
+        self._draws = {
+            i: fault.draws(host.party) for i, fault in enumerate(self._faults) if fault.share < 1
+        }
+        self._by_round: dict[int | None, list[int]] = {}
+        for i, fault in enumerate(self._faults):
+            self._by_round.setdefault(fault.round, []).append(i)
         self._round = 0
         self._dead = False
         self._last_reply: bytes | None = None
@@ -160,14 +166,9 @@ class FaultyHost:
         is made, so that a schedule does not depend on what happened before.
         """
         self._round += 1
-        outcomes = [
-            draw.random() < f.share for f, draw in zip(self._faults, self._draws, strict=True)
-        ]
-        due = [
-            fault
-            for fault, happens in zip(self._faults, outcomes, strict=True)
-            if happens and fault.round in (None, self._round)
-        ]
+        happens = {i: draw.random() < self._faults[i].share for i, draw in self._draws.items()}
+        numbers = sorted(self._by_round.get(None, []) + self._by_round.get(self._round, []))
+        due = [self._faults[i] for i in numbers if happens.get(i, True)]
         own = {fault.kind: fault for fault in due if fault.to is None}
         self._dead = self._dead or "kill" in own
         return own, [fault for fault in due if fault.to is not None]
