@@ -67,6 +67,7 @@ from eigenmesh.kernel_pca.preimage import Preimages
 from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
+from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.runtime.federation import MASKABLE_LOSSES, Federation
@@ -279,6 +280,9 @@ class KernelPCA(FrontDoor):
         landmarks; with landmarks `total_variance_` is then an upper bound. Columns, graphs and
         blocks take none.
         """
+        return self._fit(X, sample_weight, None)
+
+    def _fit(self, X: Any, sample_weight: Any, kept: KernelValues | None) -> Self:
         self._check_parameters()
         with rows_shown("kernel PCA", self.verbose):
             if self.epsilon is not None and not _is_split(X):
@@ -294,7 +298,8 @@ class KernelPCA(FrontDoor):
                 _require_no_weights(sample_weight, "blocks of rows", "one array")
                 self._fit_blocks(self._checked_blocks(X))
             else:
-                self._fit_array(self._checked(X, reset=True, min_samples=2), sample_weight)
+                rows = self._checked(X, reset=True, min_samples=2)
+                self._fit_array(rows, sample_weight, kept)
         self._note_preparation()
         return self
 
@@ -304,19 +309,26 @@ class KernelPCA(FrontDoor):
         checked = Table(self._checked(X, reset=True, min_samples=2))
         return Partitioned.from_tables("rows", [checked])
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
+    def fit_transform(  # type: ignore[override]  # scikit-learn's takes any parameters of fit
+        self, X: Any, y: Any = None, sample_weight: Any = None
+    ) -> Any:
+        """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)` but for rounding.
+
+        Kernel values of a plain array with its landmarks are computed once, for both.
+        """
         if isinstance(X, Iterator):
             raise InputError(
                 "blocks from an iterator are gone after fit; pass fresh ones to transform"
             )
-        self.fit(X, y, **fit_params)
+        kept = KernelValues()
+        self._fit(X, sample_weight, kept)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
         if self.estimator_ is not None and self.preparation_ is None:
             return self.estimator_._fitted_scores(X)
         if self.estimator_ is None and type(X) is np.ndarray and X.dtype in _AS_THEY_ARE:
-            return self._scores_of_checked(X)  # by fit
+            scores = None if kept.values is None else self.model_.scores_from(kept, X.dtype)
+            return self._scores_of_checked(X) if scores is None else scores  # checked by fit
         return self.transform(X)
 
     @available_if(_adds_up)  # type: ignore[untyped-decorator]
@@ -376,7 +388,7 @@ class KernelPCA(FrontDoor):
 
     # Rows in one place.
 
-    def _fit_array(self, X: Rows, sample_weight: Any) -> None:
+    def _fit_array(self, X: Rows, sample_weight: Any, kept: KernelValues | None) -> None:
         weights = None if sample_weight is None else weight_array(sample_weight, X.shape[0])
         start = time.perf_counter()
         X = self._prepared_alone(X)
@@ -388,7 +400,7 @@ class KernelPCA(FrontDoor):
                 )
             self._fit_blocks(iter([X]))
             return
-        components = fit_rows(self, X, weights)
+        components = fit_rows(self, X, weights, kept)
         self._adopt(components)
         self._fit_preimages(X)
         self._report_alone(components, time.perf_counter() - start, weights is not None)

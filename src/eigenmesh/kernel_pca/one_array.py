@@ -27,6 +27,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse, require_
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedding
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
@@ -106,12 +107,17 @@ class ComponentFit:
         return cls(model, estimator.gamma_, words, nothing_missing(len(model.eigenvalues)))
 
 
-def fit_rows(kpca: Any, X: Rows, weights: Doubles | None) -> ComponentFit:
-    """Components of checked rows, exactly or through landmarks that are drawn from them."""
+def fit_rows(
+    kpca: Any, X: Rows, weights: Doubles | None, kept: KernelValues | None = None
+) -> ComponentFit:
+    """Components of checked rows, exactly or through landmarks that are drawn from them.
+
+    `kept` gets the rows' kernel values with the landmarks.
+    """
     choice = pooled_choice(kpca, X.shape[0])
     if choice.name == "exact":
         return _fit_exact(kpca, X, choice, weights)
-    components = _fit_landmarks(kpca, X, choice, weights)
+    components = _fit_landmarks(kpca, X, choice, weights, kept)
     if not (components.caveats and _would_rather_be_exact(kpca, X)):
         return components
     few = components.model.landmarks.shape[0]
@@ -213,13 +219,17 @@ def _undetermined(model: ExactModel) -> tuple[str, ...]:
 
 
 def _fit_landmarks(
-    kpca: Any, X: Rows, choice: MethodChoice, weights: Doubles | None
+    kpca: Any,
+    X: Rows,
+    choice: MethodChoice,
+    weights: Doubles | None,
+    kept: KernelValues | None,
 ) -> ComponentFit:
     share, k = components_asked(kpca.n_components)
     estimator, why = _with_landmarks(kpca, X, k, accuracy=kpca.accuracy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EigenmeshWarning)  # remarks on columns are given before
-        estimator._fit_alone(Alone(X), weights)
+        estimator._fit_alone(Alone(X, kept), weights)
     gamma = _stated_gamma(estimator.model_)
     return ComponentFit.by_landmarks(estimator, gamma, f"{choice}; {why}", share)
 

@@ -59,17 +59,43 @@ class LandmarkSums(NamedTuple):
     trace: float  # Σ k(x, x)
 
 
-def landmark_sums(kernel: Kernel, A: Rows, Y: Rows, span: Span | None = None) -> LandmarkSums:
+@dataclass
+class KernelValues:
+    """Room for the K' of a pass: scores of the same rows are then one small product.
+
+    It stays empty where K' would take more than `_KEPT_BYTES`.
+    """
+
+    values: Floats | None = None  # (n, q), K'
+    shift: Doubles | None = None  # (q,), what was subtracted
+    landmarks: Rows | None = None  # (q, d)
+
+    def make_room(self, n_rows: int, span: Span, kernel: ShiftedKernel) -> None:
+        """For one pass; what another has left is gone."""
+        q = len(kernel.shift)
+        self.values = None
+        if n_rows * q * kernel.dtype.itemsize <= _KEPT_BYTES:
+            self.values = np.empty((n_rows, q), kernel.dtype)
+        self.shift, self.landmarks = kernel.shift, span.landmarks
+
+
+def landmark_sums(
+    kernel: Kernel,
+    A: Rows,
+    Y: Rows,
+    span: Span | None = None,
+    kept: KernelValues | None = None,
+) -> LandmarkSums:
     """The sums of rows A in float64, from float32 blocks if the rows are so and it is safe.
 
-    `span` is that of Y, where it is there already.
+    `span` is that of Y, where it is there already; `kept` is filled with the rows' kernel values.
 
     >>> landmark_sums(Kernel("linear"), np.array([[1.0], [4.0]]), np.array([[1.0], [2.0]])).sums
     array([2., 4.])
     """
     A = raw_rows(A)
     with one_blas_thread():
-        gram, sums, trace, _ = shifted_sums(span or Span.of(kernel, Y), A, Y)
+        gram, sums, trace, _ = shifted_sums(span or Span.of(kernel, Y), A, Y, kept)
     return LandmarkSums(gram, sums, A.shape[0], trace)
 
 
@@ -249,14 +275,16 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
     return Route("project" if few or unsafe.sum() > _HYBRID_SHARE * q else "hybrid", unsafe)
 
 
-def shifted_sums(span: Span, A: Rows, Y: Rows) -> tuple[Doubles, Doubles, float, Route]:
+def shifted_sums(
+    span: Span, A: Rows, Y: Rows, kept: KernelValues | None = None
+) -> tuple[Doubles, Doubles, float, Route]:
     """H and K'ᵀ1 for the shift `span.shift`, tr K, and the route that was taken in the end.
 
     H counts inside the span: what rounding put outside may be left out.
     """
     route = first_route(span, A, Y)
     while True:
-        kernel, pieces = _run(route, span, A)
+        kernel, pieces = _run(route, span, A, kept)
         # The landmarks only stand for the rows: what these add up to has the last word.
         verdict = _check(route, span, pieces, A.shape[0])
         if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
@@ -270,14 +298,19 @@ def shifted_sums(span: Span, A: Rows, Y: Rows) -> tuple[Doubles, Doubles, float,
     return H, s + A.shape[0] * e, pieces.trace, route
 
 
-def _run(route: Route, span: Span, A: Rows) -> tuple[ShiftedKernel, Pieces]:
+def _run(
+    route: Route, span: Span, A: Rows, kept: KernelValues | None
+) -> tuple[ShiftedKernel, Pieces]:
     dtype = np.float64 if route.name == "double" else np.float32
     kernel = span.blocks(dtype, level=route.name == "raw")
     B: Floats | None = None
     if route.name in ("hybrid", "project"):
         directions = span.basis[:, route.unsafe] if route.name == "hybrid" else span.basis
         B = np.ascontiguousarray(directions, np.float32)
-    return kernel, gather(A, kernel, B, raw=route.name != "project")
+    if kept is not None:
+        kept.make_room(A.shape[0], span, kernel)
+    room = None if kept is None else kept.values
+    return kernel, gather(A, kernel, B, route.name != "project", room)
 
 
 def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
@@ -330,6 +363,7 @@ def _joined(
 _STRIPES = 64  # about as many, between these sizes
 _FEWEST_ROWS, _MOST_ROWS, _UNIT = 2048, 65536, 1024
 _BUFFER_BYTES = 1 << 24  # a thread's kernel values
+_KEPT_BYTES = 1 << 27  # kernel values of all rows, at most
 
 
 def stripes(n: int) -> list[slice]:
@@ -393,15 +427,17 @@ class Pieces:
         return all(a is None or bool(np.isfinite(a).all()) for a in self._arrays())
 
 
-def gather(A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool) -> Pieces:
-    """The pieces of all rows: K'ᵀK' if `raw`, and what B asks for."""
+def gather(
+    A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool, room: Floats | None = None
+) -> Pieces:
+    """The pieces of all rows: K'ᵀK' if `raw`, and what B asks for; K' goes to `room` (n, q)."""
     cuts = stripes(A.shape[0])
     # Sums of floats hang on their order: threads finish in any, stripes are added in theirs.
     total = _InOrder(Pieces.zeros(len(kernel.shift), 0 if B is None else B.shape[1], raw))
     with progress.over_rows("kernel sums", A.shape[0]) as advance:
 
         def worker(tasks: Iterator[int]) -> None:
-            desk = _GramDesk(A, kernel, B, raw)
+            desk = _GramDesk(A, kernel, B, raw, room)
             for i in tasks:
                 total.add(i, desk.gather(cuts[i], advance))
 
@@ -433,21 +469,24 @@ class _InOrder:
 class _Desk:
     """One thread's buffers: K' of a block, and what is made of it."""
 
-    def __init__(self, A: Rows, kernel: ShiftedKernel, B: Floats | None) -> None:
+    def __init__(
+        self, A: Rows, kernel: ShiftedKernel, B: Floats | None, room: Floats | None = None
+    ) -> None:
         q, dtype = len(kernel.shift), kernel.dtype
         affordable = _BUFFER_BYTES // (q * dtype.itemsize) // _UNIT * _UNIT
         self._filler = kernel.filler(A)
         self._rows = min(max(affordable, _UNIT), self._filler.rows, max(A.shape[0], 1))
         self._A = A
         self._B = B
-        self._K = np.empty((self._rows, q), dtype)
+        self._room = room
+        self._K = np.empty((0 if room is not None else self._rows, q), dtype)
         self._P = np.empty((self._rows, 0 if B is None else B.shape[1]), dtype)
 
     def blocks(self, stripe: slice) -> Iterator[tuple[slice, Floats, Floats, Doubles]]:
         """Of every block of the stripe its rows, K', P and k(x, x)."""
         for rows in _cut(stripe, self._rows):
             m = rows.stop - rows.start
-            K, P = self._K[:m], self._P[:m]
+            K, P = self._K[:m] if self._room is None else self._room[rows], self._P[:m]
             # What overflows float32 is found in the sums, and worked again in float64.
             with np.errstate(over="ignore", invalid="ignore"):
                 diagonal = self._filler.fill(self._A[rows], K)
@@ -457,8 +496,15 @@ class _Desk:
 
 
 class _GramDesk(_Desk):
-    def __init__(self, A: Rows, kernel: ShiftedKernel, B: Floats | None, raw: bool) -> None:
-        super().__init__(A, kernel, B)
+    def __init__(
+        self,
+        A: Rows,
+        kernel: ShiftedKernel,
+        B: Floats | None,
+        raw: bool,
+        room: Floats | None,
+    ) -> None:
+        super().__init__(A, kernel, B, room)
         q, p = self._K.shape[1], self._P.shape[1]
         self._ones = np.ones(self._rows, kernel.dtype)
         self._squares = {size: np.empty((size, size), kernel.dtype) for size in {q, p}}

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, is_sparse, raw_rows
 from eigenmesh.numerics.eigen import (
     clip_spectrum,
     fix_signs,
@@ -20,6 +20,7 @@ from eigenmesh.numerics.eigen import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
+    KernelValues,
     LandmarkSums,
     ShiftedKernel,
     Span,
@@ -108,6 +109,22 @@ class LandmarkModel:
             project(X, blocks, self.coefficients, "scores", take)
         return scores
 
+    def scores_from(self, kept: KernelValues, dtype: np.dtype[Any]) -> Floats | None:
+        """Scores of the fitted rows, as `transform` has them, from their kernel values.
+
+        None where these are not there, are of other landmarks, or have too few digits.
+        """
+        K, shift = kept.values, kept.shift
+        if K is None or shift is None or not _are_equal(kept.landmarks, self.landmarks):
+            return None
+        if K.dtype != np.float64 and self._safe_dtype(K.dtype) != K.dtype:
+            return None
+        weights = self.coefficients.astype(K.dtype)
+        with one_blas_thread():
+            scores = K @ weights
+        scores += (shift @ self.coefficients - self.offset).astype(K.dtype)
+        return scores.astype(dtype, copy=False)
+
     def _safe_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """float64 where the rounding of float32 kernel values would show in the scores."""
         largest = float(np.max(self.kernel.diagonal(self.landmarks)))
@@ -115,6 +132,12 @@ class LandmarkModel:
         # A score is k(x, Y)w, so each rounded value counts with its weight; its spread is √(λ/n).
         safe = rounding <= _SCORE_ERROR * np.sqrt(self.eigenvalues / self.n_rows)
         return dtype if safe.all() else np.dtype(np.float64)
+
+
+def _are_equal(some: Rows | None, others: Rows) -> bool:
+    if some is None or is_sparse(some) or is_sparse(others):
+        return False
+    return np.array_equal(some, others)
 
 
 def _advice(kernel: Kernel, more_rows: bool, typical: float) -> str:

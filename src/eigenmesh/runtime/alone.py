@@ -35,6 +35,8 @@ _log = logging.getLogger("eigenmesh.site")
 class Alone(Federation):
     """A federation of one owner with itself: what it runs has no ledger, since nothing is sent.
 
+    `kernel_values` is room that a pass over the rows may fill for the owner.
+
     >>> from eigenmesh.stages.count import survey
     >>> Alone(np.ones((3, 2))).run(survey).value[0].n_rows
     3
@@ -45,7 +47,7 @@ class Alone(Federation):
     values_stay = False  # weights come with the array
     _statements = Statements()  # of nobody: none is held against an owner
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, kernel_values: Any = None) -> None:
         self.split = "rows"
         self.own_rows = rows
         self.known_columns = dict
@@ -58,6 +60,7 @@ class Alone(Federation):
         self._site = Site(NAME, lambda: rows, _data=rows)
         self._view = SiteView(self._site, 0, self.parties)
         self._view.sends_nothing = True
+        self._view.kernel_values = kernel_values
         self._at_work: dict[type[Party], Party] = {}
 
     def column_names(self) -> dict[str, tuple[str, ...] | None]:

@@ -274,6 +274,7 @@ class SiteView:
         self.names = names
         self.neighbours: tuple[int, ...] = ()
         self.sends_nothing = False  # the site's owner works on it alone
+        self.kernel_values: Any = None  # room for its rows', if it wants them
         self.way = ""  # of an exchange along a tree: "up" or "down"; empty for all neighbours
         self.parent: int | None = None  # on that tree
         self.children: tuple[int, ...] = ()

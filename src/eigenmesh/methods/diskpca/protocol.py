@@ -377,7 +377,7 @@ class RowHolder(ScoredRows):
         return CentredSums(**self._sums(Y, span), **self.outside(span, others.share))
 
     def _sums(self, Y: Rows, span: Span) -> dict[str, Any]:
-        sums = landmark_sums(self.kernel, self.site.data, Y, span)
+        sums = landmark_sums(self.kernel, self.site.data, Y, span, self.site.kernel_values)
         return {
             "upper": upper(sums.gram),
             "sums": sums.sums,
