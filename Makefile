@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-nvflare check format bench fuzz reproduce clean
+.PHONY: demo test test-fast test-lowest test-pythons test-nvflare check format bench fuzz reproduce clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
@@ -17,6 +17,20 @@ test: $(VENV)/.installed-dev
 
 test-fast: $(VENV)/.installed-dev
 	$(PINNED) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -k "not mpi and not dask and not nvflare_federation"
+
+# The oldest versions that pyproject.toml allows, on the oldest Python; without engines.
+LOWEST := .venv-lowest
+test-lowest: $(LOWEST)/.installed
+	$(PINNED) $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+# Every supported Python that this machine has.
+PYTHONS ?= python3.11 python3.12 python3.13
+test-pythons:
+	for python in $(PYTHONS); do \
+	  if command -v $$python > /dev/null; \
+	  then $(MAKE) test PYTHON=$$python VENV=.venv-$$python || exit 1; \
+	  else echo "no $$python here: not tested with it"; fi; \
+	done
 
 # Three sites, a server and an analyst on the loopback, with mutual TLS, and beside them the example:
 # about three minutes.
@@ -50,12 +64,19 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "eigenmesh needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[files,plot]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
+	python3.11 -m venv $(LOWEST)
+	python3.11 tests/lowest_versions.py pyproject.toml > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c $(LOWEST)/lowest.txt -e '.[files,plot,excel]' pytest pytest-timeout pytest-xdist hypothesis pandas
+	touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) $(LOWEST) $(PYTHONS:%=.venv-%) .mypy_cache .ruff_cache .pytest_cache build dist

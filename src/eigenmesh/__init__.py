@@ -12,6 +12,7 @@ from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators.base import load
 from eigenmesh.estimators.plan import plan, study
 from eigenmesh.estimators.preparation import Preparation
+from eigenmesh.extras import extra
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.admm.estimator import ADMMKPCA
@@ -65,7 +66,6 @@ __all__ = [
     "load",
     "load_study",
     "plan",
-    "plot",
     "report",
     "split",
     "study",
@@ -76,6 +76,6 @@ def __getattr__(name: str) -> Any:
     """`em.plot`, which takes a second to import: that waits until somebody draws."""
     if name != "plot":
         raise AttributeError(f"module 'eigenmesh' has no attribute {name!r}")
-    from eigenmesh.reports import plots
-
+    with extra("plot", "em.plot"):
+        from eigenmesh.reports import plots
     return plots

@@ -20,6 +20,7 @@ from eigenmesh.engines._mpi_start import starting
 from eigenmesh.engines.faulty import Fault, with_faults
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import EigenmeshError, InputError
+from eigenmesh.extras import extra
 from eigenmesh.runtime.content import TRUSTS, Trust
 from eigenmesh.runtime.engine import Engine
 from eigenmesh.runtime.federation import Federation, require_seconds
@@ -37,11 +38,8 @@ def _in_process(sites: Sequence[Site], wrap: Any, timeout: float | None) -> Engi
 
 def _mpi(sites: Sequence[Site], wrap: Any, timeout: float | None) -> Engine:
     seconds = Engine.default_timeout if timeout is None else timeout
-    try:
-        with starting([site.name for site in sites], seconds):
-            from eigenmesh.engines.mpi import MPIEngine
-    except ImportError as error:
-        raise InputError(f"{error}; engine='mpi' needs pip install 'eigenmesh[mpi]'") from None
+    with extra("mpi", "engine='mpi'"), starting([site.name for site in sites], seconds):
+        from eigenmesh.engines.mpi import MPIEngine
     return MPIEngine(sites, wrap, seconds)
 
 
@@ -402,12 +400,8 @@ def _on_nvflare(
             "engine='nvflare' needs startup_kit=, the analyst's folder, and study=, the name that "
             "the sites have agreed on"
         )
-    try:
+    with extra("nvflare", "engine='nvflare'"):
         import nvflare  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"{error}; engine='nvflare' needs pip install 'eigenmesh[nvflare]'"
-        ) from None
     from eigenmesh.engines.nvflare import Relayed
 
     return Relayed(startup_kit, study, names)
@@ -469,10 +463,8 @@ def _on_dask(
     place: Mapping[str, Any],
     trust: Trust,
 ) -> tuple[Engine, str]:
-    try:
+    with extra("dask", "engine='dask'"):
         from eigenmesh.engines import dask
-    except ImportError as error:
-        raise InputError(f"{error}; engine='dask' needs pip install 'eigenmesh[dask]'") from None
     client = dask.require_client(place["client"])
     data: Sequence[Any]
     if is_dask_collection(source):

@@ -33,6 +33,7 @@ from eigenmesh.estimators.base import load
 from eigenmesh.estimators.model_file import share_path
 from eigenmesh.estimators.plan import plan as forecast
 from eigenmesh.estimators.plan import study as study_of
+from eigenmesh.extras import extra
 from eigenmesh.kernel_kmeans.estimator import KernelKMeans
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.nvflare_jobs.kit import secure_server
@@ -100,7 +101,10 @@ def demo(
     """
     with answering(json):
         # scikit-learn's solver and matplotlib are slow to import; only the demo needs them.
-        from eigenmesh.reports.demo import story, view
+        with extra("files,plot", "eigenmesh demo"):
+            import matplotlib  # noqa: F401  # missed now rather than after half a minute
+
+            from eigenmesh.reports.demo import story, view
 
         out.mkdir(parents=True, exist_ok=True)
         with progress("demo", total=story.CHAPTERS) as advance:
@@ -130,7 +134,8 @@ def check(
     """
     with answering(json):
         # Arrow takes long to import.
-        from eigenmesh.data.check_files import LEARNT, check_files
+        with extra("files", "eigenmesh check"):
+            from eigenmesh.data.check_files import LEARNT, check_files
 
         how = options.reading_words(id_column, "strict", delimiter, decimal)
         stated = TextFormat(how["delimiter"], how["decimal"])

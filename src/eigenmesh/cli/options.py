@@ -74,7 +74,7 @@ Secure: TypeAlias = Annotated[
     bool,
     typer.Option(
         help="Mask every sum, so that nobody sees what a single party adds; rows of parties of any "
-        r"size then count. Needs pip install 'eigenmesh\[secure]'."
+        "size then count."
     ),
 ]
 SmallParties: TypeAlias = Annotated[

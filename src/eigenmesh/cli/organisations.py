@@ -13,6 +13,7 @@ from eigenmesh.cli import options
 from eigenmesh.connect import federation
 from eigenmesh.engines.nvflare import Relayed
 from eigenmesh.errors import InputError
+from eigenmesh.extras import extra
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import load_study
 
@@ -82,10 +83,8 @@ def _option(name: str) -> str:
 @contextmanager
 def _opened_job(sites: Sites) -> Iterator[Relayed]:
     """A job whose process at the server may be the coordinator."""
-    try:
+    with extra("nvflare", "--engine nvflare"):
         import nvflare  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{error}; pip install 'eigenmesh[nvflare]'") from None
     engine = Relayed(*sites[:3])
     try:
         yield engine

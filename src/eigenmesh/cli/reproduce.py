@@ -12,6 +12,7 @@ from rich.table import Table
 
 from eigenmesh.cli import options
 from eigenmesh.errors import InputError
+from eigenmesh.extras import extra
 from eigenmesh.reports.documents import as_json
 from eigenmesh.reports.terminal import answering, progress
 
@@ -80,7 +81,9 @@ def _run(ids: list[str], size: str, out: Path, *, fresh: bool, offline: bool, js
     # scikit-learn's data sets and matplotlib are slow to import; other commands need neither.
     from eigenmesh.reproduce.catalogue import selected
     from eigenmesh.reproduce.page import write_page
-    from eigenmesh.reproduce.picture import draw
+
+    with extra("plot", "eigenmesh reproduce"):
+        from eigenmesh.reproduce.picture import draw
     from eigenmesh.reproduce.runner import jobs_of, result_path, run
 
     figures = selected(ids)

@@ -17,6 +17,7 @@ from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.data.table import Matrix, Table
 from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import EigenmeshError
+from eigenmesh.extras import extra
 
 _TEXT = frozenset({".csv", ".tsv"})  # these may be packed: .csv.gz
 _TABLES = _TEXT | {".parquet", ".feather", ".xlsx"}  # formats with named columns
@@ -67,6 +68,7 @@ def read_table(
     """
     files = _files_of(path)
     if _kind(files[0]) in _TABLES:
+        _require_arrow()
         # Arrow takes long to import, and most parties never need it.
         from eigenmesh.data import tabular
 
@@ -103,6 +105,7 @@ def peek_names(
     file = _files_of(path)[0]
     if _kind(file) not in _TABLES:
         return None
+    _require_arrow()
     from eigenmesh.data import tabular
 
     with _reading(file):
@@ -125,6 +128,7 @@ def read_words(
     >>> read_words(file, "ward").tolist()
     ['A', 'B']
     """
+    _require_arrow()
     from eigenmesh.data import tabular
 
     words: list[str] = []
@@ -177,12 +181,18 @@ def _shape_in(file: Path, id_column: str | None) -> tuple[int, int] | None:
         return None  # counting its lines means reading it
     with _reading(file):
         if kind in _TABLES:
+            _require_arrow()
             from eigenmesh.data import tabular
 
             return tabular.peek_shape(tabular.open_table(file, TextFormat()), id_column)
         shape = _open_npy(file).shape if kind == ".npy" else _peek_npz(file)
         _check_two_dimensional(file, shape)
     return int(shape[0]), int(shape[1])
+
+
+def _require_arrow() -> None:
+    with extra("files", "a table in a file", otherwise="save the numbers as .npy"):
+        import pyarrow  # noqa: F401
 
 
 def _matrix_in(file: Path) -> Any:

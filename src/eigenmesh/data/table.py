@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.extras import extra
 from eigenmesh.numerics.arrays import largest_value
 from eigenmesh.runtime.levels import codes_of
 
@@ -111,9 +112,10 @@ def _table_of_arrow(
     features: Sequence[str] | None,
     categories: Sequence[str],
 ) -> Table:
-    import pyarrow as pa  # it takes long, and most parties never need it
+    with extra("files", "a frame of Arrow's columns", otherwise="X.to_numpy()"):
+        import pyarrow as pa  # it takes long, and most parties never need it
 
-    from eigenmesh.data.tabular import gather, table_of_arrow
+        from eigenmesh.data.tabular import gather, table_of_arrow
 
     def complain(complaint: str, remedy: str) -> InputError:
         return refuse(owner, f"{complaint}; {remedy}")

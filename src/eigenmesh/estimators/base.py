@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import networkx as nx
 import numpy as np
@@ -38,6 +38,7 @@ from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.score_frames import FramesByParty
 from eigenmesh.estimators.small_parties import LeftOut, names_of
+from eigenmesh.numerics.arrays import Floats, Samples
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
@@ -112,6 +113,15 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         cls._switches = tuple(name for name, own in defaults if isinstance(own.default, bool))
         if cls._fitted:  # a base of other estimators has nothing to save
             _ESTIMATORS[cls.__name__] = cls
+
+    if TYPE_CHECKING:  # every estimator has its own; that of a loaded model is known by this
+
+        @overload
+        def transform(self, X: Samples) -> Floats: ...
+        @overload
+        def transform(self, X: Any) -> Any: ...
+        def transform(self, X: Any) -> Any:
+            """Scores of samples."""
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Fit, and the scores of the fitted rows; equal to `fit(X).transform(X)`."""
@@ -411,7 +421,7 @@ def _shown(value: Any) -> str:
     return f"a graph of {len(value)} nodes" if isinstance(value, nx.Graph) else repr(value)
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path) -> FederatedEstimator:
     """Load a model that `save` wrote; parties' shares beside it are taken up.
 
     >>> import tempfile, numpy as np, eigenmesh as em

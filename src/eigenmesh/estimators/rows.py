@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,7 +11,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import FederatedEstimator
-from eigenmesh.numerics.arrays import Doubles, Rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, Samples
 from eigenmesh.runtime.federation import Federation
 
 
@@ -38,6 +38,10 @@ class RowEstimator(FederatedEstimator):
         scores: Doubles = self.model_.transform(X)
         return scores
 
+    @overload
+    def transform(self, X: Samples) -> Floats: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Scores of rows: an array for an array, a list of arrays for rows split over parties.
 

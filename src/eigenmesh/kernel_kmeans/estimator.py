@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -69,7 +69,7 @@ from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.kernel_kmeans.row_stages import PlannedClustering, PlannedExact
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
-from eigenmesh.numerics.arrays import as_rows, dense
+from eigenmesh.numerics.arrays import Floats, Samples, as_rows, dense
 from eigenmesh.numerics.cluster_means import squared_distances
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
@@ -444,6 +444,10 @@ class KernelKMeans(FrontDoor, PartyLabels):
     def _over_columns(self) -> bool:
         return self.estimator_ is not None and self.estimator_.over_columns
 
+    @overload
+    def transform(self, X: Samples) -> Floats: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Scores of rows: an array for an array, a list of arrays for rows split over parties.
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -66,7 +66,7 @@ from eigenmesh.kernel_pca.one_array import (
 from eigenmesh.kernel_pca.preimage import Preimages
 from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
-from eigenmesh.numerics.arrays import Floats, Rows, working_dtype
+from eigenmesh.numerics.arrays import Floats, Rows, Samples, working_dtype
 from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
@@ -630,6 +630,12 @@ class KernelPCA(FrontDoor):
 
     # Using it.
 
+    @overload
+    def transform(self, X: Samples) -> Floats: ...
+    @overload
+    def transform(self, X: Iterator[Samples]) -> Iterator[Floats]: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Scores: an array for an array, a list for a Partitioned of rows, lazily for Dask arrays.
 

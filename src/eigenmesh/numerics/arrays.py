@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from eigenmesh.errors import InputError
 
@@ -15,6 +15,9 @@ Floats: TypeAlias = NDArray[np.floating[Any]]
 Doubles: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = Any
 """Samples in rows: a dense 2-d array, or any scipy-sparse matrix or array."""
+
+Samples: TypeAlias = ArrayLike | sp.spmatrix | sp.sparray
+"""Rows of one place as users have them."""
 
 BLOCK_ROWS = 1024
 

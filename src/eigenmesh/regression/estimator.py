@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -24,6 +24,7 @@ from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.small_parties import CHOICES, LEAVE_OUT
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import method_called, methods, names_of
+from eigenmesh.numerics.arrays import Floats, Samples
 from eigenmesh.regression.column_ridge import require_targets, target_array
 from eigenmesh.regression.fit import Regression, RegressionParameters, fit_split
 from eigenmesh.regression.planned import (
@@ -246,6 +247,10 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
 
     # Using it.
 
+    @overload
+    def transform(self, X: Samples) -> Floats: ...
+    @overload
+    def transform(self, X: Any) -> Any: ...
     def transform(self, X: Any) -> Any:
         """Scores: an array for an array, a list for rows split over parties.
 

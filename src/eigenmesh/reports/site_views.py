@@ -11,11 +11,11 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from eigenmesh.data.check_files import check_files
 from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
 from eigenmesh.estimators.base import from_description
 from eigenmesh.estimators.disclosure import rows_behind
 from eigenmesh.estimators.plan import Plan, plan_of_study
+from eigenmesh.extras import extra
 from eigenmesh.reports.audit import Line, Severity, audit
 from eigenmesh.reports.tables import LOOK, facts_table
 from eigenmesh.runtime.budget import Budget, Spent, row_digests
@@ -80,6 +80,9 @@ def site_facts(folder: SiteFolder) -> dict[str, Any]:
 
 def _findings(folder: SiteFolder, site: Site) -> list[str]:
     """What is wrong with the files, in the columns that are used."""
+    with extra("files", "a look into a site's files"):
+        from eigenmesh.data.check_files import check_files
+
     settings = folder.settings
     names = set(site.names_columns() or ()) | {*settings.targets, settings.weights, None}
     words = []

@@ -24,17 +24,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from eigenmesh.errors import InputError
+from eigenmesh.extras import extra
 
 _FINE = 2.0**-26  # of a sensitivity, that numbers are rounded to before noise is added
 
 
 def _accountant() -> Any:
-    try:
+    with extra("privacy", "differential privacy"):
         from dp_accounting import gaussian_mechanism
-    except ImportError:
-        raise InputError(
-            "differential privacy needs the package dp-accounting; pip install 'eigenmesh[privacy]'"
-        ) from None
     return gaussian_mechanism
 
 

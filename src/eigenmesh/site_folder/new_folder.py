@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from eigenmesh.errors import InputError
+from eigenmesh.runtime.masks import identity
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import APPROVALS
 from eigenmesh.safe_files import private_folder, write_whole
@@ -76,8 +77,4 @@ def new_folder(path: str | Path, settings: SiteSettings, policy: str) -> SiteFol
 
 def public_key(folder: SiteFolder) -> str:
     """By which the others know this site: for the `peers` of their settings."""
-    try:
-        from eigenmesh.runtime.masks import identity
-    except ImportError:
-        return "needs pip install 'eigenmesh[secure]'"
     return identity(open_site(folder.path).identity).hex()

@@ -32,7 +32,8 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenmesh.errors import InputError, MessageRefused, PartitionError
+from eigenmesh.errors import MessageRefused, PartitionError
+from eigenmesh.extras import extra
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Integers, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import Party, step
@@ -56,13 +57,8 @@ T = TypeVar("T")
 
 
 def _package() -> Any:
-    try:
+    with extra("psi", "align='psi'", otherwise="align='inner' for keyed hashes"):
         import private_set_intersection.python as package
-    except ImportError:
-        raise InputError(
-            "align='psi' needs the package openmined-psi; pip install 'eigenmesh[psi]', or "
-            "align='inner' for keyed hashes"
-        ) from None
     return package
 
 
