@@ -66,17 +66,17 @@ def test_masked_fits_are_the_plain_ones(name, on_loss):
 def test_a_plan_of_masked_sums_is_the_ledger(name, on_loss):
     parts = _parts(len(name))
     with em.federation(parts, secure=True, on_loss=on_loss) as fed:
-        plan = em.plan(ROWS[name](0), fed)
-        report = ROWS[name](0).fit(fed).report_
+        plan = em.plan(ROWS[name](1), fed)
+        report = ROWS[name](1).fit(fed).report_
     assert (plan.floats_up, plan.floats_down) == (report.floats_up, report.floats_down)
     assert plan.rounds == report.rounds
     for party, kinds in report.reveals.items():  # rows by drawn shares are expectations in plans
         assert plan.reveals[party].keys() == kinds.keys()
         assert plan.reveals[party]["aggregate"] == kinds["aggregate"]
     if on_loss == "raise":
-        beforehand = em.plan(ROWS[name](0), parts, secure=True)
+        beforehand = em.plan(ROWS[name](1), parts, secure=True)
         assert (beforehand.rounds, beforehand.reveals) == (plan.rounds, plan.reveals)
-    assert em.plan(ROWS[name](0), parts).rounds < plan.rounds
+    assert em.plan(ROWS[name](1), parts).rounds < plan.rounds
 
 
 @pytest.mark.parametrize("round_", range(1, 12))

@@ -431,7 +431,7 @@ def _weights(account: Plan | RunReport) -> Iterator[str]:
         f"what is seen of masked sums is over the {n:,} rows of all parties: the largest weight of "
         f"a row in a mean is 1/{FEWEST_ROWS}; in the {directions} directions that landmarks are "
         f"drawn along it is {directions / n:.2f} on average, and a row far from all others may be "
-        f"nearly all of one"
+        f"nearly all of one; between organisations all parties see these sums, to check them"
     )
 
 

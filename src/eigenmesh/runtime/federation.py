@@ -152,6 +152,7 @@ class Federation:
         self._guard: Guard | None = None
         self._cut: set[tuple[int, int]] = set()  # links over which nothing comes, in this run
         self._collector: Collector | None = None
+        self._sum_asked: Ask | None = None
         self._numbers: dict[str, int] = {}
         self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
@@ -473,7 +474,7 @@ class Federation:
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
-        self._numbers, self._reply_sizes, self._summed_apart = {}, NO_LIMITS, False
+        self._numbers, self._reply_sizes, self._sum_asked = {}, NO_LIMITS, None
         self._cut.clear()
         self._collector = None
 
@@ -502,7 +503,7 @@ class Federation:
         self._guard.move(places)
         asks = [place.node for place in places if isinstance(place.node, Ask)]
         self._reply_sizes = loosest([common_limits(node.up) for node in asks])
-        self._summed_apart = bool(asks) and asks[0].apart
+        self._sum_asked = asks[0] if asks else None
         return {"told": dict(self._numbers)} if self._numbers else {}
 
     def _together(self, action: Callable[[], Any]) -> Any:
@@ -695,16 +696,29 @@ class Federation:
         fields: dict[str, Any] = {"role": role_name(step.role), "step": step.name}
         fields |= self._next_in_study(key, distinct.values(), summed=True)
         fields |= self._vouchers_for(step)
+        is_apart = self._sum_asked is not None and self._sum_asked.apart
+        if self._sum_asked is not None and self._sum_asked.shows and self.between_organisations:
+            fields["total"] = self._shown_total(label)
         openings: dict[int, Opening] = {}
         ask("sum", messages, Opening, openings.__setitem__, **fields)
         number = self._courier.turn
         first = next(iter(messages.values()), None)
-        request = b"" if self._summed_apart or first is None else encode(first)
+        request = b"" if is_apart or first is None else encode(first)
         place = (self._courier.run, number, label, self._guard.numbers, request)
         total, covered = self._collector.total(
             describe(study, *place), step.signature.gives, openings, ask
         )
         return Total(total, tuple(self._names[i] for i in covered))
+
+    def _shown_total(self, label: str) -> Any:
+        """The words of the last total, for parties that check what follows from it."""
+        assert self._collector is not None, "a total was asked for before"
+        assert self._collector.words is not None, "a total was asked for before"
+        words = self._collector.words
+        for i in self._active():
+            kinds = {"aggregate": len(words) - 1}
+            self._books.enter(label, COORDINATOR, self._names[i], kinds, words.nbytes)
+        return words
 
     def _masked_round(
         self,

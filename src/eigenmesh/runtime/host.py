@@ -14,6 +14,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -373,6 +374,7 @@ class Host:
         arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
         fits = self._fitting(admitted, arguments, "down")
         places = self._possible(fits)
+        self._view.shown = self._shown_total(tree, places)
         self._require_vouched(tree, arguments, places)
         if self._guard is not None and self._guard.study.scope.secure:
             self._note_question(tree)
@@ -396,13 +398,18 @@ class Host:
     ) -> None:
         """Between organisations rows of others come with their signatures.
 
-        Points that no party gave, because the coordinator makes them of sums, are the same for all:
-        masks see to it.
+        Points that no party gave, because they follow from sums, are the same for all: masks see to
+        it. That they do follow a party says that has seen these sums.
         """
         handed_on = [message for message in arguments if message.is_handed_on]
         if self.site.trust == "domain" or self._guard is None or not handed_on:
             return
         if all(_is_sum(place) and not _is_apart(place) for place in places):
+            with naming(self.site.name):
+                if not any(e.party.vouches_for(handed_on[0]) for e in self._enlisted.values()):
+                    raise StepRefused(
+                        "points that no party gave follow from totals that were shown"
+                    )
             return
         from eigenmesh.runtime.vouchers import require_vouched
 
@@ -419,6 +426,19 @@ class Host:
         return voucher_for(self.site, self._guard.study.digest, self._run, result)
 
     # Masked sums.
+
+    def _shown_total(
+        self, tree: Tree, places: tuple[Match, ...]
+    ) -> Callable[[type[Message]], Any] | None:
+        """Between organisations what follows from a masked total is asked for with that total."""
+        shows = any(isinstance(place.node, Ask) and place.node.shows for place in places)
+        if self.site.trust == "domain" or not shows:
+            return None
+        if tree["op"] != "sum" or "total" not in tree or self._masker is None:
+            raise StepRefused(
+                "what follows from a total comes with it, under masks", party=self.site.name
+            )
+        return partial(self._masker.shown, words=tree["total"])
 
     def _plain_or_masked(self, places: tuple[Match, ...], masked: bool) -> tuple[Match, ...]:
         """In a secure study what is summed is answered under masks, and nothing else is."""
@@ -455,7 +475,10 @@ class Host:
         label = f"{tree['role']}.{tree['step']}"
         subject = describe(study, self._run, tree["turn"], label, numbers, request)
         with naming(self.site.name):
-            opening = self._masker.begin(tree["turn"], label, subject, self._asked_so_far, result)
+            shown = None if self._view.shown is None else tree["total"]
+            opening = self._masker.begin(
+                tree["turn"], label, subject, self._asked_so_far, result, shown
+            )
         _, step = self._asked(tree, "step")
         self._logbook.begin_sum(step_label(step), summed_floats(result))
         return self._round_of_sum(tree["op"], opening)

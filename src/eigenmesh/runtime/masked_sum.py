@@ -21,6 +21,9 @@ sign    (only then) the roll of those whose masked summands have arrived is sign
 open    (only then) who has seen enough signatures on its roll gives its shares: of those in the
         roll of their own mask, of the others of their key, never both.
 
+Between organisations a total may have to be shown with the request that follows from it (decision
+69). A party's part of the proof goes with its answer to "sum", all parts with the round after it.
+
 Where any loss ends the run nothing is ever opened: masks that all are there for cancel by
 themselves. Whatever all must agree on (study, run, step, request, members, scales) goes into the
 streams, so that who was told otherwise spoils the sum and exposes nothing.
@@ -32,13 +35,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from eigenmesh.errors import MessageRefused, PartyLost, StepRefused
 from eigenmesh.runtime.known_keys import require_known
 from eigenmesh.runtime.masks import (
+    CHECK,
     KEY,
     SEALED,
     SHARE,
@@ -52,6 +56,7 @@ from eigenmesh.runtime.masks import (
     digest,
     exponents_of,
     from_words,
+    has_room,
     identity,
     is_signed,
     joined,
@@ -61,6 +66,7 @@ from eigenmesh.runtime.masks import (
     shapes_of,
     shares,
     sign,
+    sketch,
     stream,
     threshold,
     to_words,
@@ -73,6 +79,7 @@ from eigenmesh.runtime.rolls import require_apart
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import Study
 
+M = TypeVar("M", bound=Message)
 _FEWEST = 2  # parties of a sum: that of one is its summand
 
 # The messages. Keys, shares and signatures are rows of bytes.
@@ -88,6 +95,8 @@ class Opening(Message, reveals="aggregate"):
     signature: Annotated[Integers, Shape(SIGNATURE)]
     sum_key: Annotated[Integers, Shape("b")]  # empty where no loss is survived
     strict: bool  # whether two thirds have to agree, as between organisations
+    check: Annotated[Integers, Shape("c")]  # of the total before; empty where none is shown
+    check_signature: Annotated[Integers, Shape("s")]
 
 
 class Agreement(Message, reveals="aggregate"):
@@ -101,6 +110,8 @@ class Agreement(Message, reveals="aggregate"):
     signatures: Annotated[Integers, Shape("m", SIGNATURE)]
     sum_keys: Annotated[Integers, Shape("k", KEY)]  # of the receiver's neighbours
     strict: bool
+    checks: Annotated[Integers, Shape("r", CHECK)]  # of all who are in the total before
+    check_signatures: Annotated[Integers, Shape("r", SIGNATURE)]
 
 
 class SealedShares(Message, reveals="aggregate"):
@@ -188,6 +199,36 @@ def _signed_keys(
     return parties
 
 
+def _check_text(claim: bytes, name: str, part: bytes) -> bytes:
+    return digest("check", claim, name, part)
+
+
+@lru_cache(maxsize=16)  # the hosts of one process are sent the same
+def _is_proof(
+    claim: bytes,
+    names: tuple[str, ...],
+    keys: tuple[bytes, ...],
+    whole: bytes,
+    shape: tuple[int, ...],
+    parts: bytes,
+    signatures_shape: tuple[int, ...],
+    signatures: bytes,
+) -> bool:
+    """Whether each of these has signed its part, and the parts add up to the whole."""
+    if shape != (len(names), CHECK) or signatures_shape != (len(names), SIGNATURE):
+        return False
+    rows = np.frombuffer(parts, np.uint64).reshape(shape)
+    signed = zip(names, keys, rows, _split(signatures), strict=True)
+    if rows.sum(axis=0, dtype=np.uint64).tobytes() != whole:
+        return False
+    return all(is_signed(k, _check_text(claim, n, own.tobytes()), s) for n, k, own, s in signed)
+
+
+def _split(rows: bytes) -> list[bytes]:
+    """One after the other."""
+    return [rows[i : i + SIGNATURE] for i in range(0, len(rows), SIGNATURE)]
+
+
 def _roll_text(context: bytes, members: Sequence[int]) -> bytes:
     return digest("roll", context, _listed(members))
 
@@ -254,6 +295,26 @@ class _Sum:
     shares_of_masks: dict[int, bytes] = field(default_factory=dict)
     shares_of_keys: dict[int, bytes] = field(default_factory=dict)
     roll: tuple[int, ...] = ()
+    words: Words = field(default_factory=lambda: np.zeros(0, np.uint64))  # without masks
+
+
+class _Added(NamedTuple):
+    """What this party has added to the last sum, until the next."""
+
+    name: str  # of the message's type
+    context: bytes
+    roll: tuple[int, ...]
+    words: Words
+    shapes: str
+    exponents: tuple[int, ...]
+
+
+class _Claim(NamedTuple):
+    """A total as the coordinator shows it; true if what `roll` has added has this sketch."""
+
+    digest: bytes
+    roll: tuple[int, ...]
+    sketch: Words
 
 
 class Masker:
@@ -270,6 +331,8 @@ class Masker:
         self._left = frozenset(range(len(self._names)))  # nobody comes back who was left out
         self._rolls: dict[str, tuple[int, ...]] = {}  # the last that each step was opened for
         self._sum: _Sum | None = None
+        self._added: _Added | None = None
+        self._claim: _Claim | None = None
 
     @cached_property
     def _site_key(self) -> bytes:
@@ -288,11 +351,32 @@ class Masker:
         """Forget the sum under way: what was not opened never will be."""
         self._sum = None
 
+    def shown(self, message_type: type[M], words: Words) -> M:
+        """The total of the last sum as the coordinator shows it; `begin` has it checked."""
+        added = self._added
+        if added is None or added.name != message_type.__name__:
+            raise StepRefused("the sum before is not what this step follows from")
+        is_one = words.dtype == np.uint64 and words.shape == added.words.shape
+        if not is_one or words[-1] != len(added.roll) or not has_room(words[:-1]):
+            raise StepRefused("what is shown is no total of the sum before")
+        shapes = read_shapes(added.shapes, message_type)
+        return from_words(message_type, words, shapes, added.exponents, len(self._names))
+
     def begin(
-        self, number: int, label: str, subject: bytes, asked_before: bytes, summand: Message
+        self,
+        number: int,
+        label: str,
+        subject: bytes,
+        asked_before: bytes,
+        summand: Message,
+        total_before: Words | None = None,
     ) -> Opening:
-        """Keep a summand, and tell what has to be agreed on."""
+        """Keep a summand, and tell what has to be agreed on.
+
+        With the total before, that it is the sum of what all have added has to be agreed on, too.
+        """
         check(summand)
+        own_check, check_signature = self._check_of(total_before)
         awaits = "share" if self._forgiving else "mask"
         current = self._sum = _Sum(number, label, subject, asked_before, summand, awaits)
         run_key, name = self._secret.public, self._site.name
@@ -305,7 +389,38 @@ class Masker:
             signature=_row(sign(self._site.identity, text)),
             sum_key=_row(current.key.public if self._forgiving else b""),
             strict=self._strict,
+            check=own_check,
+            check_signature=_row(check_signature),
         )
+
+    def _check_of(self, total: Words | None) -> tuple[Words, bytes]:
+        """The own part of a proof of what was shown, under masks that cancel in all parts."""
+        self._claim = None
+        if total is None:
+            return np.zeros(0, np.uint64), b""
+        added = self._added
+        assert added is not None, "what was shown was read"
+        claim = digest("total", added.context, _listed(added.roll), total.tobytes())
+        own, whole = sketch(claim, added.words, total)
+        for j in _circle(added.roll, self._run_keys)[self._index]:
+            key = b"check" + claim
+            own = own + _pair_mask(self._index, j, self._agreed_with(j), key, len(own))
+        self._claim = _Claim(claim, added.roll, whole)
+        text = _check_text(claim, self._site.name, own.tobytes())
+        return own, sign(self._site.identity, text)
+
+    def _require_proven(self, agreement: Agreement) -> None:
+        """All who were in the sum have signed parts that add up to the sketch of what was shown."""
+        claim = self._claim
+        if claim is None:
+            return
+        keys = tuple(self._site_keys[i] for i in claim.roll)
+        names = tuple(self._names[i] for i in claim.roll)
+        parts = np.asarray(agreement.checks).view(np.uint64)
+        signatures = np.asarray(agreement.check_signatures, np.uint8)
+        proof = (parts.shape, parts.tobytes(), signatures.shape, signatures.tobytes())
+        if not _is_proof(claim.digest, names, keys, claim.sketch.tobytes(), *proof):
+            raise StepRefused("what was shown is not the total of what the parties have added")
 
     def answer(self, round_: str, data: bytes | memoryview) -> Message:
         """The next round of the sum under way; one that is refused is not gone on with."""
@@ -347,12 +462,19 @@ class Masker:
             self._agree(current, decode(Agreement, data))
             self._remember(current, current.members)  # what leaves now needs no opening
             secrets = {j: self._agreed_with(j) for j in current.near}
-        words = to_words(current.summand, current.exponents, len(self._names))
+        words = current.words = to_words(current.summand, current.exponents, len(self._names))
         if self._forgiving:
             words = words + stream(derived(current.mask.data, b"own" + current.context), len(words))
         for j, secret in secrets.items():
             words = words + _pair_mask(self._index, j, secret, current.context, len(words))
+        if not self._forgiving:
+            self._note_added(current, current.members)
         return MaskedSummand(words=words)
+
+    def _note_added(self, current: _Sum, roll: tuple[int, ...]) -> None:
+        of = type(current.summand).__name__
+        own = (current.words, shapes_of(current.summand), current.exponents)
+        self._added = _Added(of, current.context, roll, *own) if self._strict else None
 
     def _delivered(self, current: _Sum, delivery: Delivery) -> dict[int, bytes]:
         """Take up the shares of all neighbours who are still there; gives what agrees with them."""
@@ -399,6 +521,7 @@ class Masker:
             if not is_signed(self._site_keys[i], text, signature):
                 raise StepRefused(f"the signature of {self._names[i]!r} is on no such roll")
         self._left = frozenset(current.roll)
+        self._note_added(current, current.roll)
         roll = set(current.roll)
         both = current.shares_of_masks, current.shares_of_keys
         shares = [both[j not in roll][j] for j in sorted(current.shares_of_masks)]
@@ -415,6 +538,7 @@ class Masker:
 
     def _agree(self, current: _Sum, agreement: Agreement) -> None:
         self._welcome(agreement)
+        self._require_proven(agreement)
         members = agreement.members.tolist()
         if not self._forgiving and members != list(range(len(self._names))):
             raise StepRefused("where a loss ends the run, a sum is over all parties of the study")
@@ -484,6 +608,9 @@ class Masker:
             "site_keys": _rows([self._site_keys[i] for i in order], KEY),
             "left": sorted(self._left),
             "rolls": {label: list(roll) for label, roll in self._rolls.items()},
+            "added": None
+            if self._added is None
+            else self._added._asdict() | {"context": self._added.context.hex()},
         }
 
     @classmethod
@@ -495,6 +622,11 @@ class Masker:
         masker._site_keys = dict(zip(tree["order"], _bytes(tree["site_keys"]), strict=True))
         masker._left = frozenset(tree["left"])
         masker._rolls = {label: tuple(roll) for label, roll in tree["rolls"].items()}
+        added = tree["added"]
+        if added is not None:
+            numbers = {name: tuple(added[name]) for name in ("roll", "exponents")}
+            context = bytes.fromhex(added["context"])
+            masker._added = _Added(**{**added, **numbers, "context": context})
         return masker
 
 
@@ -530,6 +662,8 @@ class Collector:
     def __init__(self, names: tuple[str, ...], forgiving: bool) -> None:
         self._names, self._forgiving = names, forgiving
         self._run_keys: dict[int, bytes] = {}
+        self.words: Words | None = None  # of the last total
+        self._covered: list[int] = []
 
     def total(
         self, subject: bytes, gives: type[Message], openings: Mapping[int, Opening], ask: Ask
@@ -553,6 +687,7 @@ class Collector:
                 "did not keep to the protocol; nobody can say which"
             )
         total = from_words(gives, tally.words, shapes, scale.tolist(), len(self._names))
+        self.words, self._covered = tally.words, sorted(tally.covered)
         return total, tally.covered
 
     def _common_shapes(self, openings: Mapping[int, Opening]) -> str:
@@ -590,11 +725,33 @@ class Collector:
             "run_keys": stacked("run_key", new, KEY),
             "signatures": stacked("signature", new, SIGNATURE),
             "strict": strict,
+            **self._proof(openings),
         }
         if not self._forgiving:
             return dict.fromkeys(members, Agreement(**common, sum_keys=_rows([], KEY)))
         own = {i: stacked("sum_key", circle[i], KEY) for i in members}
         return {i: Agreement(**common, sum_keys=own[i]) for i in members}
+
+    def _proof(self, openings: Mapping[int, Opening]) -> dict[str, Any]:
+        """What all who were in the last total say of it, where it was shown."""
+        lengths = {len(opening.check) for opening in openings.values()}
+        if lengths == {0}:
+            return {"checks": _rows([], CHECK), "check_signatures": _rows([], SIGNATURE)}
+        for i in self._covered:
+            if i not in openings:
+                raise PartyLost(
+                    "it is lost between a sum and the proof of it, which takes all who were in it; "
+                    "fit again",
+                    party=self._names[i],
+                )
+            if len(openings[i].check) != CHECK or len(openings[i].check_signature) != SIGNATURE:
+                raise MessageRefused("it proves no total", party=self._names[i])
+        own = [openings[i] for i in self._covered]
+        signatures = _rows(_bytes([opening.check_signature for opening in own]), SIGNATURE)
+        return {
+            "checks": np.array([opening.check for opening in own]),
+            "check_signatures": signatures,
+        }
 
 
 class _Opener:

@@ -43,11 +43,13 @@ COARSE = 4  # bits to which the exponents are rounded up that parties tell of th
 _BITS = 62  # of the ring that the largest possible sum takes; one is the sign, one to spare
 _SMALLEST = -1000  # exponent of what is taken for nothing
 _LARGEST = 1100  # exponent of what no number reaches
+_SKETCHED = 4096  # words whose factors are drawn at a time
 _PRIME = 2**255 - 19  # shares are numbers below it
 _SECRET = 31  # bytes of a secret that is shared: less than the prime
 SHARE = 32  # bytes of a share
 KEY = 32  # bytes of a public key
 SIGNATURE = 64
+CHECK = 64  # words of a sketch by which a total is checked
 SEALED = 2 * SHARE + 16  # bytes of a pair of shares under seal
 
 
@@ -202,6 +204,28 @@ def neighbours(members: tuple[int, ...], seed: bytes) -> dict[int, tuple[int, ..
 
 
 # Numbers in the ring.
+
+
+def sketch(seed: bytes, *vectors: Words) -> tuple[Words, ...]:
+    """CHECK sums of each vector's words, with factors that nobody knew before the seed.
+
+    The sketch of a sum is the sum of sketches. Where the seed is a digest of one vector, another
+    of the same sketch is as hard to find as 128 bits are to guess, if both have room: differences
+    of words are then no multiples of 2^63, and one of 2^62 is missed by a factor in four.
+    """
+    key = derived(seed, b"sketch")
+    length, columns = len(vectors[0]), np.stack(vectors, axis=1)
+    sums = np.zeros((CHECK, len(vectors)), np.uint64)
+    for number, start in enumerate(range(0, length, _SKETCHED)):
+        block = columns[start : start + _SKETCHED]
+        factors = stream(derived(key, number.to_bytes(8, "little")), CHECK * len(block))
+        sums = sums + factors.reshape(CHECK, len(block)) @ block
+    return tuple(sums[:, i].copy() for i in range(len(vectors)))
+
+
+def has_room(words: Words) -> bool:
+    """Whether no word has wrapped: the sum of summands that fit is no larger."""
+    return bool(np.all(np.abs(words.view(np.int64).astype(float)) <= 2.0**_BITS))
 
 
 def _is_exact(field: Field) -> bool:

@@ -155,6 +155,10 @@ class Party:
             )
         super().__setattr__(name, value)
 
+    def vouches_for(self, message: Message) -> bool:
+        """Whether rows that no party gave follow from what this one knows."""
+        return False
+
     def seal(self) -> None:
         """From here on only declared state may change."""
         super().__setattr__("_sealed", True)

@@ -43,6 +43,7 @@ _REQUEST_FIELDS = {
     "fit": list,
     "told": dict,
     "vouchers": list,
+    "total": np.ndarray,
     "message": np.ndarray,
 }
 _FIELDS = {
@@ -59,7 +60,7 @@ _OPTIONAL = {
     "require": {"study", "fit"},
     "enlist": {"study", "fit", "told"},
     "step": {"message", "told", "vouchers"},
-    "sum": {"message", "told", "vouchers"},
+    "sum": {"message", "told", "vouchers", "total"},
     "exchange": {"told", "along"},
 }
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}

@@ -199,6 +199,7 @@ class Ask:
     missable: bool = False  # whether it may be addressed to some parties only
     summed: bool = False  # whether only the sum of the replies is wanted
     apart: bool = False  # whether parties are sent different messages before they are summed
+    shows: bool = False  # whether the total before it is shown, and checked between organisations
     directions: str | int = 0  # products with a party's own columns: so many, or a size by name
     ways: tuple[str, ...] = ()  # along a spanning tree, of whose links a round uses one level
 
@@ -300,13 +301,17 @@ def total(
     down: Sizes | None = None,
     up: Sizes | None = None,
     apart: bool = False,
+    shows: bool = False,
     **both: Size | Amount,
 ) -> Ask:
     """One round of `step` of whose replies only the sum is wanted, as `Federation.total` gives it.
 
     `apart` says that parties are sent different messages: what they sum is then not compared.
+    `shows` says that the request follows from the masked total before it: between organisations
+    that is shown, and each party checks both.
     """
-    return Ask(step, None, _sizes(both, down), _sizes(both, up), summed=True, apart=apart)
+    sizes = _sizes(both, down), _sizes(both, up)
+    return Ask(step, None, *sizes, summed=True, apart=apart, shows=shows)
 
 
 def exchange(

@@ -286,6 +286,8 @@ class SiteView:
         self.draws = 0  # of the site's own that it has seen
         self.loss = 0.0  # of privacy, that an answer costs by its noise (`runtime.privacy`)
         self.n_summed = 1  # parties whose sums are masked together; 1 where they are not
+        # The total before, as a message of a type, where the coordinator has to show and prove it.
+        self.shown: Callable[[type[Any]], Any] | None = None
         self.prepared = ""  # the name of how rows were prepared for the run under way
 
     @property

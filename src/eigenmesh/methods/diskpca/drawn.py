@@ -11,11 +11,15 @@ party reveals        the sum of its rows, products of their scatter with a few d
                      how many are nearest to each point, and the sums of those; masked, only what
                      all parties' add up to is seen
 coordinator learns   these; points and means go to all parties
+party learns         points and means; between organisations the masked totals, of which it draws
+                     both itself: it takes up nothing else
 ===================  ============================================================================
 
 Letters: m the mean, C the scatter around it, Q (d, c) directions, c a few more than components are
 wanted. Two products with C, the first to turn Q towards the largest directions; then C is about
-F Fᵀ, F = CQ (QᵀCQ)^-½ (Nyström), and points are m + F g/√n with g normal.
+F Fᵀ, F = CQ (QᵀCQ)^-½ (Nyström), and points are m + F g/√n with g normal. Bases are polar factors
+and the root is the symmetric one: no processor's choice of a sign is in them, so that parties which
+draw for themselves come to the same points.
 
 One pass to the nearest points, and no second: where means move, rows change sides one at a time,
 and the difference of two sums is a row. A mean is released of at least MIN_CLUSTER rows, and so
@@ -28,10 +32,12 @@ that pooled components have; means alone 41 % on 72 wide rows, points alone 93 %
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from eigenmesh.errors import InputError, StepRefused
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, dense, is_sparse, squared_norms
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.runtime.federation import Federation
@@ -52,6 +58,9 @@ _MORE_DIRECTIONS = 3  # than components: what a second product leaves unturned
 _FEWEST_DIRECTIONS = 16  # of narrow rows all count: points in a subspace miss what is beside it
 _POINTS = 0.6  # of the landmarks; the rest are means, or more points where means are few
 _TINY = 1e-12  # of the largest direction, below which there is none
+_TURNED_TINY = 1e-9  # likewise of products, in which what is nothing is as large as masks round
+_ROUNDING = 1e-6  # of points' spread, by which processors may differ
+_OFFSET_ROUNDING = 1e-12  # of what they lie around
 _STREAM = 0x6472776E  # apart from all other draws by the same seed
 
 
@@ -59,7 +68,11 @@ _STREAM = 0x6472776E  # apart from all other draws by the same seed
 
 
 class SumSetup(Message, reveals=None):
-    """Sums need no setup."""
+    """Whatever landmarks hang on beside the sums; for so many components."""
+
+    seed: Annotated[int, NonNegative]
+    n_components: Annotated[int, Positive]
+    n_landmarks: Annotated[int, Positive]
 
 
 class RowSums(Message, reveals="moments"):
@@ -114,11 +127,12 @@ class SummedRows(Party):
     """Holds some rows of all columns, of which it tells sums."""
 
     Setup: ClassVar[type[Message]] = SumSetup
-    state: ClassVar[tuple[str, ...]] = ("labels",)
+    state: ClassVar[tuple[str, ...]] = ("labels", "draw")
 
     def __init__(self, site: SiteView, setup: SumSetup) -> None:
         super().__init__(site, setup)
         self.labels = np.full(site.data.shape[0], -1)
+        self.draw: dict[str, Any] = {}  # how far it has come, where totals are shown
 
     @step
     def row_sums(self) -> RowSums:
@@ -129,6 +143,7 @@ class SummedRows(Party):
     @step(reusable=False)
     def scatter_products(self, directions: ScatterDirections) -> ScatterProducts:
         """C Q of the own rows around the mean of all."""
+        self._require_drawn(mean=directions.mean, basis=directions.basis)
         A, m, Q = self.site.data, directions.mean, directions.basis
         parts = (_scatter_product(A[rows], m, Q) for rows in blocks(A.shape[0]))
         return ScatterProducts(products=sum(parts, np.zeros_like(Q)))
@@ -136,6 +151,7 @@ class SummedRows(Party):
     @step(reusable=False)
     def count_nearest(self, centres: DrawnPoints) -> NearestCounts:
         """One pass: to which point each row is nearest."""
+        self._require_drawn(points=centres.points)
         A, n = self.site.data, self.site.data.shape[0]
         labels = [_nearest(A[rows], centres.points) for rows in blocks(n)]
         self.labels = np.concatenate(labels)
@@ -144,11 +160,41 @@ class SummedRows(Party):
     @step(reusable=False)
     def sum_nearest(self, released: ReleasedMeans) -> NearestSums:
         """Sums of the rows nearest to each of some points."""
+        self._require_drawn(released=released.points)
         A = self.site.data
         members = [self.labels == point for point in released.points]
         sums = np.array([_total(A[own]) for own in members])
         counts = np.array([own.sum() for own in members], dtype=np.int64)
         return NearestSums(counts=counts, sums=sums.reshape(len(members), A.shape[1]))
+
+    def vouches_for(self, message: Message) -> bool:
+        """Whether these landmarks are the next of the draw."""
+        points = message.rows_for_others()
+        if self.site.shown is not None:
+            self._require_drawn(landmarks=points)
+            return True
+        if "landmarks" not in self.draw:
+            return False
+        draw = self._draw()
+        more, self.draw = draw.more(points.shape[0]), draw.kept
+        return _are_close(points, more, draw.mean)
+
+    def _require_drawn(self, **sent: Any) -> None:
+        """Refuse what does not follow from the total before; in one trust domain all is taken."""
+        if self.site.shown is None:
+            return
+        draw = self._draw()
+        own = draw.follow(self.site.shown)
+        around = draw.mean if "points" in own or "landmarks" in own else None
+        if own.keys() != sent.keys() or not all(
+            _are_close(sent[name], value, around) for name, value in own.items()
+        ):
+            raise StepRefused("what was sent does not follow from the totals and the seed")
+        # As it was sent: all parties go on from the same, whatever their processors round.
+        self.draw = {**draw.kept, **{name: np.asarray(value) for name, value in sent.items()}}
+
+    def _draw(self) -> Draw:
+        return Draw(self.setup, self.site.data.shape[1], dict(self.draw))
 
 
 def _total(rows: Rows) -> Doubles:
@@ -182,29 +228,123 @@ class NormalLaw(NamedTuple):
     factor: Doubles  # (d, c), F/√n
 
     @classmethod
-    def of(cls, mean: Doubles, basis: Doubles, products: Doubles, n: int) -> NormalLaw:
+    def of(cls, mean: Doubles, basis: Doubles, products: Floats, n: int) -> NormalLaw:
         """From C Q of all rows."""
         inner = basis.T @ products
         values, vectors = np.linalg.eigh((inner + inner.T) / 2)
         present = values > _TINY * max(values[-1], np.finfo(float).tiny)
-        roots = vectors[:, present] / np.sqrt(values[present])
-        return cls(mean, products @ roots / np.sqrt(n))
+        V = vectors[:, present]
+        return cls(mean, products @ (V / np.sqrt(values[present])) @ V.T / np.sqrt(n))
 
     def draw(self, count: int, rng: np.random.Generator) -> Doubles:
         """Points, (count, d)."""
         return self.mean + rng.normal(size=(count, self.factor.shape[1])) @ self.factor.T
 
 
-class DrawnLandmarks(NamedTuple):
-    """Landmarks, and the law of which there may be more."""
+def _polar(A: Floats) -> Doubles:
+    """An orthonormal basis of the columns' span, as near to them as can be: it is the only one.
 
-    points: Doubles  # (q, d)
-    law: NormalLaw
+    Of fewer directions than columns it spans these.
+    """
+    U, sizes, Vt = np.linalg.svd(A, full_matrices=False)
+    present = sizes > _TURNED_TINY * max(sizes[0], np.finfo(float).tiny)
+    return np.asarray(U[:, present] @ Vt[present])
+
+
+def _are_close(sent: Any, own: Any, around: Doubles | None) -> bool:
+    """Whether points, or a basis, differ by rounding at most."""
+    if np.shape(sent) != np.shape(own):
+        return False
+    middle = 0.0 if around is None else around
+    spread = np.max(np.abs(np.asarray(own) - middle), initial=0.0)
+    slack = _ROUNDING * spread + _OFFSET_ROUNDING * np.max(np.abs(middle))
+    return bool(np.all(np.abs(np.asarray(sent) - own) <= slack))
 
 
 def stream_of(seed: int, count: int = 0) -> np.random.Generator:
     """What everybody may know: the draws tell nothing of a row."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM, count)))
+
+
+class Draw:
+    """What follows from a seed and one total after the other, at the coordinator and at a party.
+
+    `kept` is how far it has come: what was drawn so far, by name.
+    """
+
+    def __init__(self, setup: SumSetup, d: int, kept: dict[str, Any] | None = None) -> None:
+        self._setup, self._d = setup, d
+        self.kept: dict[str, Any] = kept if kept else {"stage": 0}
+
+    @property
+    def mean(self) -> Doubles:
+        """Of all rows."""
+        mean: Doubles = self.kept["mean"]
+        return mean
+
+    def follow(self, total: Callable[[type[Any]], Any]) -> dict[str, Any]:
+        """What is sent next; `total` gives the last one as a message of a type."""
+        if self.kept["stage"] >= len(_STAGES):
+            raise StepRefused("the draw is over")
+        gives, rule = _STAGES[self.kept["stage"]]
+        drawn: dict[str, Any] = rule(self, total(gives))
+        self.kept |= drawn | {"stage": self.kept["stage"] + 1}
+        return drawn
+
+    def more(self, count: int) -> Doubles:
+        """So many landmarks more."""
+        in_all = len(self.kept["landmarks"]) + count
+        points = self._law.draw(count, stream_of(self._setup.seed, in_all))
+        self.kept["landmarks"] = np.vstack([self.kept["landmarks"], points])
+        return points
+
+    @property
+    def _law(self) -> NormalLaw:
+        return NormalLaw(self.mean, self.kept["factor"])
+
+    def _normal(self, *skipped: int) -> np.random.Generator:
+        """The stream after the directions and so many points."""
+        rng, c = stream_of(self._setup.seed), n_directions(self._setup.n_components, self._d)
+        for size in (self._d, *skipped):
+            rng.normal(size=(size, c))
+        return rng
+
+    def _directions(self, total: RowSums) -> dict[str, Any]:
+        self.kept["n"] = total.n_rows
+        c = n_directions(self._setup.n_components, self._d)
+        basis = _polar(stream_of(self._setup.seed).normal(size=(self._d, c)))
+        return {"mean": total.sums / total.n_rows, "basis": basis}
+
+    def _turned(self, total: ScatterProducts) -> dict[str, Any]:
+        return {"mean": self.mean, "basis": _polar(total.products)}
+
+    def _points(self, total: ScatterProducts) -> dict[str, Any]:
+        law = NormalLaw.of(self.mean, self.kept["basis"], total.products, self.kept["n"])
+        self.kept["factor"] = law.factor
+        return {"points": law.draw(n_points(self._setup.n_landmarks), self._normal())}
+
+    def _released(self, total: NearestCounts) -> dict[str, Any]:
+        most = self._setup.n_landmarks - len(self.kept["points"])
+        return {"released": released_points(total.counts, most)}
+
+    def _landmarks(self, total: NearestSums) -> dict[str, Any]:
+        """Points, means, and more points where means are few."""
+        points, q = self.kept["points"], self._setup.n_landmarks
+        enough = total.counts >= MIN_CLUSTER  # of those whose rows a lost party had, perhaps not
+        means = total.sums[enough] / total.counts[enough][:, None]
+        left = q - len(points) - len(means)
+        more = self._law.draw(left, self._normal(len(points)))
+        return {"landmarks": np.vstack([points, means, more])}
+
+
+# After which total what follows.
+_STAGES: tuple[tuple[type[Message], Callable[[Draw, Any], dict[str, Any]]], ...] = (
+    (RowSums, Draw._directions),
+    (ScatterProducts, Draw._turned),
+    (ScatterProducts, Draw._points),
+    (NearestCounts, Draw._released),
+    (NearestSums, Draw._landmarks),
+)
 
 
 def n_directions(rank: int, d: int) -> int:
@@ -236,49 +376,49 @@ def released_points(counts: Any, most: int) -> Any:
 # The schedule.
 
 
-def drawing_rounds(rank: int, q: int, d: int) -> Node:
+def drawing_rounds(setup: SumSetup, d: int) -> Node:
     """The rounds of `draw_landmarks`."""
-    c, m = n_directions(rank, d), n_points(q)
+    c, m = n_directions(setup.n_components, d), n_points(setup.n_landmarks)
+    most = at_most(setup.n_landmarks - m)
     return sequence(
-        enlist(SummedRows, SumSetup()),
+        enlist(SummedRows, setup),
         total(SummedRows.row_sums, d=d),
-        total(SummedRows.scatter_products, d=d, c=c),
-        total(SummedRows.scatter_products, d=d, c=c),
-        total(SummedRows.count_nearest, m=m, d=d),
-        total(SummedRows.sum_nearest, r=at_most(q - m), d=d),
+        total(SummedRows.scatter_products, d=d, c=c, shows=True),
+        total(SummedRows.scatter_products, d=d, c=c, shows=True),
+        total(SummedRows.count_nearest, m=m, d=d, shows=True),
+        total(SummedRows.sum_nearest, r=most, d=d, shows=True),
     )
 
 
 # The coordinator's side.
 
 
-def draw_landmarks(rows: Federation, rank: int, q: int, d: int, seed: int) -> DrawnLandmarks:
-    """So many landmarks, for `rank` components of rows with d columns."""
-    rows.enlist(SummedRows, SumSetup())
-    rng = stream_of(seed)
+def draw_landmarks(rows: Federation, setup: SumSetup, d: int) -> Draw:
+    """Landmarks for rows with d columns: `kept["landmarks"]`."""
+    if rows.between_organisations and not rows.secure:
+        raise InputError(
+            "landmarks='drawn' is asked for between organisations without masks: each would tell "
+            "its own sums with points of the coordinator's choice; pass secure=True, or take "
+            "landmarks='centroids'"
+        )
+    rows.enlist(SummedRows, setup)
+    draw = Draw(setup, d)
+
+    def after(sums: Message) -> dict[str, Any]:
+        return draw.follow(lambda _: sums)
 
     # 1. The law: mean, then two products with the scatter.
-    all_rows = rows.total(SummedRows.row_sums).sum
-    n, mean = all_rows.n_rows, all_rows.sums / all_rows.n_rows
-    basis = np.linalg.qr(rng.normal(size=(d, n_directions(rank, d))))[0]
-    products = _products(rows, mean, basis)
-    basis = np.linalg.qr(products)[0]
-    law = NormalLaw.of(mean, basis, _products(rows, mean, basis), n)
+    directions = after(rows.total(SummedRows.row_sums).sum)
+    directions = after(_products(rows, directions))
+    points = DrawnPoints(**after(_products(rows, directions)))
 
     # 2. Points, and the means of the rows nearest to them.
-    points = law.draw(n_points(q), rng)
-    counts = rows.total(SummedRows.count_nearest, DrawnPoints(points=points)).sum.counts
-    released = ReleasedMeans(points=released_points(counts, q - len(points)))
-    near = rows.total(SummedRows.sum_nearest, released).sum
-    enough = near.counts >= MIN_CLUSTER  # of those whose rows a lost party had, perhaps not
-    means = near.sums[enough] / near.counts[enough][:, None]
-
-    # 3. More points where means are few.
-    more = law.draw(q - len(points) - len(means), rng)
-    return DrawnLandmarks(np.vstack([points, means, more]), law)
+    released = after(rows.total(SummedRows.count_nearest, points).sum)["released"]
+    near = ReleasedMeans(points=released)
+    after(rows.total(SummedRows.sum_nearest, near).sum)
+    return draw
 
 
-def _products(rows: Federation, mean: Doubles, basis: Doubles) -> Doubles:
-    directions = ScatterDirections(mean=mean, basis=basis)
-    products: Doubles = rows.total(SummedRows.scatter_products, directions).sum.products
-    return products
+def _products(rows: Federation, directions: dict[str, Any]) -> Message:
+    sums: Message = rows.total(SummedRows.scatter_products, ScatterDirections(**directions)).sum
+    return sums

@@ -44,11 +44,11 @@ import scipy.sparse as sp
 
 from eigenmesh.errors import InputError, PartitionError, RankError
 from eigenmesh.methods.diskpca.drawn import (
-    NormalLaw,
+    Draw,
     SummedRows,
+    SumSetup,
     draw_landmarks,
     drawing_rounds,
-    stream_of,
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
@@ -473,12 +473,12 @@ class LandmarkSet(NamedTuple):
     sizes: dict[str, int]  # rows of each party
     most: dict[str, int]  # landmarks that each can give
     left: dict[str, int]  # how many more
-    law: NormalLaw | None = None  # of landmarks that no party gave
+    draw: Draw | None = None  # of landmarks that no party gave
 
     @property
     def most_in_all(self) -> int:
         """How many there can be."""
-        return most_in_all("drawn" if self.law else "", sum(self.most.values()))
+        return most_in_all("drawn" if self.draw else "", sum(self.most.values()))
 
     @property
     def unheard(self) -> tuple[str, ...]:
@@ -590,6 +590,7 @@ class Numbers(NamedTuple):
     last: int  # of the quota, in the last draw
     last_planned: int  # where a draw may be smaller, what a plan counts
     are_drawn: bool = False  # by no party: each is told all
+    shows: bool = False  # the total of which they were drawn: only the first follow from one
 
     @property
     def is_every_row(self) -> bool:
@@ -657,8 +658,8 @@ def choosing(
         q = min(n_landmarks, most)
         if landmarks == "drawn":
             return sequence(
-                drawing_rounds(setup.leverage_rank, q, d),
-                rest(Numbers(n, d, most, q, q, q, q, are_drawn=True)),
+                drawing_rounds(sum_setup(setup, q), d),
+                rest(Numbers(n, d, most, q, q, q, q, are_drawn=True, shows=True)),
             )
         shares = shares_of(landmarks, q, n)
         scores = _scores(role, setup, landmarks, leverage, d) if q < n else None
@@ -702,6 +703,11 @@ def _scores(
     return ask(role.norm_mass) if landmarks == "rpcholesky" else None
 
 
+def sum_setup(setup: KernelSetup, q: int) -> SumSetup:
+    """For so many landmarks that no party gives."""
+    return SumSetup(seed=setup.seed, n_components=setup.leverage_rank, n_landmarks=q)
+
+
 def drawing(role: Any, landmarks: str, share: int, d: int, planned: int | None = None) -> Node:
     """One draw of `share` landmarks in all, or at most so many; a plan counts `planned`."""
     step = role.local_centroids if landmarks == "centroids" else role.draw_rows
@@ -733,7 +739,7 @@ def unseen_sizes(
 def landmarks_of_fit(numbers: Numbers) -> dict[str, Any]:
     """The sizes of what comes with the question for sums; all get the same where none drew it."""
     sizes = unseen_sizes(numbers.last, numbers.d, numbers.last_planned, numbers.are_drawn)
-    return {**sizes, "apart": not numbers.are_drawn}
+    return {**sizes, "apart": not numbers.are_drawn, "shows": numbers.shows}
 
 
 def fit_rounds(
@@ -776,7 +782,7 @@ def growing(
         anew = landmarks == "centroids"
         planned = q if anew else q - own.q
         share = planned if anew or is_sure else min(own.q, most)
-        grown = own._replace(q=q, quota=q, last=share, last_planned=planned)
+        grown = own._replace(q=q, quota=q, last=share, last_planned=planned, shows=False)
         more = drawing_more(role, landmarks, share, own.d, planned)
         further = maybe(more, level(grown, own.are_drawn, left - 1), planned=False)
         return sequence(fit(own, is_sure), looks, further)
@@ -941,10 +947,11 @@ def choose_landmarks(
     n_values = sum(size.n_values for size in sizes.values())
     n_rows = {name: size.n_rows for name, size in sizes.items()}
     if landmarks == "drawn":
-        points, law = draw_landmarks(rows, setup.leverage_rank, q, d, setup.seed)
+        drawn = draw_landmarks(rows, sum_setup(setup, q), d)
+        points = drawn.kept["landmarks"]
         unseen = to_all(points, rows.parties)
         return LandmarkSet(
-            points, unseen, None, n_values, share_seen(q, n), n_rows, most, left, law
+            points, unseen, None, n_values, share_seen(q, n), n_rows, most, left, drawn
         )
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
@@ -1201,8 +1208,8 @@ def more_landmarks(
 
     def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
         share = share_seen(count, sum(before.sizes.values()))
-        if before.law is not None:
-            points = before.law.draw(count - before.Y.shape[0], stream_of(setup.seed, count))
+        if before.draw is not None:
+            points = before.draw.more(count - before.Y.shape[0])
             unseen = to_all(points, rows.parties)
             return before._replace(Y=stack([before.Y, points]), unseen=unseen, share=share)
         rng = np.random.default_rng((setup.seed, count))
