@@ -129,3 +129,16 @@ def test_moments_of_ordinary_splits_and_heavy_tails_give_no_alarm():
             parts = [X * (1 + rng.pareto(1.5, size=(len(X), 1))) for X in parts]
         alarms += bool(moment_factors(moments(parts)))
     assert alarms <= 4
+
+
+@pytest.mark.parametrize("n_parties", [2, 4, 10])
+def test_moments_of_rare_and_heavy_values_raise_no_alarm(n_parties):
+    """Parties of one law, of whose columns most are 0 nearly always, or have no variance."""
+    rng, alarms = np.random.default_rng(n_parties), 0
+    for _ in range(40):
+        rare = (rng.random((1500, 40)) < rng.uniform(0.005, 0.3, 40)) * rng.gamma(4, 2, (1500, 40))
+        X = np.hstack([rare, rng.pareto(1.5, (1500, 4)), rng.normal(3, 1, (1500, 30))])
+        parts = enumerate(np.array_split(X, n_parties))
+        moments = {str(i): ColumnMoments(own.mean(0), own.var(0), len(own)) for i, own in parts}
+        alarms += bool(moment_factors(moments))
+    assert alarms <= 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from eigenmesh.numerics.arrays import Doubles, Rows, dense
 
@@ -104,12 +104,9 @@ def moment_factors(
     if not len(columns):
         return []
     spreads = np.array([np.log(own.variance[columns]) / 2 for own in enough.values()])
-    # The error of a spread hangs on the tails: it is what most columns differ by between parties.
-    # Where that nears the factor itself spreads say nothing.
-    apart = float(np.median(spreads.std(axis=0, ddof=1)))
-    apart = apart if apart <= np.log(FACTOR) / 2 else np.inf
+    errors = _spread_errors(spreads)
     own = [
-        _by_moments(at_party, columns, log_spread, apart)
+        _by_moments(at_party, columns, log_spread, errors)
         for at_party, log_spread in zip(enough.values(), spreads, strict=True)
     ]
     factors = _compared(list(enough), own, columns, unit_rows)
@@ -117,16 +114,32 @@ def moment_factors(
     return [factor for factor in roots if abs(np.log(factor.factor)) >= np.log(FACTOR)]
 
 
+def _spread_errors(spreads: Doubles) -> Doubles:
+    """Of parties' logarithms, for each column, as far as all parties but the farthest tell."""
+    # How well a spread is known hangs on the tails, of which moments say nothing: of a column that
+    # is nearly always 0 parties differ by factors. It is what the others differ by, in this column
+    # and in most; of few others that is itself not well known, which Student's law has in it.
+    n_others, n_columns = len(spreads) - 1, spreads.shape[1]
+    apart = float(np.median(spreads.std(axis=0, ddof=1)))
+    if n_others < 2 or apart > np.log(FACTOR) / 2:
+        return np.full(n_columns, np.inf)
+    chance = _CHANCE / (2 * n_columns * len(spreads))
+    wider = t.isf(chance, n_others - 1) / norm.isf(chance)
+    from_middle = np.abs(spreads - np.median(spreads, axis=0))
+    others = np.take_along_axis(spreads, from_middle.argsort(axis=0)[:-1], axis=0)
+    return np.asarray(np.maximum(apart, wider * others.std(axis=0, ddof=1)))
+
+
 def _varies(own: ColumnMoments) -> Any:
     """Columns whose variance is more than rounding leaves of their squares."""
     return own.variance > _ROUNDING**2 * np.maximum(own.mean**2, np.finfo(float).tiny)
 
 
-def _by_moments(own: ColumnMoments, columns: Any, spreads: Doubles, apart: float) -> _Columns:
+def _by_moments(own: ColumnMoments, columns: Any, spreads: Doubles, errors: Doubles) -> _Columns:
     mean, root_n = own.mean[columns], np.sqrt(own.n_rows)
     middles = mean / np.exp(spreads)
     sizes = np.maximum(np.abs(mean), np.finfo(float).tiny)
-    errors = np.full(len(columns), np.hypot(apart, 1 / (np.sqrt(2) * root_n)))
+    errors = np.hypot(errors, 1 / (np.sqrt(2) * root_n))
     return _Columns(
         _Logs(np.log(sizes), np.exp(spreads) / (sizes * root_n)),
         _Logs(spreads, errors),
