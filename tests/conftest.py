@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 
@@ -29,6 +30,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _ROOT = Path(__file__).parents[1]
 if str(_ROOT) not in sys.path:
     sys.path.insert(0, str(_ROOT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Examples stand in `src`: looking for them here too would walk every test file twice."""
+    return [file for file in (yield) if not isinstance(file, DoctestModule)]
 
 
 @pytest.fixture(scope="session")
