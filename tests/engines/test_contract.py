@@ -704,9 +704,10 @@ def test_interrupt_ends_the_run_and_the_federation_goes_on(engine):
 def test_rows_are_prepared_fitted_and_clustered_alike(engine):
     parts = messy_rows()
     kpca, kmeans = em.KernelPCA(2, preparation=PREPARED), em.KernelKMeans(2, preparation=PREPARED)
-    kmeans.set_params(kernel="linear", gamma=None, random_state=0)
+    kmeans.set_params(kernel="linear", gamma=None, n_init=1, random_state=0)
     here, clusters = kpca.fit(parts).eigenvalues_, kmeans.fit(parts).inertia_
     with engine.open(parts) as fed:
         np.testing.assert_allclose(kpca.fit(fed).eigenvalues_, here, rtol=1e-8)
         np.testing.assert_allclose(kmeans.fit(fed).inertia_, clusters, rtol=1e-8)
     assert kpca.preparation_.width == 5
+    assert kpca.transform(parts)[0].shape == (12, 2)

@@ -18,11 +18,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import scale
 from tests.engines.contract import (
     NAMES,
-    PREPARED,
     Surveyor,
     SurveySetup,
     by_step,
-    messy_rows,
     run,
     some_rows,
     survey,
@@ -159,16 +157,6 @@ REGRESSIONS = {  # split, topology, options, and the method that is then taken
     "graph": ("rows", "full", {}, "gossip"),
     "columns": ("columns", None, {}, "vfed-akpca"),
 }
-
-
-def test_rows_are_prepared_and_fitted_alike():
-    kpca, kmeans = em.KernelPCA(2, preparation=PREPARED), em.KernelKMeans(2, preparation=PREPARED)
-    kmeans.set_params(kernel="linear", gamma=None, random_state=0)
-    here, clusters = kpca.fit(messy_rows()).eigenvalues_, kmeans.fit(messy_rows()).inertia_
-    with em.federation(messy_rows(), **on_mpi) as fed:
-        np.testing.assert_allclose(kpca.fit(fed).eigenvalues_, here, rtol=1e-8)
-        np.testing.assert_allclose(kmeans.fit(fed).inertia_, clusters, rtol=1e-8)
-    np.testing.assert_allclose(kpca.transform(messy_rows())[0].shape, (12, 2))
 
 
 def targets_and_rows(by: str) -> tuple[em.Partitioned, Any, Any]:
