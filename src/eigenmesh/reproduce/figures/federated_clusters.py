@@ -13,28 +13,38 @@ from eigenmesh.reproduce.experiments.federated_problem import federated_clusters
 _SETS: dict[str, tuple[str, BySize[int], dict[str, Any]]] = {
     "Mushrooms": (
         "mushrooms",
-        BySize(60, 800, 8124),
+        BySize(40, 800, 8124),
         {"n_clusters": 2, "n_eigenvectors": 2, "n_features": 15, "rival_features": 200},
     ),
     "MNIST": (
         "mnist",
-        BySize(60, 800, 5000),
+        BySize(40, 800, 5000),
         {
-            "n_clusters": 10,
-            "n_eigenvectors": 12,
-            "n_features": BySize(40, 200, 200),
-            "rival_features": BySize(100, 800, 800),
+            "n_clusters": BySize(3, 10, 10),
+            "n_eigenvectors": BySize(4, 12, 12),
+            "n_features": BySize(10, 200, 200),
+            "rival_features": BySize(40, 800, 800),
         },
     ),
     "Covtype": (
         "covtype",
-        BySize(60, 800, 5000),
-        {"n_clusters": 7, "n_eigenvectors": 10, "n_features": 30, "rival_features": 100},
+        BySize(40, 800, 5000),
+        {
+            "n_clusters": BySize(3, 7, 7),
+            "n_eigenvectors": BySize(4, 10, 10),
+            "n_features": BySize(10, 30, 30),
+            "rival_features": BySize(40, 100, 100),
+        },
     ),
     "Smartphone": (
         "smartphone",
-        BySize(60, 800, 5000),
-        {"n_clusters": 4, "n_eigenvectors": 6, "n_features": 20, "rival_features": 50},
+        BySize(40, 800, 5000),
+        {
+            "n_clusters": BySize(3, 4, 4),
+            "n_eigenvectors": BySize(4, 6, 6),
+            "n_features": BySize(10, 20, 20),
+            "rival_features": BySize(40, 50, 50),
+        },
     ),
 }
 _READING = "η = 1/t, i.i.d. cosine features, λ the (k + 2)-th eigenvalue of the first iteration"
