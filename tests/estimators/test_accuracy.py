@@ -64,7 +64,7 @@ def quietly(estimator, parts):
 @pytest.mark.parametrize("center", [True, False])
 def test_the_shortfall_is_within_a_factor_of_two_or_two_thousandths(center):
     good = []
-    for seed in range(40):
+    for seed in range(25):
         X, options, parts, k = drawn_case(seed)
         how = {"landmarks": ("centroids", "uniform")[seed % 2], "n_landmarks": 20 + 5 * (seed % 9)}
         kpca = em.KernelPCA(k, **options, **how, center=center, accuracy=1.0, random_state=0)
@@ -75,13 +75,13 @@ def test_the_shortfall_is_within_a_factor_of_two_or_two_thousandths(center):
         true = true_shortfalls(X, options, kpca.eigenvalues_, center).max()
         near = abs(kpca.shortfall_ - true) <= 0.002
         good.append(near or true / 2 <= kpca.shortfall_ <= 2 * true)
-    assert len(good) > 30
+    assert len(good) > 18
     assert np.mean(good) >= 0.9
 
 
 def test_within_accuracy_or_said_so():
     alarms, within = 0, 0
-    for seed in range(100, 130):
+    for seed in range(100, 120):
         X, options, parts, k = drawn_case(seed)
         door = em.KernelPCA(k, **options, small_parties="reveal", random_state=0)
         kpca, caveats = quietly(door, parts)
@@ -89,7 +89,7 @@ def test_within_accuracy_or_said_so():
         assert missing <= kpca.accuracy or caveats, (seed, missing, kpca.shortfall_)
         alarms += missing <= kpca.accuracy and bool(caveats)
         within += missing <= kpca.accuracy
-    assert within >= 15
+    assert within >= 10
     assert alarms <= 0.05 * within + 1
 
 
@@ -129,7 +129,7 @@ def test_the_look_outside_costs_a_tenth_at_most_and_is_foreseen():
 
 
 def test_parties_too_small_for_a_centroid_are_named_with_what_they_hold():
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         size, many = int(rng.integers(1, 5)), int(rng.integers(20, 50))
         large = rng.normal(size=(60, 5))

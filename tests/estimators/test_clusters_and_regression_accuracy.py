@@ -80,7 +80,7 @@ def test_parties_of_few_rows_are_named_with_their_share(kind, seed):
     """Most rows are in parties too small for a mean: the model would be of the others alone."""
     rng = np.random.default_rng(seed)
     size, far = int(rng.integers(1, 5)), float(rng.uniform(5, 20))
-    X = rng.normal(size=(60 + 40 * size, 3))
+    X = rng.normal(size=(60 + 20 * size, 3))
     X[60:] += far
     pieces = np.split(np.arange(len(X)), np.arange(60, len(X), size))
     gamma = 1 / (2 * X.var(axis=0).sum())

@@ -60,7 +60,7 @@ SEEDS = 24
     ids=str,
 )
 def test_the_estimate_is_right_on_average_and_its_error_is_honest(kernel, blocks, most):
-    X, Y = DIGITS[:400], DIGITS[:15]
+    X, Y = DIGITS[:200], DIGITS[:15]
     true, _ = truth(kernel, X, Y)
     estimates = [estimate(kernel, X, Y, seed, most, blocks) for seed in range(SEEDS)]
     values = np.array([each.variance for each in estimates])

@@ -18,6 +18,7 @@ X, Y = StandardScaler().fit_transform(X)[:200], Y[:200]
 NEW = X[::7] + 0.01
 TWO = np.column_stack([Y, 1e5 + np.sin(X[:, 0])])
 RBF = {"kernel": "rbf", "gamma": 0.05}
+POLY = {"kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 1.0}
 
 
 def columns(n_parties=3, rows=X, **options):
@@ -29,12 +30,16 @@ def pooled(k, alpha, y=Y, **kernel):
     return make_pipeline(pca, Ridge(alpha, solver="svd")).fit(X, y)
 
 
-@pytest.mark.parametrize("y", [Y, TWO], ids=["one target", "two targets"])
-@pytest.mark.parametrize("topology", [None, "ring"])
 @pytest.mark.parametrize(
-    "kernel",
-    [{"kernel": "linear"}, RBF, {"kernel": "poly", "gamma": 0.1, "degree": 2, "coef0": 1.0}],
-    ids=lambda kernel: kernel["kernel"],
+    ("kernel", "topology", "y"),
+    [
+        ({"kernel": "linear"}, None, Y),
+        ({"kernel": "linear"}, "ring", TWO),
+        (RBF, None, TWO),
+        (RBF, "ring", Y),
+        (POLY, None, Y),
+        (POLY, "ring", TWO),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:.*floats were sent:eigenmesh.EigenmeshWarning")
 def test_exact_methods_equal_scikit_learn(kernel, topology, y):

@@ -24,7 +24,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def parts(X):
-    return em.split(X, 5, by="columns")
+    return em.split(X, 4, by="columns")
 
 
 def pooled(X, k):
@@ -32,7 +32,7 @@ def pooled(X, k):
     return U[:, :k], s[:k] ** 2
 
 
-@pytest.mark.parametrize("topology", ["ring", "full", nx.path_graph(5)])
+@pytest.mark.parametrize("topology", ["ring", "full", nx.path_graph(4)])
 def test_every_node_ends_with_the_pooled_components(X, parts, topology):
     pca = em.DPCA(2, topology=topology, n_iterations=20).fit(parts)
     U, values = pooled(X, 2)
@@ -57,7 +57,7 @@ def test_error_falls_with_the_iterations_and_the_claimed_residual_is_true(X, par
 
 
 def test_does_not_depend_on_the_units_of_the_data(X, parts):
-    small = em.split(X * 1e-6, 5, by="columns")
+    small = em.split(X * 1e-6, 4, by="columns")
     ours = em.DPCA(1, n_iterations=4, tolerance=10).fit(parts)
     theirs = em.DPCA(1, n_iterations=4, tolerance=10).fit(small)
     np.testing.assert_allclose(theirs.eigenvectors_, ours.eigenvectors_, atol=1e-9)
@@ -132,7 +132,7 @@ def test_rows_and_broken_graphs_are_refused(X, parts):
     with pytest.raises(InputError, match="DPCA"):
         em.DPCA(1).fit(em.split(X, 3, by="rows"))
     with pytest.raises(TopologyError, match="add an edge"):
-        em.DPCA(1, topology=nx.Graph([(0, 1), (2, 3), (3, 4)])).fit(parts)
+        em.DPCA(1, topology=nx.Graph([(0, 1), (2, 3)])).fit(parts)
 
 
 def test_saved_and_loaded(tmp_path):

@@ -72,7 +72,7 @@ def test_half_the_step_beats_the_step_of_the_theorem(exact):
 
 
 def test_one_round_an_iteration_does_what_thirty_do(exact):
-    models = {solver: fitted(50, solver=solver) for solver in ("lanczos", "gram", "nystrom")}
+    models = {solver: fitted(20, solver=solver) for solver in ("lanczos", "gram", "nystrom")}
     errors = {solver: error_of(model, exact) for solver, model in models.items()}
     reports = {solver: model.report_ for solver, model in models.items()}
     assert reports["gram"].rounds * 10 <= reports["lanczos"].rounds
@@ -82,8 +82,10 @@ def test_one_round_an_iteration_does_what_thirty_do(exact):
     assert errors["nystrom"] <= errors["lanczos"]
 
 
-@pytest.mark.parametrize("solver", ["nystrom", "gram", "lanczos"])
-@pytest.mark.parametrize("rule", ["1/t", "2/t"])
+@pytest.mark.parametrize(
+    ("rule", "solver"),
+    [("1/t", "nystrom"), ("2/t", "nystrom"), ("2/t", "gram"), ("1/t", "lanczos")],
+)
 def test_the_estimated_error_is_near_the_true_one(rule, solver, exact):
     model = fitted(12, solver=solver, step_size=rule, features="independent")
     assert 0.6 < model.recovery_error_ / error_of(model, exact) < 1.4
@@ -200,10 +202,14 @@ def test_the_paper_threshold_may_leave_fewer_columns_than_eigenvectors():
 
 
 @pytest.mark.parametrize(
-    ("gamma", "step_size"),
-    [(0.1, "1/t"), (None, "2/t"), ("mean-distance", "2/t"), ("median", "1/t")],
+    ("solver", "gamma", "step_size"),
+    [
+        ("nystrom", 0.1, "1/t"),
+        ("gram", None, "2/t"),
+        ("nystrom", "mean-distance", "2/t"),
+        ("gram", "median", "1/t"),
+    ],
 )
-@pytest.mark.parametrize("solver", ["nystrom", "gram"])
 def test_a_plan_foretells_the_report(solver, gamma, step_size):
     parts = em.split(DIGITS[:300], 5, random_state=0)
     sizes = {"n_eigenvectors": 6, "n_iterations": 6, "n_features": 31}
@@ -227,7 +233,7 @@ def test_a_plan_foretells_the_report(solver, gamma, step_size):
 )
 def test_what_only_the_data_decide_is_foretold_within_a_third(options):
     parts = em.split(DIGITS[:600], 5, random_state=0)
-    model = em.FedKernelKMeans(K, n_iterations=8, random_state=0, **options)
+    model = em.FedKernelKMeans(K, n_iterations=4, random_state=0, **options)
     plan, report = em.plan(model, parts), model.fit(parts).report_
     assert plan.floats_up == pytest.approx(report.floats_up, rel=0.33)
     assert plan.rounds == pytest.approx(report.rounds, rel=0.33)
@@ -246,10 +252,10 @@ def test_a_party_pays_the_same_in_any_company():
 
 
 def test_many_parties_some_of_a_single_row():
-    parts = em.split(DIGITS, 150, law="power", exponent=1.5, random_state=0)
+    parts = em.split(DIGITS, 60, law="power", exponent=1.5, random_state=0)
     assert min(len(part) for part in parts.parts) == 1
     model = fitted(3, source=parts, n_features=30, clustering="lloyd", n_init=1)
-    assert len(model.labels_) == 150
+    assert len(model.labels_) == 60
     assert sum(map(len, model.labels_)) == len(DIGITS)
     together = fitted(3, n_features=30, clustering="lloyd", n_init=1)
     np.testing.assert_allclose(model.eigenvalues_, together.eigenvalues_, rtol=1e-8)

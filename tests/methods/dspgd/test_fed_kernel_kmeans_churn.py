@@ -56,9 +56,13 @@ def by_digit(n_parties):
 
 
 @pytest.mark.parametrize(
-    ("solver", "clustering"), [("nystrom", "coreset"), ("nystrom", "lloyd"), ("gram", "coreset")]
+    ("parts", "solver", "clustering"),
+    [
+        (em.split(X, 6, random_state=0), "nystrom", "lloyd"),
+        (by_digit(5), "nystrom", "coreset"),
+        (by_digit(5), "gram", "coreset"),
+    ],
 )
-@pytest.mark.parametrize("parts", [em.split(X, 6, random_state=0), by_digit(5)])
 def test_a_fifth_of_all_replies_lost_costs_no_accuracy(parts, solver, clustering):
     options = {"solver": solver, "clustering": clustering, "gamma": "mean-distance"}
     whole, _ = fit(parts, **options)
