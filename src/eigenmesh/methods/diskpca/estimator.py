@@ -30,6 +30,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
 from eigenmesh.methods.diskpca.protocol import (
+    GRAMS,
     LANDMARKS,
     Accuracy,
     DisKPCAResult,
@@ -74,6 +75,11 @@ class DisKPCA(RowEstimator):
     exact : True sums Gram matrices over the parties; False is the paper's own form, with sketches
         in their place: it sends more and errs more, and is there for comparison.
     sketch_size : of exact=False, columns of a sketch for each of what it sketches.
+    gram : "sum" adds up what the parties' rows add up to. "median" takes the geometric median of
+        what each party has a row: a party that lies by any factor, without contradicting itself,
+        moves it no further than the honest ones are spread. It takes three parties or more, no
+        masks, landmarks "uniform" or "centroids" and no accuracy; where parties differ it is not
+        the answer of the pooled rows.
     random_state : seed of all draws.
     accuracy : None, or the largest share of a wanted eigenvalue that the landmarks may miss: one
         more round measures it, and a warning says if it is more.
@@ -139,6 +145,7 @@ class DisKPCA(RowEstimator):
         center: bool = True,
         exact: bool = True,
         sketch_size: int = 4,
+        gram: str = "sum",
         random_state: Any = None,
         accuracy: float | None = None,
         max_landmarks: int | None = None,
@@ -154,6 +161,7 @@ class DisKPCA(RowEstimator):
         self.center = center
         self.exact = exact
         self.sketch_size = sketch_size
+        self.gram = gram
         self.random_state = random_state
         self.accuracy = accuracy
         self.max_landmarks = max_landmarks
@@ -246,6 +254,7 @@ class DisKPCA(RowEstimator):
 
     def _stage(self, gamma: float | None, weights: str = NONE) -> Stage:
         """The run of a fit; `weights` is the key under which sites keep their rows' weights."""
+        self._require_median(weights)
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         q = whole_number(self.n_landmarks, "n_landmarks")
         accuracy, agreed = self._accuracy(q), self._agreed(gamma)
@@ -264,10 +273,28 @@ class DisKPCA(RowEstimator):
             weighted = LandmarkSetup(**{**vars(agreed), "weights": weights})
             return stage(weighted_kpca, weighted, *how, accuracy)
         return (
-            stage(diskpca, agreed, *how, accuracy)
+            stage(diskpca, agreed, *how, accuracy, self.gram)
             if self.exact
             else stage(diskpca_sketched, agreed, *how)
         )
+
+    def _require_median(self, weights: str) -> None:
+        """Whatever else is added up plainly could be lied about."""
+        if one_of(self.gram, "gram", GRAMS) == "sum":
+            return
+        wrong = {
+            "exact": not self.exact,
+            "accuracy": self.accuracy is not None,
+            "sample_weight": weights != NONE,
+            "landmarks": self.landmarks not in ("uniform", "centroids"),
+        }
+        for name, is_wrong in wrong.items():
+            if is_wrong:
+                raise InputError(
+                    f"gram is 'median' and {name} takes other sums, which are not robust; "
+                    f"exact=True is expected, without accuracy and sample_weight, and "
+                    f"landmarks='uniform' or 'centroids'"
+                )
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
         if self.accuracy is None:
@@ -348,6 +375,8 @@ class DisKPCA(RowEstimator):
         """What the answer is worth, in words."""
         shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
         claim = residual_claim(self.residual_, self.residual_error_, self._weighted)
+        if self.gram == "median":
+            shown = f"sums are the median party's a row, times the rows: {shown}"
         if self.leverage_skew_ is None:
             return (claim, shown)
         agreed = self._agreed(self.gamma_)

@@ -35,7 +35,8 @@ read together. Messages, party, schedule and coordinator follow each other as in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -75,6 +76,7 @@ from eigenmesh.numerics.mean_outside import (
 )
 from eigenmesh.numerics.paired_shortfall import paired_shortfall
 from eigenmesh.numerics.plausible import exceeds, require_possible_sums
+from eigenmesh.numerics.robust_sums import FEWEST, bounded_sizes, median_weights
 from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,
@@ -99,6 +101,7 @@ from eigenmesh.runtime.message import (
     Positive,
     Reveals,
     Shape,
+    fields_of,
 )
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
@@ -145,6 +148,7 @@ from eigenmesh.stages.unit_check import compare_units
 for kind in (LandmarkModel, Kernel, Shortfall):
     record(kind)
 
+GRAMS = ("sum", "median")
 LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
 RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
 _BY_LEVERAGE = ("diskpca", "leverage")
@@ -857,18 +861,27 @@ def diskpca(
     landmarks: str,
     center: bool,
     accuracy: Accuracy | None = None,
+    gram: str = "sum",
 ) -> DisKPCAResult:
     """Algorithm 1. More landmarks than rows means every row, no number of components all there are.
 
-    `landmarks` is one of LANDMARKS. With an accuracy there may be more of them.
+    `landmarks` is one of LANDMARKS, `gram` one of GRAMS. With an accuracy there may be more
+    landmarks.
     """
+    is_robust = gram == "median"
+    if is_robust:
+        require_single_sums(rows)
     rows.enlist(RowHolder, setup)
     leverage = leverage_by_gram(RowHolder)
-    first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage)
+    how = (setup, n_landmarks, landmarks, leverage)
+    first = choose_landmarks(rows, RowHolder, *how, are_bounded=is_robust)
 
     # 3. disLR: the best subspace inside span φ(Y).
     def fit(landmark_set: LandmarkSet) -> SpanFit:
-        return fit_in_span(rows, kernel_of(setup), n_components, landmark_set, center)
+        total = partial(median_total, rows) if is_robust else None
+        return fit_in_span(
+            rows, kernel_of(setup), n_components, landmark_set, center, total_of=total
+        )
 
     if accuracy is None:
         return result_of(first, fit(first), None)
@@ -923,10 +936,12 @@ def choose_landmarks(
     landmarks: str,
     leverage: Leverage,
     row_counts: Replies | None = None,
+    are_bounded: bool = False,
 ) -> LandmarkSet:
     """Steps 1 and 2 of Algorithm 1, with `leverage` as disLS.
 
     `row_counts` are the parties' sizes, if they have told them; who has left since does not count.
+    With `are_bounded` landmarks are shared out by sizes of which none is much above the others'.
     """
     counts = by_party(rows.ask(role.count_rows) if row_counts is None else row_counts)
     sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
@@ -955,7 +970,9 @@ def choose_landmarks(
         )
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
-    masses, skew = {name: float(size.n_rows) for name, size in sizes.items()}, None
+    masses, skew = {name: float(size) for name, size in n_rows.items()}, None
+    if are_bounded:
+        masses = dict(zip(masses, bounded_sizes(list(masses.values())).tolist(), strict=True))
     if q < n and landmarks in _BY_LEVERAGE:
         scores = leverage(rows)
         masses, skew = masses_of(scores, left), skew_of(scores, n)
@@ -1040,16 +1057,19 @@ def fit_in_span(
     landmark_set: LandmarkSet,
     center: bool,
     in_total: bool = True,
+    total_of: Callable[..., Any] | None = None,
 ) -> SpanFit:
     """The best components inside the span; `in_total` says whether the total variance matters.
 
-    If centred, that takes the mean outside the span, too.
+    If centred, that takes the mean outside the span, too. `total_of` adds up in place of
+    `rows.total`.
     """
     estimated = center and in_total and landmark_set.share > 0
+    add_up = total_of or (lambda step, each: rows.total(step, each=each).sum)
     if estimated:
-        total = rows.total(RowHolder.centred_gram, each=sampled(landmark_set)).sum
+        total = add_up(RowHolder.centred_gram, sampled(landmark_set))
     else:
-        total = rows.total(RowHolder.projected_gram, each=landmark_set.unseen).sum
+        total = add_up(RowHolder.projected_gram, landmark_set.unseen)
     sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
     span = Span.of(kernel, landmark_set.Y)
     model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
@@ -1059,6 +1079,36 @@ def fit_in_span(
     if estimated:
         model, error = corrected(model, outside_of(total), outside)
     return SpanFit(model, span, outside, error)
+
+
+def require_single_sums(rows: Federation) -> None:
+    """A median is of sums that are seen one by one, of three parties or more."""
+    if rows.secure:
+        raise InputError(
+            "gram is 'median' and sums are masked; a median is of what each party sends, which "
+            "masks hide: gram='sum' is expected, or secure=False"
+        )
+    if len(rows.parties) < FEWEST:
+        raise InputError(
+            f"gram is 'median' and there are {len(rows.parties)} parties; at least {FEWEST} are "
+            f"expected: of two nobody can say which is off"
+        )
+
+
+def median_total(rows: Federation, step: Step, each: Mapping[str, Message]) -> Any:
+    """In place of the sum: as many rows as there are, each as the median party has them."""
+    replies: list[Any] = []
+    rows.total(step, each=each, look=lambda _, reply: replies.append(reply))
+    names = [field.name for field in fields_of(type(replies[0])) if field.name != "n_rows"]
+    blocks = {
+        name: np.array([np.ravel(getattr(reply, name)) for reply in replies]) for name in names
+    }
+    sizes = [reply.n_rows for reply in replies]
+    weights = median_weights(list(blocks.values()), sizes)
+    summed = {name: weights @ block for name, block in blocks.items()}
+    scalars = {name for name in names if np.ndim(getattr(replies[0], name)) == 0}
+    values = {name: float(own[0]) if name in scalars else own for name, own in summed.items()}
+    return replace(replies[0], n_rows=round(float(np.sum(bounded_sizes(sizes)))), **values)
 
 
 def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
