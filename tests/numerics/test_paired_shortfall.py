@@ -69,3 +69,28 @@ def test_a_group_that_no_landmark_is_near_shows_as_a_direction():
     shares, true = missing(Kernel("rbf", 0.1), X, X[:40], 2, True, 200, 0)
     assert true.max() > 0.1
     assert shares.largest > true.max() / 2
+
+
+@pytest.mark.parametrize("seed", [0, 4, 8, 12])  # of the rbf kernel
+@pytest.mark.parametrize("far", [0.0, 300.0])
+def test_single_precision_sees_what_double_precision_sees(seed, far):
+    kernel, X, Y, k, centred = drawn(seed)
+    single = (X + far).astype(np.float32)
+    span = Span.of(kernel, (Y + far).astype(np.float32))
+    sums = landmark_sums(kernel, single, span.landmarks, span)
+    model = LandmarkModel.fit(kernel, span.landmarks, sums, k, centred, span)
+    shares, doubles = (
+        paired_shortfall(
+            span,
+            model,
+            k,
+            rows,
+            span_residual(span, sums),
+            400,
+            centred,
+            np.random.default_rng(seed),
+        )
+        for rows in (single, single.astype(np.float64))
+    )
+    np.testing.assert_allclose(shares.values, doubles.values, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(shares.errors, doubles.errors, rtol=1e-2, atol=1e-6)

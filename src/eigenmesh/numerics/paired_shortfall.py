@@ -18,10 +18,12 @@ is taken off as it adds up with a direction that is really there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, raw_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
+from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import Inside, RowSample, RowSampler
@@ -29,6 +31,7 @@ from eigenmesh.numerics.shortfall import Shortfall, shares_missing, unseen_dista
 
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _LANCZOS_STEPS = 12
+_SINGLE = 1e-3  # of k(x, x): where rows are as far outside, float32 knows pairs well enough
 _BESIDE = 0.05  # of an eigenvalue: less outside moves what it gains by as little
 
 
@@ -39,26 +42,27 @@ class PairedRows:
     sample: RowSample
     n_rows: int
     values: Doubles  # (m, q), k(X, Y)
-    pairs: Doubles  # (m, m), k⊥
+    distances: Doubles  # (m,), k⊥ of every row
+    pairs: Floats  # (m, m), k⊥
 
     @classmethod
-    def draw(cls, span: Span, rows: Rows, count: int, rng: np.random.Generator) -> PairedRows:
-        """So many of the rows."""
+    def draw(
+        cls, span: Span, rows: Rows, outside: float, count: int, rng: np.random.Generator
+    ) -> PairedRows:
+        """So many of the rows, of which all have Σ k⊥(x, x) = `outside`."""
         sample = RowSampler(span.kernel, raw_rows(rows)).draw(count, rng)
         X = as_rows(sample.rows, np.float64)
         K = np.asarray(span.kernel.matrix(X, span.landmarks), dtype=np.float64)
         P = Inside.of(span).coordinates(K)
-        pairs = np.asarray(span.kernel.matrix(X), dtype=np.float64)
-        norms = pairs.diagonal().copy()
-        pairs -= P @ P.T
-        distances = np.einsum("ii->i", pairs)
+        norms = span.kernel.diagonal(X)
+        distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
-        return cls(sample, int(rows.shape[0]), K, pairs)
-
-    @property
-    def distances(self) -> Doubles:
-        """k⊥ of every row, (m,)."""
-        return np.asarray(self.pairs.diagonal())
+        dtype = _pair_dtype(span.kernel, sample.rows, outside / rows.shape[0])
+        P = P.astype(dtype, copy=False)
+        pairs = np.asarray(span.kernel.matrix(as_rows(sample.rows, dtype)), dtype=dtype)
+        pairs -= P @ P.T
+        np.fill_diagonal(pairs, distances)
+        return cls(sample, int(rows.shape[0]), K, distances, pairs)
 
     def squared_lengths(self, W: Doubles) -> tuple[Doubles, Doubles]:
         """‖Σ w(x) (1 − P)φ(x)‖² over all rows for weights (m, p), and their standard errors."""
@@ -66,7 +70,7 @@ class PairedRows:
         C = W * counts
         own = (np.square(W) * counts).T @ self.distances
         others = C * (
-            self.pairs @ C - self.distances[:, None] * C
+            self.pairs @ C.astype(self.pairs.dtype, copy=False) - self.distances[:, None] * C
         )  # by row, over all pairs with it
         if not self.sample.noise:
             return others.sum(axis=0) + own, np.zeros(W.shape[1])
@@ -85,14 +89,14 @@ class PairedRows:
         # A component that is one far row must not count twice.
         rests = self.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
         farthest = float(rests.max(initial=0.0))
-        roots = np.sqrt(self.sample.counts)
+        roots = np.sqrt(self.sample.counts).astype(self.pairs.dtype, copy=False)
         M = self.pairs * roots[:, None] * roots
         if self.sample.noise:
             np.einsum("ii->i", M)[:] = 0.0
         if float(np.vdot(M, M)) < least**2:
             return farthest
         shown = np.column_stack([W, np.ones(m)]) if centred else W
-        Q = np.linalg.qr(shown * roots[:, None])[0]
+        Q = np.linalg.qr(shown * roots[:, None])[0].astype(M.dtype, copy=False)
         MQ = M @ Q
         M -= MQ @ Q.T
         M -= Q @ (MQ.T - (Q.T @ MQ) @ Q.T)
@@ -103,9 +107,15 @@ class PairedRows:
         return max(farthest, (largest + float(np.sqrt(largest**2 - noise))) / 2)
 
 
-def _near_largest(M: Doubles) -> float:
+def _pair_dtype(kernel: Kernel, sampled: Rows, distance: float) -> np.dtype[Any]:
+    """float32 of rows that have it, where what is left of a kernel value has digits enough."""
+    single = sampled.dtype == np.float32 and kernel.is_level and distance >= _SINGLE
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def _near_largest(M: Floats) -> float:
     """A lower bound on the largest eigenvalue, near it, by a few of Lanczos' steps."""
-    line = np.random.default_rng(0).standard_normal(len(M))
+    line = np.random.default_rng(0).standard_normal(len(M)).astype(M.dtype)
     basis = line[:, None] / np.linalg.norm(line)
     for _ in range(min(_LANCZOS_STEPS, len(M)) - 1):
         line = M @ basis[:, -1]
@@ -142,7 +152,7 @@ def paired_shortfall(
     True
     """
     z = np.maximum(model.eigenvalues[:k], 0.0)
-    paired = PairedRows.draw(span, rows, count, rng)
+    paired = PairedRows.draw(span, rows, outside, count, rng)
     scale = np.sqrt(np.maximum(z, np.finfo(float).tiny))
     W = (paired.values @ model.coefficients[:, :k] - model.offset[:k]) / scale
     ratios, errors = paired.squared_lengths(W)

@@ -156,7 +156,7 @@ _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
 _OWN_ROWS = 512  # looked at where all are in one place
-_MOST_OWN_ROWS = (2048, 1024)  # where a doubt is left; the latter if more landmarks may end it
+_MOST_OWN_ROWS = 1024  # where a doubt is left
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
@@ -1212,12 +1212,12 @@ def _look_at_own(
 
     Where landmarks may double they do so as soon as they are likely to miss too much.
     """
-    count, most = _OWN_ROWS, _MOST_OWN_ROWS[may_grow]
+    count = _OWN_ROWS
     while True:
         rng = np.random.default_rng((_PROBING, count))
         missing = paired_shortfall(fit.span, fit.model, k, rows, fit.outside, count, center, rng)
         is_clear = may_grow and missing.is_likely_above(largest_missing)
-        if is_clear or count >= most or not missing.is_doubtful(largest_missing):
+        if is_clear or count >= _MOST_OWN_ROWS or not missing.is_doubtful(largest_missing):
             return missing
         count *= 2
 
