@@ -15,9 +15,10 @@ import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import caveats_of
-from eigenmesh.estimators.base import DoorArguments, seed_of
+from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
+from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_pca.exact import ExactModel, PairwiseKernel
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
 from eigenmesh.methods.diskpca.protocol import ROUNDING
@@ -32,6 +33,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
 from eigenmesh.runtime.alone import Alone
+from eigenmesh.runtime.site import OWN_WEIGHTS
 from eigenmesh.stages.coverage import Coverage
 
 EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
@@ -165,9 +167,9 @@ def _uses_gamma(kernel: Any) -> bool:
     )
 
 
-def _own_kernel(kpca: Any, gamma: float) -> Kernel:
-    number = gamma if _uses_gamma(kpca.kernel) else None
-    return Kernel(kpca.kernel, number, kpca.degree, kpca.coef0)
+def _landmark_gamma(kpca: Any, X: Rows) -> float | None:
+    """The same; None where the kernel has none."""
+    return _pooled_gamma(kpca, X) if _uses_gamma(kpca.kernel) else None
 
 
 def _stated_gamma(model: LandmarkModel) -> float:
@@ -226,31 +228,46 @@ def _fit_landmarks(
     kept: KernelValues | None,
 ) -> ComponentFit:
     share, k = components_asked(kpca.n_components)
-    estimator, why = _with_landmarks(kpca, X, k, accuracy=kpca.accuracy)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EigenmeshWarning)  # remarks on columns are given before
-        estimator._fit_alone(Alone(X, kept), weights)
-    gamma = _stated_gamma(estimator.model_)
-    return ComponentFit.by_landmarks(estimator, gamma, f"{choice}; {why}", share)
+    gamma = _landmark_gamma(kpca, X)
+    estimator, why = _with_landmarks(kpca, X, gamma, k, kpca.accuracy)
+    _learn_alone(estimator, Alone(X, kept, weights), gamma, weights is not None)
+    stated = _stated_gamma(estimator.model_)
+    return ComponentFit.by_landmarks(estimator, stated, f"{choice}; {why}", share)
 
 
 def _with_landmarks(
-    kpca: Any, X: Rows, k: int | None, accuracy: float | None, **params: Any
+    kpca: Any, X: Rows, gamma: float | None, k: int | None, accuracy: float | None
 ) -> tuple[Any, str]:
     """The estimator for rows in one place, and why with these landmarks."""
-    gamma, q = _pooled_gamma(kpca, X), kpca.n_landmarks
+    q = kpca.n_landmarks
     q = default_landmarks(k, kpca.kernel, X.shape[1]) if q is None else q
     landmarks, why = kpca.landmarks, f"the landmarks are {kpca.landmarks!r}, as asked for"
     if landmarks == "auto":
-        landmarks, why = landmarks_for(
-            _own_kernel(kpca, gamma), X, q, k or 10, seed_of(kpca.random_state)
-        )
-    own = {**kpca.get_params(deep=False), "gamma": gamma, "landmarks": landmarks, **params}
-    share, most = components_asked(kpca.n_components)[0], landmarks_at_most(kpca, q)
-    arguments = DoorArguments(
-        type(kpca).__name__, own, k, share, q, None if accuracy is None else most, accuracy
+        kernel = Kernel(kpca.kernel, gamma, kpca.degree, kpca.coef0)
+        landmarks, why = landmarks_for(kernel, X, q, k or 10, seed_of(kpca.random_state))
+    estimator = method_called("diskpca").estimator(
+        k,
+        kernel=kpca.kernel,
+        gamma=gamma,
+        degree=kpca.degree,
+        coef0=kpca.coef0,
+        n_landmarks=q,
+        landmarks=landmarks,
+        # Without an accuracy only the landmarks are wanted, which do not hang on the centre.
+        center=kpca.center and accuracy is not None,
+        random_state=kpca.random_state,
+        accuracy=accuracy,
+        max_landmarks=None if accuracy is None else landmarks_at_most(kpca, q),
     )
-    return method_called("diskpca").estimator._for_door(arguments, {}), why
+    estimator._variance_share = components_asked(kpca.n_components)[0]
+    return estimator, why
+
+
+def _learn_alone(estimator: Any, rows: Alone, gamma: float | None, weighted: bool = False) -> Any:
+    """What the estimator learns of rows in one place, whose gamma is known: nobody is asked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EigenmeshWarning)  # remarks on columns are given before
+        return estimator._learn(rows, gamma, OWN_WEIGHTS if weighted else NONE)
 
 
 def landmarks_at_most(kpca: Any, n_landmarks: int) -> int:
@@ -281,14 +298,13 @@ def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
         _, k = components_asked(kpca.n_components)
         q = default_landmarks(k, kpca.kernel, block.shape[1])
 
-    def first_landmarks(rows: Rows) -> Any:
-        # Landmarks do not hang on the centre.
-        estimator, _ = _with_landmarks(kpca, rows, None, accuracy=None, center=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EigenmeshWarning)
-            return estimator._fit_alone(Alone(rows), None)
+    def first_model(rows: Rows) -> LandmarkModel:
+        gamma = _landmark_gamma(kpca, rows)
+        estimator, _ = _with_landmarks(kpca, rows, gamma, None, accuracy=None)
+        model: LandmarkModel = _learn_alone(estimator, Alone(rows), gamma).model
+        return model
 
-    return LandmarkStream(first_landmarks, ROWS_A_LANDMARK * q)
+    return LandmarkStream(first_model, ROWS_A_LANDMARK * q)
 
 
 def _stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
@@ -299,7 +315,7 @@ def _stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
             f"expected, a landmark a row"
         )
     require_moderate(Y, "landmarks=")
-    kernel = _own_kernel(kpca, _pooled_gamma(kpca, block))
+    kernel = Kernel(kpca.kernel, _landmark_gamma(kpca, block), kpca.degree, kpca.coef0)
     return LandmarkStream.resumed(kernel, Y.astype(block.dtype), None)
 
 

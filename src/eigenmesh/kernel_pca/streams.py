@@ -42,11 +42,11 @@ class StreamModel(NamedTuple):
 class LandmarkStream:
     """Sums of blocks of rows; landmarks and gamma come from the first rows, or are given.
 
-    `choose` gives an estimator that has drawn landmarks from rows. Until `enough` rows are there
+    `choose` gives a model with landmarks that were drawn from rows. Until `enough` rows are there
     all are kept, and landmarks are drawn from them; then the landmarks stay, and no row is kept.
     """
 
-    def __init__(self, choose: Callable[[Rows], Any] | None, enough: int) -> None:
+    def __init__(self, choose: Callable[[Rows], LandmarkModel] | None, enough: int) -> None:
         self.choose = choose
         self.enough = enough
         self.pending: Rows | None = None
@@ -83,7 +83,7 @@ class LandmarkStream:
         if self.landmarks is not None:
             return
         assert self.choose is not None  # or the landmarks were given
-        model = self.choose(self.pending).model_
+        model = self.choose(self.pending)
         self.kernel, self.landmarks, self.sums = model.kernel, model.landmarks, None
         self.view = None
         self._count(self.pending)

@@ -22,7 +22,7 @@ from eigenmesh.runtime.message import Message, check
 from eigenmesh.runtime.party import Party, Step
 from eigenmesh.runtime.protocol import Protocol
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.runtime.site import OWN_WEIGHTS, Site, SiteView
 from eigenmesh.runtime.statements import Statements
 from eigenmesh.runtime.study import Stage
 from eigenmesh.threads import at_work, one_blas_thread
@@ -47,7 +47,7 @@ class Alone(Federation):
     values_stay = False  # weights come with the array
     _statements = Statements()  # of nobody: none is held against an owner
 
-    def __init__(self, rows: Any, kernel_values: Any = None) -> None:
+    def __init__(self, rows: Any, kernel_values: Any = None, weights: Any = None) -> None:
         self.split = "rows"
         self.own_rows = rows
         self.known_columns = dict
@@ -58,6 +58,8 @@ class Alone(Federation):
         self.left_out = {}
         self._graph = None
         self._site = Site(NAME, lambda: rows, _data=rows)
+        if weights is not None:
+            self._site.store[OWN_WEIGHTS] = {"weights": weights}
         self._view = SiteView(self._site, 0, self.parties)
         self._view.sends_nothing = True
         self._view.kernel_values = kernel_values

@@ -194,12 +194,6 @@ class DisKPCA(RowEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
 
-    def _fit_alone(self, rows: Federation, sample_weight: Any) -> Self:
-        """Of rows in one place: without an account, since nothing is sent."""
-        self._check(sample_weight is not None)
-        self._run(rows, sample_weight)
-        return self
-
     def _check(self, weighted: bool) -> None:
         """Wrong parameters are told before anybody is asked."""
         self._planned_stage(weighted)
@@ -209,13 +203,16 @@ class DisKPCA(RowEstimator):
         return self._stage(1.0, "sample_weight" if weighted else NONE)
 
     def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
-        weighted = sample_weight is not None
-        fed.require_stages(self._planned_stage(weighted))
+        fed.require_stages(self._planned_stage(sample_weight is not None))
         gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
         with at_sites(fed, sample_weight, "sample_weight") as weights:
-            outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
+            return self._learn(fed, gamma, weights)
+
+    def _learn(self, fed: Federation, gamma: float | None, weights: str) -> DisKPCAResult:
+        """The fit itself: gamma is a number, and sites keep the weights under that key."""
+        outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
         self._adopt(outcome, gamma)
-        self._weighted = weighted
+        self._weighted = weights != NONE
         self._missing_in_words = () if self.accuracy is None else self._missing(outcome)
         return outcome
 
