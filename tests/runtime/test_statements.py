@@ -5,11 +5,18 @@ import pytest
 
 import eigenmesh as em
 from eigenmesh.errors import MessageRefused, PartyFailed
+from eigenmesh.numerics.landmark_sums import upper
 from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.runtime.message import Context
 from eigenmesh.runtime.requests import error_from
 from eigenmesh.runtime.statements import Statements, as_text
-from eigenmesh.stages.row_messages import GramSums, KernelSetup, RowBlock, RowCount, pack, upper
+from eigenmesh.stages.row_messages import (
+    GramSums,
+    KernelSetup,
+    RowBlock,
+    RowCount,
+    pack,
+)
 
 
 def setup(kernel="rbf"):

@@ -58,6 +58,16 @@ class LandmarkSums(NamedTuple):
     n_rows: int
     trace: float  # Σ k(x, x)
 
+    def packed(self) -> dict[str, Any]:
+        """The fields of a message with them: of the Gram matrix its upper triangle."""
+        fields = self._asdict()
+        return {"upper": upper(fields.pop("gram")), **fields}
+
+    @classmethod
+    def unpacked(cls, message: Any) -> LandmarkSums:
+        """Those of a message with such fields."""
+        return cls(full(message.upper), message.sums, message.n_rows, message.trace)
+
 
 @dataclass
 class KernelValues:
@@ -132,6 +142,29 @@ def span_residual(span: Span, sums: LandmarkSums) -> float:
     inside = np.vdot(B, sums.gram @ B) + 2 * sum_inside @ shift_inside
     inside += sums.n_rows * shift_inside @ shift_inside
     return max(sums.trace - float(inside), 0.0)
+
+
+# Gram matrices travel as triangles.
+
+
+def upper(matrix: Doubles) -> Doubles:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def full(triangle: Floats) -> Doubles:
+    """The symmetric matrix of an upper triangle.
+
+    >>> full(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    size = int((np.sqrt(8 * len(triangle) + 1) - 1) / 2)
+    matrix, end = np.empty((size, size)), 0
+    for i in range(size):  # by slices: indices of all entries cost more than the entries
+        begin, end = end, end + size - i
+        matrix[i, i:] = matrix[i:, i] = triangle[begin:end]
+    return matrix
 
 
 # The span, and the route: which sums float32 may carry.

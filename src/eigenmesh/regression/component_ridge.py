@@ -27,6 +27,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.scores import LandmarkScores
 from eigenmesh.methods.moments.protocol import MomentResult
 from eigenmesh.numerics.arrays import Doubles
+from eigenmesh.numerics.landmark_sums import full, upper
 from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.runtime.federation import Federation
@@ -48,8 +49,6 @@ from eigenmesh.runtime.study import Stage
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     NOT_A_GRAM,
-    full,
-    upper,
 )
 
 record(RidgeFit)

@@ -25,6 +25,7 @@ from eigenmesh.methods.diskpca.sketching import embedded_sums, of_width
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.embeddings import is_exact
 from eigenmesh.numerics.feature_model import FeatureModel
+from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.numerics.ridge import RidgeSums, ridge
 from eigenmesh.regression.component_ridge import RidgeResult, TargetMean, targets_of
 from eigenmesh.runtime.federation import Federation
@@ -38,7 +39,6 @@ from eigenmesh.stages.row_messages import (
     RowCount,
     by_party,
     count,
-    full,
     kernel_of,
 )
 

@@ -39,6 +39,7 @@ from eigenmesh.graphs.consensus import (
 from eigenmesh.graphs.node_models import KEPT
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.landmark_sums import full, upper
 from eigenmesh.numerics.probes import column_extremes, probe_points, values_apart
 from eigenmesh.numerics.ridge import RidgeFit, RidgeSums, ridge, ridge_sums
 from eigenmesh.regression.component_ridge import TargetHolder
@@ -50,7 +51,6 @@ from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Scope, ask, enlist, loop, sequence
 from eigenmesh.runtime.site import SiteView
-from eigenmesh.stages.row_messages import full, upper
 
 PROBES = 64
 MOST_APART = 0.1  # of the predictions' spread, between any node and the first

@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse
+from eigenmesh.numerics.arrays import Rows, is_sparse
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.numerics.plausible import differs, exceeds, is_gram
 from eigenmesh.runtime.message import (
     Context,
@@ -188,26 +189,6 @@ def wrong_trace(context: Context, trace: float, weight: float) -> str | None:
     if level and wrong:
         return f"k(x, x) = 1, but over {weight:g} rows it adds up to {trace:.6g}"
     return None if trace >= 0 else "a sum of squares is negative"
-
-
-def upper(matrix: Doubles) -> Doubles:
-    """The upper triangle of a symmetric matrix, row by row."""
-    return np.asarray(matrix[np.triu_indices(len(matrix))])
-
-
-def full(triangle: Floats) -> Doubles:
-    """The symmetric matrix of an upper triangle.
-
-    >>> full(np.array([1.0, 2.0, 3.0]))
-    array([[1., 2.],
-           [2., 3.]])
-    """
-    size = int((np.sqrt(8 * len(triangle) + 1) - 1) / 2)
-    matrix, end = np.empty((size, size)), 0
-    for i in range(size):  # by slices: indices of all entries cost more than the entries
-        begin, end = end, end + size - i
-        matrix[i, i:] = matrix[i:, i] = triangle[begin:end]
-    return matrix
 
 
 def by_party(replies: Replies) -> dict[str, Any]:

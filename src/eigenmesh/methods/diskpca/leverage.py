@@ -22,6 +22,7 @@ import numpy as np
 from eigenmesh.methods.diskpca.protocol import LeverageMass, ScoredRows, Whitening, skew_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root, require_rank, top_eigenpairs
 from eigenmesh.numerics.embeddings import embedded_width, is_exact
+from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
@@ -40,7 +41,6 @@ from eigenmesh.runtime.schedule import (
 from eigenmesh.stages.row_messages import (
     KernelSetup,
     by_party,
-    full,
 )
 
 EXACT_ROWS = 2000  # a party that is alone takes the kernel matrix itself up to here

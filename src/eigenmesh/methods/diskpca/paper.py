@@ -56,7 +56,7 @@ from eigenmesh.numerics.eigen import (
     top_eigenpairs,
 )
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_sums import Span
+from eigenmesh.numerics.landmark_sums import Span, full, upper
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import corrected, outside_sizes
 from eigenmesh.numerics.plausible import exceeds
@@ -80,9 +80,7 @@ from eigenmesh.stages.row_messages import (
     GramSums,
     KernelSetup,
     by_party,
-    full,
     kernel_of,
-    upper,
     wrong_trace,
 )
 

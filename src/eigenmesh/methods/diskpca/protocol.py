@@ -61,9 +61,11 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
     LandmarkSums,
     Span,
+    full,
     landmark_sums,
     residuals,
     span_residual,
+    upper,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import (
@@ -134,12 +136,10 @@ from eigenmesh.stages.row_messages import (
     UpperGram,
     by_party,
     count,
-    full,
     kernel_of,
     pack,
     stack,
     unpack,
-    upper,
 )
 from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.site_points import keep_points
@@ -370,24 +370,16 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
         """What the rows add up to with all landmarks, `numerics.landmark_sums`."""
-        Y = self.take_up(others)
-        return GramSums(**self._sums(Y, Span.of(self.kernel, Y)))
+        A, Y, room = self.site.data, self.take_up(others), self.site.kernel_values
+        return GramSums(**landmark_sums(self.kernel, A, Y, kept=room).packed())
 
     @step(reusable=False)
     def centred_gram(self, others: SampledLandmarks) -> CentredSums:
         """The same, and what they add up to outside the landmarks' span."""
-        Y = self.take_up(others)
+        A, Y = self.site.data, self.take_up(others)
         span = Span.of(self.kernel, Y)
-        return CentredSums(**self._sums(Y, span), **self.outside(span, others.share))
-
-    def _sums(self, Y: Rows, span: Span) -> dict[str, Any]:
-        sums = landmark_sums(self.kernel, self.site.data, Y, span, self.site.kernel_values)
-        return {
-            "upper": upper(sums.gram),
-            "sums": sums.sums,
-            "n_rows": sums.n_rows,
-            "trace": sums.trace,
-        }
+        sums = landmark_sums(self.kernel, A, Y, span, self.site.kernel_values)
+        return CentredSums(**sums.packed(), **self.outside(span, others.share))
 
     def outside(self, span: Span, share: float) -> dict[str, Any]:
         """The last fields of CentredSums, from a share of the rows; nobody else knows which."""
@@ -1070,12 +1062,11 @@ def fit_in_span(
         total = add_up(RowHolder.centred_gram, sampled(landmark_set))
     else:
         total = add_up(RowHolder.projected_gram, landmark_set.unseen)
-    sums = LandmarkSums(full(total.upper), total.sums, total.n_rows, total.trace)
-    span = Span.of(kernel, landmark_set.Y)
+    sums, span = LandmarkSums.unpacked(total), Span.of(kernel, landmark_set.Y)
+    outside, error = span_residual(span, sums), 0.0
     model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
     model = model.signed_by(span)
     require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
-    outside, error = span_residual(span, sums), 0.0
     if estimated:
         model, error = corrected(model, outside_of(total), outside)
     return SpanFit(model, span, outside, error)

@@ -26,6 +26,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.embeddings import embedded_width, is_exact
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import full, upper
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
@@ -35,9 +36,7 @@ from eigenmesh.stages.row_messages import (
     GramSums,
     KernelSetup,
     by_party,
-    full,
     kernel_of,
-    upper,
 )
 
 for kind in (FeatureModel, Kernel):

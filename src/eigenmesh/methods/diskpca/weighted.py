@@ -43,7 +43,7 @@ from eigenmesh.methods.diskpca.protocol import (
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
-from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, span_residual
+from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, full, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.plausible import is_gram, require_possible_sums
 from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
@@ -63,9 +63,7 @@ from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, tota
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     NOT_A_GRAM,
-    full,
     kernel_of,
-    upper,
     wrong_trace,
 )
 from eigenmesh.stages.site_points import weights_of
@@ -96,13 +94,7 @@ class WeightedRows(RowHolder):
         """What the rows add up to with all landmarks."""
         Y, w = self.take_up(others), np.asarray(weights_of(self.site, self.setup.weights))
         sums = weighted_landmark_sums(Span.of(self.kernel, Y), self.site.data, w)
-        return WeightedSums(
-            upper=upper(sums.gram),
-            sums=sums.sums,
-            n_rows=sums.n_rows,
-            weight=float(w.sum()),
-            trace=sums.trace,
-        )
+        return WeightedSums(**sums.packed(), weight=float(w.sum()))
 
 
 def schedule(

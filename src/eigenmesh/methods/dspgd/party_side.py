@@ -22,6 +22,7 @@ from eigenmesh.methods.dspgd.maths import (
 )
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import full, upper
 from eigenmesh.numerics.plausible import TOLERANCE, is_gram
 from eigenmesh.runtime.message import (
     Context,
@@ -40,8 +41,6 @@ from eigenmesh.stages.row_messages import (
     NOT_A_GRAM,
     RowCount,
     count,
-    full,
-    upper,
 )
 
 # Random directions of a sketch beside B: floats are better spent on columns of B. At first there is

@@ -56,6 +56,7 @@ from eigenmesh.methods.dspgd.party_side import (
 )
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.eigen import fix_signs, numerical_rank, top_eigenpairs
+from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import protocol
@@ -72,7 +73,10 @@ from eigenmesh.runtime.schedule import (
     total,
 )
 from eigenmesh.stages.ask_again import Patient
-from eigenmesh.stages.row_messages import RowCount, by_party, full
+from eigenmesh.stages.row_messages import (
+    RowCount,
+    by_party,
+)
 
 SOLVERS = ("nystrom", "gram", "lanczos")
 CHANCES = 3  # for who misses an iteration: nobody else can speak for rows unlike the others

@@ -35,6 +35,7 @@ from eigenmesh.numerics.explicit_features import (
     feature_sums,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import full, upper
 from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.numerics.plausible import is_gram
 from eigenmesh.numerics.unit_factors import ColumnMoments
@@ -69,8 +70,6 @@ from eigenmesh.stages.row_messages import (
     RowCount,
     by_party,
     count,
-    full,
-    upper,
 )
 from eigenmesh.stages.site_points import keep_points, weights_of
 from eigenmesh.stages.unit_check import compare_moments
