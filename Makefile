@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PINNED := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 WORKERS ?= 2
 
-.PHONY: demo test test-fast test-lowest test-pythons test-nvflare check format bench fuzz reproduce clean
+.PHONY: demo test test-fast test-lowest test-pythons test-nvflare check format bench fuzz reproduce docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/eigenmesh demo
@@ -47,7 +47,11 @@ fuzz: $(VENV)/.installed-dev
 reproduce: $(VENV)/.installed
 	$(PINNED) $(BIN)/eigenmesh reproduce all
 
-check: $(VENV)/.installed-dev
+# The site in build/docs: no network, no warnings.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+check: $(VENV)/.installed-dev docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -75,7 +79,7 @@ $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
 	python3.11 -m venv $(LOWEST)
 	python3.11 tests/lowest_versions.py pyproject.toml > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -c $(LOWEST)/lowest.txt -e '.[files,plot,excel]' pytest pytest-timeout pytest-xdist hypothesis pandas
+	  -c $(LOWEST)/lowest.txt -e '.[files,plot,excel]' pytest pytest-timeout pytest-xdist hypothesis 'pandas==2.2.*'
 	touch $@
 
 clean:

@@ -34,9 +34,10 @@ def split(
     allow_missing: bool = False,
     id_column: str | None = None,
 ) -> Partitioned:
-    """Cut X into parties; `allow_missing` takes NaN in X for missing values.
+    """Cut X into `n_parties` parties; `allow_missing` takes NaN in X for missing values.
 
-    `id_column` of a DataFrame or file, or else its index, has the sample ids.
+    `id_column` of a DataFrame or file, or else its index, has the sample ids. `names` are the
+    parties', and `policies` one for all or one each.
 
     Rows are dealt out at random, and `order` of the result tells which party got which;
     columns are cut into neighbouring blocks, in order. Sizes are equal, or by law "power"

@@ -422,7 +422,7 @@ def _shown(value: Any) -> str:
 
 
 def load(path: str | Path) -> FederatedEstimator:
-    """Load a model that `save` wrote; parties' shares beside it are taken up.
+    """Load the model that `save` wrote to `path`; parties' shares beside it are taken up.
 
     >>> import tempfile, numpy as np, eigenmesh as em
     >>> X = np.random.default_rng(0).normal(size=(30, 4))

@@ -233,7 +233,7 @@ def study(estimator: Any, source: Any, *, secure: bool = False, at_sites: bool =
     for, how often, and what it sends. Numbers that are found on the way, such as gamma by a rule,
     are stand-ins here. `source` may also be the parties' sizes, ``{"north": (120, 5), …}`` for rows
     and columns, where the data are at their sites; `at_sites` then adds what is asked when these
-    are opened: sizes, and for rows digests of the columns' names.
+    are opened: sizes, and for rows digests of the columns' names. `secure` masks every sum.
 
     >>> import eigenmesh as em, numpy as np
     >>> parts = em.Partitioned(rows=[np.ones((100, 3)), np.ones((80, 3))], names=["a", "b"])

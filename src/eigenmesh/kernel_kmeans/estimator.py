@@ -94,6 +94,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
     n_clusters : clusters wanted; where fewer rows differ there are fewer, and a warning says so.
     kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine".
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
     method : "auto" is "landmarks": components from landmarks, then distributed k-means. "exact":
         Lloyd's iteration on the whole kernel matrix, for one array, from k-means++ seeds and from
         spectral clusters, then moves of single rows. "fed": `FedKernelKMeans`, the

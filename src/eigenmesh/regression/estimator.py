@@ -51,6 +51,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     alpha : penalty of the squared coefficients, from 0.
     kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine"; fewer for columns.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
     method : "auto", or by name: "diskpca" (landmarks; rows), "sketching-pca" (an embedding; rows),
         "gossip", "admm" (rows on a graph), "vfed-pca", "vfed-akpca", "one-shot" (columns).
     n_landmarks : distinct landmarks in all; None for ten a component, 100 at least. The number of

@@ -144,7 +144,7 @@ class Audit(Shown):
 
 
 def audit(account: Plan | RunReport) -> Audit:
-    """What a receiver could rebuild from what it gets by a plan, or got by a report.
+    """What a receiver could rebuild from what it gets by a plan, or got by a report: `account`.
 
     >>> import eigenmesh as em, numpy as np
     >>> parts = em.Partitioned(columns=[np.ones((100, 30)), np.ones((100, 2))], names=["a", "b"])

@@ -270,7 +270,7 @@ class FitStudy:
 
 
 def load_study(path: str | Path) -> FitStudy:
-    """The study in a file that `FitStudy.save` wrote, by this process's register of protocols."""
+    """The study that `FitStudy.save` wrote to `path`, by this process's register of protocols."""
     path = Path(path)
     try:
         data = path.read_bytes()

@@ -63,6 +63,7 @@ class ADMMKPCA(GraphEstimator):
     averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
     penalty : "auto", the largest that any node needs for convergence; "paper", the schedule of the
         paper's experiments; or a number.
     n_iterations : of the ADMM; 0 leaves the start. Ten are enough where nodes hold alike data,

@@ -66,7 +66,8 @@ def leverage_scores(
 
     They are exact for "linear" and "cosine" kernels of no more columns than `embedding_dim` (1000
     if None), and for one array of up to 2000 rows; else those of the embedded rows, by default in
-    20·n_components dimensions. Kernel parameters are those of `DisKPCA`.
+    20·n_components dimensions. `source` is whatever can be fitted; `kernel`, `gamma`, `degree`
+    and `coef0` are those of `DisKPCA`, and `random_state` seeds the embedding.
 
     >>> import numpy as np, eigenmesh as em
     >>> X = np.random.default_rng(0).normal(size=(200, 5))

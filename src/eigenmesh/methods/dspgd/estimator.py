@@ -60,6 +60,7 @@ class FedKernelKMeans(PartyLabels):
     n_eigenvectors : of the kernel matrix, s; n_clusters if None.
     kernel : "rbf", "laplacian", "poly", "linear" or "cosine".
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0 : of polynomial kernels.
     n_features : random features of an iteration, D; an RBF kernel's come in pairs, unless they are
         the paper's.
     n_iterations : T.

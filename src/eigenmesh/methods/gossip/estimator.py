@@ -65,6 +65,7 @@ class GossipKPCA(GraphEstimator):
         open has, else a tree.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
+    degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
     features : "centroids", kernel values with means of at least 5 rows each, which all nodes get
         to know; or "random", features from a common seed, with which only moments are sent. Random
         features need many more dimensions for the same accuracy.
