@@ -16,6 +16,7 @@ from eigenmesh.numerics.landmark_sums import (
     shifted_sums,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import Inside, OutsideView
 
 Q = 60
 
@@ -321,3 +322,23 @@ def test_scores_have_the_precision_of_the_rows():
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, atol=1e-5)
     assert model.transform(X[:0]).shape == (0, 3)
+
+
+def test_a_span_is_made_once_for_all_who_have_the_same_landmarks():
+    Y, kernel = np.random.default_rng(0).normal(size=(12, 3)), Kernel("rbf", 0.5)
+    span = Span.of(kernel, Y)
+    assert Span.of(Kernel("rbf", 0.5), Y.copy()) is span
+    assert Inside.of(span) is Inside.of(span)
+    assert OutsideView.of(span, 1) is OutsideView.of(span, 1)
+    other = Span.of(Kernel("rbf", 0.25), Y)
+    np.testing.assert_allclose(other.K**2, span.K)
+    Y[0] += 1.0  # whoever has the array may write to it: the span has its own
+    np.testing.assert_array_equal(Span.of(kernel, Y).K, kernel.matrix(Y))
+    np.testing.assert_array_equal(span.K, kernel.matrix(span.landmarks))
+    with pytest.raises(ValueError, match="read-only"):
+        span.K[0, 0] = 2.0
+
+
+def test_very_many_landmarks_are_not_kept_for_others():
+    Y = np.random.default_rng(0).normal(size=(1001, 1))
+    assert Span.of(Kernel("linear"), Y) is not Span.of(Kernel("linear"), Y)

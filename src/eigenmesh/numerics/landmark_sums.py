@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -172,6 +172,7 @@ def full(triangle: Floats) -> Doubles:
 
 ROUTES = ("raw", "hybrid", "project", "double")  # each is safe wherever those before are
 
+_SHARED_LANDMARKS, _SHARED_NUMBERS = 1000, 1 << 20  # that are kept for others of the process
 _EPS = 2.0**-24  # of float32
 _MARGIN = 1000.0  # by which rounding is to stay below the variance in every direction
 _HYBRID_SHARE = 1 / 4
@@ -179,22 +180,40 @@ _PROOF_ROWS = 16  # a landmark: with fewer rows, float64 costs less than the pro
 _PROJECTION_ERROR = 1e-4  # of the variance, that float32 projections may be off
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Span:
-    """What depends on the landmarks alone, in float64 whatever the rows are."""
+    """What depends on the landmarks alone, in float64 whatever the rows are.
+
+    It is made once for all of one process who have the same landmarks, if these are not very many.
+    """
 
     kernel: Kernel
     landmarks: Rows  # (q, d)
     K: Doubles  # K(Y, Y)
+    is_shared: bool = False
 
     @classmethod
     def of(cls, kernel: Kernel, Y: Rows) -> Self:
         """The span of φ(Y)."""
         Y = as_rows(Y, np.float64)
+        if is_sparse(Y) or not 0 < Y.size <= _SHARED_NUMBERS or len(Y) > _SHARED_LANDMARKS:
+            return cls._new(kernel, Y, is_shared=False)
+        # By their bytes: arrays have no hash, and every party has one of its own.
+        return cls._shared(kernel, np.ascontiguousarray(Y).tobytes(), int(Y.shape[1]))
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def _shared(cls, kernel: Kernel, landmarks: bytes, n_columns: int) -> Self:
+        Y = np.frombuffer(landmarks, dtype=np.float64).reshape(-1, n_columns)
+        return cls._new(kernel, Y, is_shared=True)
+
+    @classmethod
+    def _new(cls, kernel: Kernel, Y: Rows, is_shared: bool) -> Self:
         K = np.asarray(kernel.matrix(Y), dtype=np.float64)
         if not np.isfinite(K).all():
             raise OverflowError("kernel values of the landmarks are not finite")
-        return cls(kernel, Y, K)
+        K.flags.writeable = False
+        return cls(kernel, Y, K, is_shared)
 
     @cached_property
     def shift(self) -> Doubles:

@@ -82,6 +82,16 @@ class OutsideView:
     @classmethod
     def of(cls, span: Span, seed: int | None) -> Self:
         """`seed` is that of all who add up, None if nobody else does."""
+        return cls._shared(span, seed) if span.is_shared else cls._new(span, seed)
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def _shared(cls, span: Span, seed: int | None) -> Self:
+        """Made once for many parties of one process."""
+        return cls._new(span, seed)
+
+    @classmethod
+    def _new(cls, span: Span, seed: int | None) -> Self:
         d = int(span.landmarks.shape[1])
         with one_blas_thread():
             embed = None if seed is None else features_of(span.kernel, d, seed)
@@ -283,6 +293,16 @@ class Inside:
     @classmethod
     def of(cls, span: Span) -> Self:
         """Projections on the span of some landmarks."""
+        return cls._shared(span) if span.is_shared else cls._new(span)
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def _shared(cls, span: Span) -> Self:
+        """Made once for many parties of one process, and for one who projects again."""
+        return cls._new(span)
+
+    @classmethod
+    def _new(cls, span: Span) -> Self:
         # The trace is at least λ₁: what passes has no direction that B would drop, so both ways
         # project on the same span.
         if not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):

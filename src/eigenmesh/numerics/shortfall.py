@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse, raw_rows
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, raw_rows
 from eigenmesh.numerics.eigen import top_eigenpairs
 from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -245,23 +245,17 @@ class _View:
 
 def _view(kernel: Kernel, Y: Rows, width: int, seed: int) -> _View:
     """Made once for many parties in one process: each has landmarks of its own, but the same."""
-    if is_sparse(Y):
-        return _new_view(kernel, Y, width, seed)
-    # By their bytes: arrays have no hash, and every party has one of its own.
-    dense_rows = np.ascontiguousarray(Y)
-    return _cached_view(kernel, dense_rows.tobytes(), dense_rows.shape[1], width, seed)
+    span = Span.of(kernel, Y)
+    return (_shared_view if span.is_shared else _new_view)(span, width, seed)
 
 
-@lru_cache(maxsize=1)
-def _cached_view(kernel: Kernel, landmarks: bytes, n_columns: int, width: int, seed: int) -> _View:
-    Y = np.frombuffer(landmarks, dtype=np.float64).reshape(-1, n_columns)
-    return _new_view(kernel, Y, width, seed)
-
-
-def _new_view(kernel: Kernel, Y: Rows, width: int, seed: int) -> _View:
-    inside = Inside.of(Span.of(kernel, Y))
+def _new_view(span: Span, width: int, seed: int) -> _View:
+    inside, kernel, Y = Inside.of(span), span.kernel, span.landmarks
     features = _features(kernel, int(Y.shape[1]), width, seed)
     return _View(kernel, Y, inside, features, inside.coefficients(features(Y)))
+
+
+_shared_view = lru_cache(maxsize=1)(_new_view)
 
 
 class _OutsideRows(NamedTuple):
