@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.errors import InputError, NotNumbers, PartitionError
 from eigenmesh.extras import extra
 from eigenmesh.numerics.arrays import largest_value
 from eigenmesh.runtime.levels import codes_of
@@ -165,6 +166,21 @@ def check_two_dimensional(shape: tuple[int, ...], owner: str | None = None) -> N
         rows, columns = shape
         complaint = f"is empty ({rows} rows, {columns} columns), expected at least one of each"
         raise refuse(owner, f"{complaint}; leave an empty party out")
+
+
+def require_no_words(X: Any) -> None:
+    """scikit-learn reads "1.5" and dates as numbers; here they are a mistake."""
+    if isinstance(X, str | Path):
+        raise NotNumbers(
+            f"X is {str(X)!r}; an array is expected: a file is opened by em.Partitioned(rows=[...])"
+        )
+    if is_frame(X):
+        require_numbers(X, None)
+    if X is None or type(X) is dict:
+        raise NotNumbers(f"X is {type(X).__name__}; an array (n_samples, n_features) is expected")
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    if kind in "USmM":
+        raise NotNumbers(f"X holds {X.dtype}; real numbers are expected, convert them first")
 
 
 def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = False) -> None:

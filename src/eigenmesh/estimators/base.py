@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.data.table import Table, as_table, check_finite, is_frame, require_numbers
+from eigenmesh.data.table import Table, as_table, check_finite, require_no_words
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
+from eigenmesh.estimators.checks import require_switches
 from eigenmesh.estimators.naming import (
     Names,
     as_array,
@@ -196,7 +197,6 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _checked(self, X: Any, *, reset: bool, min_samples: int = 1) -> Any:
         """A plain array, checked as scikit-learn does it, with our class of error."""
         require_no_iterator(X)
-        _require_no_words(X)
         if reset:
             self._forget_names()
         elif hasattr(self, "party_names_"):
@@ -207,15 +207,10 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             warn_of_columns(checked, self._known_names)
         return checked
 
-    def _check_switches(self) -> None:
-        """The word "False" is true: whoever read it from a file or a grid would never know."""
-        for name in self._switches:
-            value = getattr(self, name)
-            if not isinstance(value, Integral | np.bool_):
-                raise InputError(f"{name} is {value!r}; True or False is expected")
-
     def _validated(self, X: Any, reset: bool, min_samples: int) -> Any:
-        self._check_switches()
+        require_switches(self)
+        allow_missing = self._takes_missing()
+        require_no_words(X)
         try:
             checked = validate_data(
                 self,
@@ -230,7 +225,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             raise self._in_our_words(X, str(error)) from None
         except TypeError as error:
             raise NotNumbers(str(error)) from None
-        check_finite(checked, allow_missing=self._takes_missing())
+        check_finite(checked, allow_missing=allow_missing)
         return checked
 
     def _in_our_words(self, X: Any, words: str) -> InputError:
@@ -327,7 +322,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
         An open federation has its own topology: the estimator's must not contradict it.
         """
-        self._check_switches()
+        require_switches(self)
         if isinstance(source, Federation):
             self._require_topology(source, topology)
             with self._averaging_in(source):
@@ -490,21 +485,6 @@ def require_no_iterator(X: Any) -> None:
             f"X is a {type(X).__name__}; an array is expected here: pass np.vstack(list(X)), or to "
             f"transform and predict one block after the other"
         )
-
-
-def _require_no_words(X: Any) -> None:
-    """scikit-learn reads "1.5" and dates as numbers; here they are a mistake."""
-    if isinstance(X, str | Path):
-        raise NotNumbers(
-            f"X is {str(X)!r}; an array is expected: a file is opened by em.Partitioned(rows=[...])"
-        )
-    if is_frame(X):
-        require_numbers(X, None)
-    if X is None or type(X) is dict:
-        raise NotNumbers(f"X is {type(X).__name__}; an array (n_samples, n_features) is expected")
-    kind = getattr(getattr(X, "dtype", None), "kind", "f")
-    if kind in "USmM":
-        raise NotNumbers(f"X holds {X.dtype}; real numbers are expected, convert them first")
 
 
 def one_party(X: Any) -> Partitioned:

@@ -117,6 +117,14 @@ def gamma_stage(rule: str | None, among_neighbours: bool, seed: int, **preparati
     return stage(bandwidth, rule, seed, **preparation)
 
 
+def require_switches(estimator: Any) -> None:
+    """The word "False" is true: whoever read it from a file or a grid would never know."""
+    for name in estimator._switches:
+        value = getattr(estimator, name)
+        if not isinstance(value, Integral | np.bool_):
+            raise InputError(f"{name} is {value!r}; True or False is expected")
+
+
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """One of a few words, or `InputError`."""
     if isinstance(value, str) and value in choices:

@@ -26,6 +26,7 @@ from eigenmesh.estimators.checks import (
     components_asked,
     one_of,
     require_private,
+    require_switches,
     share_of_missing,
     whole_number,
 )
@@ -366,7 +367,7 @@ class KernelPCA(FrontDoor):
 
     def _check_parameters(self) -> None:
         names, landmarks = names_of(methods()), method_called("diskpca").landmarks
-        self._check_switches()
+        require_switches(self)
         components_asked(self.n_components)
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)

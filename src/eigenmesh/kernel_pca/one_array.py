@@ -24,9 +24,8 @@ from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
 from eigenmesh.methods.diskpca.protocol import ROUNDING
 from eigenmesh.methods.registry import method_called
 from eigenmesh.numerics import kernels
-from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse, require_moderate
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.embeddings import embedding
+from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse, require_moderate
+from eigenmesh.numerics.embeddings import leverage_skew
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -230,7 +229,7 @@ def _fit_landmarks(
     share, k = components_asked(kpca.n_components)
     gamma = _landmark_gamma(kpca, X)
     estimator, why = _with_landmarks(kpca, X, gamma, k, kpca.accuracy)
-    _learn_alone(estimator, Alone(X, kept, weights), gamma, weights is not None)
+    _learn_alone(estimator, X, gamma, kept, weights)
     stated = _stated_gamma(estimator.model_)
     return ComponentFit.by_landmarks(estimator, stated, f"{choice}; {why}", share)
 
@@ -263,11 +262,18 @@ def _with_landmarks(
     return estimator, why
 
 
-def _learn_alone(estimator: Any, rows: Alone, gamma: float | None, weighted: bool = False) -> Any:
+def _learn_alone(
+    estimator: Any,
+    X: Rows,
+    gamma: float | None,
+    kept: KernelValues | None = None,
+    weights: Doubles | None = None,
+) -> Any:
     """What the estimator learns of rows in one place, whose gamma is known: nobody is asked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EigenmeshWarning)  # remarks on columns are given before
-        return estimator._learn(rows, gamma, OWN_WEIGHTS if weighted else NONE)
+        key = NONE if weights is None else OWN_WEIGHTS
+        return estimator._learn(Alone(X, kept, weights), gamma, key)
 
 
 def landmarks_at_most(kpca: Any, n_landmarks: int) -> int:
@@ -301,7 +307,7 @@ def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
     def first_model(rows: Rows) -> LandmarkModel:
         gamma = _landmark_gamma(kpca, rows)
         estimator, _ = _with_landmarks(kpca, rows, gamma, None, accuracy=None)
-        model: LandmarkModel = _learn_alone(estimator, Alone(rows), gamma).model
+        model: LandmarkModel = _learn_alone(estimator, rows, gamma).model
         return model
 
     return LandmarkStream(first_model, ROWS_A_LANDMARK * q)
@@ -399,23 +405,11 @@ def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> 
     """
     if X.shape[0] < ROWS_A_CENTROID * count:
         return "diskpca", f"{X.shape[0]:,} rows have no {count} clusters, so landmarks are rows"
-    skew = leverage_skew(kernel, X, rank, seed)
+    skew = leverage_skew(kernel, X, rank, seed, ALIKE_ROWS if kernel.is_level else SKEW_ROWS)
     skewness = f"leverage max/mean is {skew:.3g}"
     if skew >= SKEWED:
         return "diskpca", f"{skewness}: few rows matter most, so they are drawn by it as landmarks"
     return "centroids", f"{skewness}: no row stands out, so the landmarks are centroids"
-
-
-def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int) -> float:
-    """Largest leverage score / mean with respect to `rank`, on a sample of the rows."""
-    most, n = ALIKE_ROWS if kernel.is_level else SKEW_ROWS, X.shape[0]
-    if n > most:
-        X = X[np.sort(np.random.default_rng(seed).choice(n, most, replace=False))]
-    embed = embedding(kernel, X.shape[1], 2 * rank, seed)
-    E = np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
-    whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
-    scores = np.einsum("ij,ij->i", whitened, whitened)
-    return float(scores.max() / scores.mean())
 
 
 def default_landmarks(n_components: int | None, kernel: Any, n_features: int | None) -> int:

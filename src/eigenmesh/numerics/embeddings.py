@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, dense, is_sparse
+from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel, unit_rows
 
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
@@ -43,6 +44,23 @@ def embedding(
     if isinstance(seed, np.random.SeedSequence):
         return _draw(kernel, n_columns, width, seed)
     return _draw_once(kernel, n_columns, width, int(seed))
+
+
+def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int) -> float:
+    """Largest leverage score / mean with respect to `rank`, on a sample of the embedded rows.
+
+    >>> X = np.vstack([np.ones((99, 1)), [[50.0]]])
+    >>> round(leverage_skew(Kernel("linear"), X, 1, seed=0, most_rows=1000))
+    96
+    """
+    n = X.shape[0]
+    if n > most_rows:
+        X = X[np.sort(np.random.default_rng(seed).choice(n, most_rows, replace=False))]
+    embed = embedding(kernel, X.shape[1], 2 * rank, seed)
+    E = np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
+    whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
+    scores = np.einsum("ij,ij->i", whitened, whitened)
+    return float(scores.max() / scores.mean())
 
 
 def _draw(kernel: Kernel, n_columns: int, width: int, seed: Any) -> Embedding:

@@ -43,7 +43,7 @@ class Alone(Federation):
     """
 
     parties = members = _names = (NAME,)  # the owner
-    is_recording = True  # of nothing
+    is_recording, _nothing = True, Recording()  # no message passes
     values_stay = False  # weights come with the array
     _statements = Statements()  # of nobody: none is held against an owner
 
@@ -94,12 +94,12 @@ class Alone(Federation):
         for about, words in self._site.remarks.items():
             self.remark(about, words)
         reason = getattr(value, "stop_reason", "finished")
-        return Run(value, Recording(), self.parties, {}, {}, {}, reason)
+        return Run(value, self._nothing, self.parties, {}, {}, {}, reason)
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
         """Of nothing: no message passes."""
-        yield Recording()
+        yield self._nothing
 
     def enlist(
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None

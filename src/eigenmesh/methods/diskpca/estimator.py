@@ -213,7 +213,6 @@ class DisKPCA(RowEstimator):
         outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
         self._adopt(outcome, gamma)
         self._weighted = weights != NONE
-        self._missing_in_words = () if self.accuracy is None else self._missing(outcome)
         return outcome
 
     @classmethod
@@ -351,6 +350,9 @@ class DisKPCA(RowEstimator):
 
     def _adopt(self, outcome: DisKPCAResult, gamma: float | None) -> None:
         model = outcome.model
+        for name in self._optional:
+            self.__dict__.pop(name, None)
+        self._missing_in_words = () if self.accuracy is None else self._missing(outcome)
         self.model_ = model
         self.gamma_ = gamma
         self.eigenvalues_ = model.eigenvalues
@@ -361,8 +363,6 @@ class DisKPCA(RowEstimator):
         self.residual_error_ = outcome.residual_error
         self.leverage_skew_ = outcome.leverage_skew
         self.n_features_in_ = int(model.landmarks.shape[1])
-        for name in self._optional:
-            self.__dict__.pop(name, None)
         self._last_transform: list[RunReport] = []
 
     def _saved_names(self) -> list[str]:
