@@ -19,7 +19,9 @@ def as_rest(lines: list[str]) -> list[str]:
             done += block
         elif len(block) > 1 and set(block[1]) == {"-"}:
             in_section = True
-            done += [f".. rubric:: {block[0]}", "", *_entries(block[2:])]
+            is_example = len(block) > 2 and block[2].startswith(">>>")
+            body = block[2:] if is_example else _entries(block[2:])
+            done += [f".. rubric:: {block[0]}", "", *body]
         elif in_section and any(" : " in line for line in block):
             done += _entries(block)
         else:

@@ -35,6 +35,7 @@ from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
+from eigenmesh.estimators.serving import Served
 from eigenmesh.estimators.small_parties import (
     CHOICES,
     LEAVE_OUT,
@@ -103,7 +104,7 @@ def _adds_up(kpca: KernelPCA) -> bool:
 _AS_THEY_ARE = (np.float32, np.float64)  # arrays of these are not converted
 
 
-class KernelPCA(FrontDoor):
+class KernelPCA(Served, FrontDoor):
     """Kernel PCA with scikit-learn's interface, of an array of any length or of split data.
 
     A few rows are solved exactly, by scikit-learn's own solver; many stream through landmarks; rows

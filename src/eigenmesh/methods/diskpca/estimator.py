@@ -28,6 +28,7 @@ from eigenmesh.estimators.kernel_gamma import (
 from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
+from eigenmesh.estimators.serving import Served
 from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
 from eigenmesh.methods.diskpca.protocol import (
     GRAMS,
@@ -49,7 +50,7 @@ from eigenmesh.stages.row_messages import KernelSetup
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
 
 
-class DisKPCA(RowEstimator):
+class DisKPCA(Served, RowEstimator):
     """Kernel PCA of rows held by several parties, from a few well-chosen landmarks.
 
     The parties agree on landmarks, rows or means of rows, and send what their rows add up to in the
