@@ -19,6 +19,7 @@ from eigenmesh.errors import (
     PolicyRefusal,
 )
 from eigenmesh.kernel_kmeans import fit_components as kernel_kmeans_split
+from eigenmesh.kernel_kmeans import graph as graph_kmeans
 from eigenmesh.kernel_kmeans.graph_node import LOOKS
 from eigenmesh.metrics import feature_space_inertia
 from eigenmesh.numerics.kmeans import (
@@ -130,7 +131,9 @@ def test_single_rows_far_from_all_others_are_clusters_of_their_own(seed):
 )
 def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
     weights = [np.linspace(0, 2, 50)] * 6 if weighted else None
-    found = kmeans(topology=topology, tol=0, n_init=2).fit(SIX, sample_weight=weights)
+    found = kmeans(topology=topology, tol=0, n_init=2, n_eigenvectors=K).fit(
+        SIX, sample_weight=weights
+    )
     Z, model = own_scores(found, SIX), found.node_models_["party-0"]
     w = np.concatenate(weights) if weighted else np.ones(len(Z))
     centres = pooled_lloyd(Z, w, model.transform(model.landmarks), K, 2)
@@ -183,7 +186,7 @@ def test_one_node_with_all_rows_knows_the_inertia():
     assert found.inertia_ == pytest.approx(true, rel=1e-9)
     assert found.inertia_slack_ < 1e-6
     # Eigenvalues, what each lacks, centres and weights are told.
-    assert found.report_.floats_up == K * (K + 2) + K
+    assert found.report_.floats_up == 2 * K + K + K * 2 * K + K
 
 
 @pytest.mark.parametrize("method", ["random", "admm"])
@@ -217,7 +220,8 @@ def test_how_far_the_nodes_differ_is_said(on_a_ring):
 def test_nodes_that_do_not_agree_are_a_warning(monkeypatch):
     monkeypatch.setattr(kernel_kmeans_split, "AGREES", 0.0)
     with pytest.warns(EigenmeshWarning, match="the nodes do not agree: their centres are up to"):
-        kmeans(topology="ring", averaging="gossip", n_init=1, max_iter=2).fit(PARTS)
+        few_rounds = {"n_init": 1, "max_iter": 2, "n_eigenvectors": K}
+        kmeans(topology="ring", averaging="gossip", **few_rounds).fit(PARTS)
 
 
 def test_equal_restarts_do_not_part_the_nodes():
@@ -237,7 +241,7 @@ def test_predict_on_the_fitted_rows_is_fit_predict(plain):
     for own, again in zip(kmeans().fit_predict(PARTS), plain.predict(PARTS), strict=True):
         np.testing.assert_array_equal(own, again)
     np.testing.assert_array_equal(plain.predict(POOLED), np.concatenate(plain.labels_))
-    assert plain.transform(POOLED).shape == (300, K)
+    assert plain.transform(POOLED).shape == (300, 2 * K)
 
 
 @pytest.mark.parametrize("fitted", ["on_a_ring", "on_a_path"])
@@ -257,12 +261,12 @@ def test_a_model_goes_to_a_file_and_back(tmp_path, request, fitted):
 # The account.
 
 PLANNED = [
-    (PARTS, {"topology": "ring"}),
-    (PARTS, {"gamma": "mean-distance"}),
+    (PARTS, {"topology": "ring", "n_eigenvectors": K}),
+    (PARTS, {"gamma": "mean-distance", "n_eigenvectors": K}),
     (PARTS, {"method": "admm", "n_eigenvectors": 3}),
     (PARTS, {"kernel": "linear", "n_landmarks": 30, "n_eigenvectors": 7}),
-    (QUIET, {"n_init": 2, "gamma": 0.05}),
-    (em.Partitioned(rows=[POOLED]), {}),
+    (QUIET, {"n_init": 2, "gamma": 0.05, "n_eigenvectors": K}),
+    (em.Partitioned(rows=[POOLED]), {"n_eigenvectors": K}),
 ]
 
 
@@ -279,12 +283,23 @@ def test_the_forecast_is_the_ledger(parts, options):
         assert em.plan(model.set_params(topology=None), fed).floats_up == report.floats_up
 
 
+def test_a_forecast_counts_searches_that_find_nothing(monkeypatch):
+    """As many as are made before they are given up; what is better goes on to its end."""
+    monkeypatch.setattr(graph_kmeans, "_finds_better", lambda trial, best: False)
+    monkeypatch.setattr(graph_kmeans, "TRIAL_ROUNDS", 1)
+    monkeypatch.setattr(graph_kmeans, "USUAL_TRIAL", 1)
+    model = kmeans(3, max_iter=1, tol=0, accuracy=1.0, topology="ring")
+    planned, report = em.plan(model, PARTS), model.fit(PARTS).report_
+    assert planned.by_step == report.by_step
+    assert any("about: how soon" in note for note in planned.notes)
+
+
 def test_the_ledger_of_lloyd_by_its_formula():
     """Two iterations more: so many mixes of sums, weights and costs, and of what decides."""
 
     def ring(max_iter):
         options = {"topology": "ring", "averaging": "gossip", "tol": 0, "n_init": 2}
-        return kmeans(max_iter=max_iter, **options)
+        return kmeans(max_iter=max_iter, n_eigenvectors=K, **options)
 
     one, three = (ring(max_iter=t).fit(PARTS).report_.by_step for t in (1, 3))
     links, restarts, diameter = 2 * N_NODES, 2, N_NODES // 2
@@ -328,7 +343,7 @@ def test_a_node_that_lets_no_moments_out_is_named(method):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return few(topology="full", max_iter=2).fit(THREE)
+    return few(topology="full", max_iter=2, n_eigenvectors=3).fit(THREE)
 
 
 def few(**options):
@@ -344,7 +359,8 @@ def faulty(parts=PARTS, **options):
 @pytest.mark.parametrize("on_loss", ["reuse", "survivors"])
 def test_lost_messages_do_not_move_the_clusters(undisturbed, on_loss):
     with faulty(THREE, on_loss=on_loss, loses=0.05) as fed:
-        found = few(topology=None, averaging="gossip", max_iter=2).fit(fed)
+        gossiping = {"topology": None, "averaging": "gossip"}
+        found = few(max_iter=2, n_eigenvectors=3, **gossiping).fit(fed)
     labels = np.concatenate(found.labels_)
     assert adjusted_rand_score(labels, np.concatenate(undisturbed.labels_)) == 1.0
     assert found.inertia_ == pytest.approx(undisturbed.inertia_, rel=1e-6)

@@ -78,6 +78,7 @@ class DoorArguments:
     n_landmarks: int
     most_landmarks: int | None  # up to which they may double
     accuracy: float | None
+    n_wanted: int | None = None  # of the components, if more are taken as far as there are more
 
     def shared_with(self, estimator: type[FederatedEstimator]) -> dict[str, Any]:
         """The door's parameters that an estimator has, too."""
@@ -97,6 +98,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _preceding: tuple[Stage, ...] = ()  # what a front door runs before it takes this estimator
     _left_out: LeftOut | None = None  # of a plan, whom a front door goes on without
     _behind: str | None = None  # the front door that built it
+    _n_wanted: int | None = None  # of its components, where more are taken if there are more
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
     _switches: ClassVar[tuple[str, ...]] = ()  # parameters that are True or False

@@ -101,9 +101,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         paper's own method. And what it compares with: "nystrom" (uniform landmarks),
         "diskpca" (disKPCA, coreset), "random-features" (one shot, coreset). For columns "vfed-pca",
         "vfed-akpca" or "one-shot", for rows on a graph "gossip" or "admm", as in `KernelPCA`.
-    n_eigenvectors : components that are clustered. None: n_clusters for columns and on a graph,
-        twice as many for rows over parties, where clusters are then split and joined while that
-        pays, and for one array as many as pay.
+    n_eigenvectors : components that are clustered. None: n_clusters for columns, twice as many for
+        rows over parties or on a graph, where clusters are then split and joined while that pays,
+        and for one array as many as pay.
     n_landmarks : landmarks in all; None for ten a cluster, 100 at least, more if `accuracy` takes
         more, and for every row of an array of 500 rows or fewer.
     landmarks : "auto", or for rows with a coordinator one of DisKPCA's choices.
@@ -326,7 +326,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         own = self.get_params(deep=False)
         same = ["kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy"]
         same += ["averaging"]
-        return KernelPCA(
+        kpca = KernelPCA(
             n_components,
             center=False,
             topology=self.topology if topology is None else topology,
@@ -334,6 +334,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
             small_parties=small_parties,
             **{name: own[name] for name in same},
         )
+        if self.n_eigenvectors is None and n_components > self.n_clusters:
+            kpca._n_wanted = self.n_clusters
+        return kpca
 
     def _checked_parameters(self) -> ClusteringParameters:
         k = whole_number(self.n_clusters, "n_clusters")

@@ -12,11 +12,12 @@ from eigenmesh.errors import InputError, RankError
 from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.small_parties import names_of
-from eigenmesh.kernel_kmeans.choose_clustering import UNIT_NORM, ClusteringParameters
+from eigenmesh.kernel_kmeans.choose_clustering import SEARCHES, UNIT_NORM, ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.methods.diskpca.scores import SENT
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.column_fusion import overstated
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
@@ -55,9 +56,15 @@ def require_suits(params: ClusteringParameters, split: str, on_graph: bool) -> N
 
 def most_components(params: ClusteringParameters, split: str, widths: list[int]) -> int:
     """How many of the components asked for there can be, from the numbers of columns alone."""
+    asked_for = params.n_eigenvectors * (SENT if takes_more(params, split) else 1)
     if params.kernel not in RANK_OF_COLUMNS:
-        return params.n_eigenvectors
-    return min(params.n_eigenvectors, sum(widths) if split == "columns" else widths[0])
+        return asked_for
+    return min(asked_for, sum(widths) if split == "columns" else widths[0])
+
+
+def takes_more(params: ClusteringParameters, split: str) -> bool:
+    """Whether rows on a graph are clustered in more components; "admm" has rows sent for each."""
+    return split == "rows" and params.more_eigenvectors and params.method != "admm"
 
 
 def _components(
@@ -82,7 +89,7 @@ def _components(
         except RankError:
             if k == 1:
                 raise
-            many = k
+            many = min(k, params.n_eigenvectors)  # those beyond need not be there
         k = (few + many) // 2
     assert best is not None, "one component either fits or raises"
     return best
@@ -90,7 +97,7 @@ def _components(
 
 def _rank_fact(kpca: KernelPCA, params: ClusteringParameters) -> tuple[str, ...]:
     rank, s = len(kpca.eigenvalues_), params.n_eigenvectors
-    if rank == s:
+    if rank >= s:
         return ()
     return (f"{s} eigenvectors were asked for, the data determine {rank}",)
 
@@ -198,7 +205,8 @@ def fit_graph(
     fed: Federation, params: ClusteringParameters, build: Build, weights: str
 ) -> ClusterFit:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
-    fed.require_stages(graph_clustering(params, params.n_eigenvectors, ClusterSpan("landmarks", 1)))
+    dim = most_components(params, "rows", [params.n_eigenvectors])
+    fed.require_stages(graph_clustering(params, dim, ClusterSpan("landmarks", 1)))
     kpca, _ = _components(fed, params, build)
     span = span_of(kpca.estimator_)
     run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
@@ -211,7 +219,7 @@ def fit_graph(
         kpca,
         clusters,
         claim,
-        "Lloyd's iteration, its sums averaged by neighbours",
+        "Lloyd's iteration, its sums added up by neighbours",
         stop_reason=clusters.stop_reason,
         caveats=(*_apart(kpca, clusters), *too_few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
@@ -230,7 +238,8 @@ def graph_clustering(
 ) -> Stage:
     """Lloyd's iteration on scores of `dim` components."""
     run = (params.n_clusters, params.n_init, params.tol, span.name, weights, params.seed)
-    return stage(graph_kmeans, ClusterGoal(*run), params.max_iter, dim, span.width)
+    searches = SEARCHES if params.more_eigenvectors else 0
+    return stage(graph_kmeans, ClusterGoal(*run, searches), params.max_iter, dim, span.width)
 
 
 def span_of(estimator: Any) -> ClusterSpan:
@@ -289,7 +298,7 @@ class PlannedComponents:
         notes: tuple[str, ...] = self._components(shapes)._plan_notes(names, shapes)
         if self.split != "rows":
             return notes
-        return (*notes, _MAY_SETTLE) if notes else (_SETTLES,)
+        return (*notes, _MAY_SETTLE) if notes or self.params.more_eigenvectors else (_SETTLES,)
 
     def _components(self, shapes: Shapes) -> Any:
         return self.build(most_components(self.params, self.split, [d for _, d in shapes]))

@@ -14,6 +14,7 @@ node reveals   to its neighbours, on their way to averages: for each cluster the
                squared distances, which where a row is far from all others is about that
                row's scores
                to all, if it is the first: the centres to start from (moments)
+               to whoever runs the fit: what clusters cost on average (moments)
 =============  ===========================================================================
 
 Every node has a model of its own in its store (`graph_models.py`). Candidates for the centres are
@@ -22,9 +23,13 @@ normal distribution with the scores' averaged mean and variances; each is weighe
 are nearest to it. A few rows far from all others are near no candidate, and may be clusters of
 their own: where they are is averaged, and counts as candidates too.
 
+Then clusters may be split and joined (`searches`), as with a coordinator
+(`stages/distributed_kmeans.py`): each in some parts, two of Lloyd's rounds, Ward's rule until there
+are k again, and Lloyd to the end. What is better stays.
+
 What hangs on a choice that rounding could turn is made equal bit by bit: the first node clusters
-the candidates and passes its starting points on; when a restart ends, and which is best, is decided
-by the largest value of all nodes.
+the candidates and passes its starting points on, and what becomes of parts that it joins; when a
+restart ends, and which is best, is decided by the largest value of all nodes.
 """
 
 from __future__ import annotations
@@ -50,6 +55,7 @@ from eigenmesh.graphs.node_models import Question
 from eigenmesh.graphs.spread_from_first import hand_down, handing_down
 from eigenmesh.kernel_kmeans.graph_node import (
     LOOKS,
+    ClusterCost,
     ClusterNode,
     ClusterOutcome,
     ClusterSetup,
@@ -69,8 +75,18 @@ from eigenmesh.runtime.schedule import (
     ask,
     at_most,
     loop,
+    maybe,
     restarted,
     sequence,
+    times,
+)
+from eigenmesh.stages.distributed_kmeans import (
+    LEAST_GAIN,
+    SPLIT_ROUNDS,
+    TRIAL_ROUNDS,
+    USUAL_TRIAL,
+    parts_in_turn,
+    patience,
 )
 
 USUAL_ITERATIONS = 20  # of Lloyd, in forecasts: only the data decide
@@ -87,6 +103,7 @@ class ClusterGoal:
     span: str
     weights: str
     seed: int
+    searches: int = 0  # for better clusters, by splitting and joining
 
 
 @record
@@ -124,7 +141,9 @@ def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: in
         *candidates,
         _proposing(scope, goal, dim, m),
         *(_looking(scope, goal, dim, m + look * k) for look in range(1, 1 + LOOKS)),
-        _iterations(scope, goal, max_iter, dim),
+        _iterations(scope, goal, max_iter, dim, goal.n_init),
+        ask(node.keep_best),
+        _searching(scope, goal, max_iter, dim),
         ask(node.begin_clusters),
         mixing_rounds(scope, node, at_most(3 + k + k * width)),
         largest_rounds(scope, node, at_most(2 * k * dim)),
@@ -153,19 +172,57 @@ def _looking(scope: Scope, goal: ClusterGoal, dim: int, m: int) -> Node:
     )
 
 
-def _iterations(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node:
+def _iterations(
+    scope: Scope,
+    goal: ClusterGoal,
+    max_iter: int,
+    dim: int,
+    restarts: int,
+    usual: int = USUAL_ITERATIONS,
+) -> Node:
     """Of restarts that have stayed nothing is sent, and of clusters that are missing."""
-    k, r = goal.n_clusters, goal.n_init
     return loop(
         max_iter,
-        ask(ClusterNode.begin_sums),
-        mixing_rounds(scope, ClusterNode, at_most(r * (k * dim + k + 1))),
-        ask(ClusterNode.move),
-        largest_rounds(scope, ClusterNode, 2 * r),
+        _moving(scope, restarts, goal.n_clusters, dim),
+        largest_rounds(scope, ClusterNode, 2 * restarts),
         ask(ClusterNode.tell_moving),
         fewest=1,
-        usual=USUAL_ITERATIONS,
+        usual=usual,
     )
+
+
+def _moving(scope: Scope, restarts: int, k: int, dim: int) -> Node:
+    """One step of Lloyd's."""
+    return sequence(
+        ask(ClusterNode.begin_sums),
+        mixing_rounds(scope, ClusterNode, at_most(restarts * (k * dim + k + 1))),
+        ask(ClusterNode.move),
+    )
+
+
+def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node | None:
+    """Clusters in parts, joined ones on trial, and what is better to its end."""
+    if not goal.searches:
+        return None
+    node, cost = ClusterNode, ask(ClusterNode.tell_cost)
+    trial, to_the_end = (
+        _iterations(scope, goal, most, dim, 1, USUAL_TRIAL) for most in (TRIAL_ROUNDS, max_iter)
+    )
+
+    def one(parts: int) -> Node:
+        return sequence(
+            ask(node.split),
+            times(SPLIT_ROUNDS, _moving(scope, 1, parts * goal.n_clusters, dim)),
+            ask(node.propose_joined),
+            handing_down(scope, node, at_most(goal.n_clusters * dim)),
+            ask(node.take_joined),
+            trial,
+            cost,
+            maybe(maybe(to_the_end), cost, ask(node.keep_best), planned=False),
+        )
+
+    tries = parts_in_turn(goal.searches, dim)
+    return maybe(cost, *(maybe(one(parts), planned=n < patience(dim)) for n, parts in tries))
 
 
 def _telling(k: int, dim: int) -> Node:
@@ -187,7 +244,10 @@ def graph_kmeans(
         nodes.enlist(ClusterNode, _agreed(require_graph(nodes), goal))
         try:
             _start(nodes, goal.span, covered)
-            n_iter, reason = _lloyd(nodes, goal.tol, max_iter, covered)
+            n_iter, stayed = _lloyd(nodes, max_iter, covered)
+            nodes.ask(ClusterNode.keep_best)
+            reason = _why_it_ended(goal.tol, n_iter, stayed)
+            n_iter += _search(nodes, goal, max_iter, dim, covered)
             outcome = _conclude(nodes, covered)
         except _NodeLeft:
             continue
@@ -195,8 +255,9 @@ def graph_kmeans(
 
 
 def _agreed(graph: nx.Graph, goal: ClusterGoal) -> ClusterSetup:
-    mixed = mixing_on(graph)
-    return ClusterSetup(**mixed, **vars(goal), first=root_on(graph), n_nodes=len(graph))
+    mixed, terms = mixing_on(graph), {**vars(goal)}
+    terms.pop("searches")  # of which the schedule alone speaks
+    return ClusterSetup(**mixed, **terms, first=root_on(graph), n_nodes=len(graph))
 
 
 def _start(nodes: Federation, span: str, covered: Sequence[str]) -> None:
@@ -219,16 +280,57 @@ def _propose(nodes: Federation, covered: Sequence[str]) -> None:
     nodes.ask(ClusterNode.take_starts)
 
 
-def _lloyd(nodes: Federation, tol: float, max_iter: int, covered: Sequence[str]) -> tuple[int, str]:
-    """All restarts in the same rounds, until the last one stays."""
+def _lloyd(nodes: Federation, max_iter: int, covered: Sequence[str]) -> tuple[int, bool]:
+    """All restarts in the same rounds, until the last one stays: how many, and whether it does."""
     for done in range(1, max_iter + 1):
         _averaged(nodes, ClusterNode.begin_sums, covered)
         nodes.ask(ClusterNode.move)
         _together(nodes, lambda: largest(nodes, ClusterNode), covered)
         if not nodes.ask(ClusterNode.tell_moving)[0].n_moving:
-            stays = f"moved by no more than {tol:g}" if tol else "stayed"
-            return done, f"the centres {stays}"
-    return max_iter, f"{max_iter} iterations were made"
+            return done, True
+    return max_iter, False
+
+
+def _why_it_ended(tol: float, n_iter: int, stayed: bool) -> str:
+    if not stayed:
+        return f"{n_iter} iterations were made"
+    return f"the centres moved by no more than {tol:g}" if tol else "the centres stayed"
+
+
+def _search(
+    nodes: Federation, goal: ClusterGoal, max_iter: int, dim: int, covered: Sequence[str]
+) -> int:
+    """Split and join while that pays; how many rounds it took."""
+    if not goal.searches or goal.n_clusters < 2:
+        return 0
+    best, rounds, in_vain = nodes.ask(ClusterNode.tell_cost)[0], 0, 0
+    for _ in parts_in_turn(goal.searches, dim):
+        if best.cost <= best.enough or in_vain == patience(dim):
+            break
+        _split_and_join(nodes, covered)
+        n_iter, stayed = _lloyd(nodes, TRIAL_ROUNDS, covered)
+        rounds, in_vain = rounds + SPLIT_ROUNDS + n_iter, in_vain + 1
+        if _finds_better(nodes.ask(ClusterNode.tell_cost)[0], best):
+            rounds += 0 if stayed else _lloyd(nodes, max_iter, covered)[0]
+            end = nodes.ask(ClusterNode.tell_cost)[0]
+            nodes.ask(ClusterNode.keep_best)
+            in_vain = 0 if end.cost < (1 - LEAST_GAIN) * best.cost else in_vain
+            best = end
+    return rounds
+
+
+def _finds_better(trial: ClusterCost, best: ClusterCost) -> bool:
+    return trial.cost < best.cost
+
+
+def _split_and_join(nodes: Federation, covered: Sequence[str]) -> None:
+    nodes.ask(ClusterNode.split)
+    for _ in range(SPLIT_ROUNDS):
+        _averaged(nodes, ClusterNode.begin_sums, covered)
+        nodes.ask(ClusterNode.move)
+    nodes.ask(ClusterNode.propose_joined)
+    _together(nodes, lambda: hand_down(nodes, ClusterNode), covered)
+    nodes.ask(ClusterNode.take_joined)
 
 
 def _conclude(nodes: Federation, covered: Sequence[str]) -> ClusterOutcome:

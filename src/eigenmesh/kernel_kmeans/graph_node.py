@@ -12,7 +12,7 @@ import numpy as np
 from eigenmesh.errors import InputError, MissingPartyShare
 from eigenmesh.graphs.node_models import KEPT, Question
 from eigenmesh.graphs.spread_from_first import PassedOn, PassingParty, PassingSetup
-from eigenmesh.kernel_kmeans.protocol import LABELS
+from eigenmesh.kernel_kmeans.protocol import LABELS, good_enough
 from eigenmesh.numerics.arrays import Doubles, as_rows, blocks
 from eigenmesh.numerics.cluster_moments import cluster_moments, inertia_of
 from eigenmesh.numerics.eigen import pseudo_inverse_root
@@ -21,14 +21,17 @@ from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     clearly_different,
     cluster_sums,
+    joined,
     membership,
     nearest,
+    split_centres,
     weight_of_each,
     weighted_kmeans,
 )
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.distributed_kmeans import PARTS
 
 SPANS = ("landmarks", "features", "scores")  # in which the clusters' means are compared with rows
 DRAWN = 50  # candidates drawn where there are no landmarks, times the number of clusters
@@ -63,6 +66,13 @@ class StillMoving(Message, reveals="counts"):
     n_moving: Annotated[int, NonNegative]
 
 
+class ClusterCost(Message, reveals="moments", covers="joint"):
+    """The mean squared distance of scores to their centres, and one that is good enough."""
+
+    cost: Annotated[float, NonNegative]
+    enough: Annotated[float, NonNegative]
+
+
 class ClusterOutcome(Message, reveals="moments", covers="joint"):
     """What every node knows in the end."""
 
@@ -78,7 +88,10 @@ class ClusterNode(PassingParty):
     """Holds rows and a model of all rows; ends with the rows' labels and the common centres."""
 
     Setup = ClusterSetup
-    state = (*PassingParty.state, "candidates", "centres", "stayed", "costs")
+    state = (
+        *(*PassingParty.state, "candidates", "centres", "stayed", "costs"),
+        *("best", "best_cost", "filling", "n_splits"),
+    )
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
         super().__init__(site, setup)
@@ -91,6 +104,8 @@ class ClusterNode(PassingParty):
         )
         self.candidates, self.costs = np.zeros((0, 0)), np.zeros(0)
         self.centres, self.stayed = np.zeros((0, 0, 0)), np.zeros(0, dtype=bool)
+        self.best, self.best_cost = np.zeros((0, 0)), 0.0
+        self.filling, self.n_splits = np.zeros(0), 0
 
     def _weights(self) -> Doubles:
         n, key = self.site.data.shape[0], self.setup.weights
@@ -160,9 +175,11 @@ class ClusterNode(PassingParty):
         """Begin where the first node says."""
         agreed, n_starts = self.setup, int(self.passed[-1])
         shape = (agreed.n_init, agreed.n_clusters, self.candidates.shape[1])
-        self.centres = self.passed[:-1].reshape(shape)[:, :n_starts].copy()
-        self.stayed = np.zeros(agreed.n_init, dtype=bool)
-        self.costs = np.zeros(agreed.n_init)
+        self._begin_from(self.passed[:-1].reshape(shape)[:, :n_starts])
+
+    def _begin_from(self, centres: Doubles) -> None:
+        self.centres = centres.copy()
+        self.stayed, self.costs = np.zeros(len(centres), dtype=bool), np.zeros(len(centres))
 
     @step(reusable=False)
     def begin_far(self) -> None:
@@ -199,6 +216,7 @@ class ClusterNode(PassingParty):
         centres, news = self.centres.copy(), np.full((2, len(self.centres)), -1.0)
         for i, parts in zip(self._moving, self.mixture, strict=True):
             sums, weights, cost = parts[: k * dim].reshape(k, dim), parts[k * dim : -1], parts[-1]
+            self.filling = np.where(_filled(weights), weights, 0.0)
             if not self.stayed[i]:
                 centres[i] = _moved(self.centres[i], sums, weights)
             shift = float(np.square(centres[i] - self.centres[i]).sum())
@@ -224,17 +242,44 @@ class ClusterNode(PassingParty):
         self.stayed = self.stayed | (excess <= 0)
         return StillMoving(n_moving=int(np.count_nonzero(~self.stayed)))
 
-    # 4. The end.
+    # 4. Splitting and joining.
 
-    @property
-    def _best(self) -> Doubles:
-        centres: Doubles = self.centres[int(np.argmin(self.costs))]
-        return centres
+    @step(reusable=False)
+    def tell_cost(self) -> ClusterCost:
+        """Of the best restart."""
+        enough = good_enough(self.model, self.setup.n_clusters, self.setup.weights)
+        return ClusterCost(cost=float(self.costs.min()), enough=enough)
+
+    @step(reusable=False)
+    def keep_best(self) -> None:
+        """The best restart is what further ones have to better."""
+        i = int(np.argmin(self.costs))
+        self.best, self.best_cost = self.centres[i], float(self.costs[i])
+
+    @step(reusable=False)
+    def split(self) -> None:
+        """Go on from parts of the best clusters, beside them in directions that all nodes draw."""
+        n_parts, dim = PARTS[self.n_splits % len(PARTS)], self.best.shape[1]
+        rng = np.random.default_rng([self.setup.seed, dim, self.n_splits])
+        self.n_splits += 1
+        self._begin_from(split_centres(self.best, self.best_cost, n_parts, rng)[None])
+
+    @step(reusable=False)
+    def propose_joined(self) -> None:
+        """The first node's choice of parts to be joined, to be passed on."""
+        self.pass_on(joined(WeightedPoints(self.centres[0], self.filling), self.best))
+
+    @step(reusable=False)
+    def take_joined(self) -> None:
+        """Go on where the first node says."""
+        self._begin_from(self.passed.reshape(1, *self.best.shape))
+
+    # 5. The end.
 
     @step(reusable=False)
     def begin_clusters(self) -> None:
         """Label the own rows; average what the inertia follows from; compare the centres."""
-        centres = self._best
+        centres = self.best
         labels, squared = nearest(self.data.points, centres)
         self.site.keep(LABELS, {"labels": labels})
         sums, trace, inside = self._span_sums(labels, len(centres))
@@ -267,7 +312,7 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def tell_clusters(self, question: Question) -> ClusterOutcome:
         """What all nodes know by now."""
-        centres, whole = self._best, self.setup.n_nodes * self.mixture
+        centres, whole = self.best, self.setup.n_nodes * self.mixture
         k = len(centres)
         (cost, trace, inside), weights = whole[:3], whole[3 : 3 + k]
         weights = np.where(_filled(weights), weights, 0.0)

@@ -267,7 +267,7 @@ def kernel_kmeans(
         how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)
-    how["enough"] = _good_enough(model, n_clusters, setup.weights)
+    how["enough"] = good_enough(model, n_clusters, setup.weights)
     points = points_of(setup, how["method"])
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     facts = (scores.result.outside, scores.result.coverage, scores.result.baseline_floats)
@@ -296,7 +296,7 @@ def moment_kmeans(
     points = KMeansSetup(setup.scores, LABELS, seed=how.pop("seed"), groups=whole)
     if whole:
         how["squares"] = model.eigenvalues / model.n_rows
-    how["enough"] = _good_enough(model, n_clusters, setup.weights)
+    how["enough"] = good_enough(model, n_clusters, setup.weights)
     clusters: KMeansResult = fed.run(distributed_kmeans, points, n_clusters, dim=e, **how).value
     spectrum, facts = model.eigenvalues, (0.0, None, result.baseline_floats)
     if whole:
@@ -311,7 +311,7 @@ def moment_kmeans(
     )
 
 
-def _good_enough(model: Any, n_clusters: int, weights: str) -> float:
+def good_enough(model: Any, n_clusters: int, weights: str) -> float:
     """A mean squared distance of scores to their centres that no clusters can much better.
 
     The inertia of k clusters is at least what the first k eigenvalues leave of the trace (Zha et

@@ -191,7 +191,8 @@ def door_arguments(kpca: Any) -> DoorArguments:
     q = kpca.n_landmarks
     q = default_landmarks(k, kpca.kernel, None) if q is None else q
     most, params = landmarks_at_most(kpca, q), kpca.get_params(deep=False)
-    return DoorArguments(type(kpca).__name__, params, k, share, q, most, kpca.accuracy)
+    how = (type(kpca).__name__, params, k, share, q, most, kpca.accuracy)
+    return DoorArguments(*how, kpca._n_wanted)
 
 
 def _require_components(kpca: Any, method: Method) -> None:

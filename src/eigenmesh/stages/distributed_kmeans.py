@@ -91,10 +91,13 @@ PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
 # Of splitting and joining: into how many parts clusters are split, in turn, since one finds what
-# the other does not; rounds before parts are joined; rounds before they are given up; and how often
-# in a row the cost may fall by less than the gain.
-PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS = (2, 3), 2, 3
-PATIENCE, LEAST_GAIN = 4, 1e-3
+# the other does not; rounds before parts are joined; rounds before they are given up, and those
+# that a plan takes for usual; and how often in a row the cost may fall by less than the gain. On
+# a ring Lloyd is slow: three rounds on trial did not tell what was better in the end.
+PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS, USUAL_TRIAL = (2, 3), 2, 10, 4
+PATIENCE, LEAST_GAIN = 6, 1e-3
+# Of few coordinates sums are small, and optima many: of 40 rings two stayed 2 % above the best.
+FEW_COORDINATES, TIMES_AS_MANY = 3, 2
 CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
@@ -294,23 +297,39 @@ def _lloyd_rounds(
     )
 
 
-def _search_rounds(searches: int, k: int, dim: int, max_iter: int, sums: Step) -> Node | None:
+def _search_rounds(
+    searches: int, k: int, dim: int, max_iter: int, sums: Step, solutions: int = 1
+) -> Node | None:
     """Lloyd to its end; then clusters in parts, joined ones on trial, and the best to its end."""
     if not searches:
         return None
-    to_the_end = _lloyd_rounds(1, k, dim, max_iter, sums, usual=TRIAL_ROUNDS)
-    trial = _lloyd_rounds(1, k, dim, TRIAL_ROUNDS, sums, usual=TRIAL_ROUNDS)
+    all_of_them, to_the_end = (
+        _lloyd_rounds(restarts, k, dim, max_iter, sums, usual=USUAL_TRIAL)
+        for restarts in (solutions, 1)
+    )
+    trial = _lloyd_rounds(1, k, dim, TRIAL_ROUNDS, sums, usual=USUAL_TRIAL)
 
     def one(parts: int) -> Node:
         split = total(sums, r=1, k=parts * k, dim=dim)
         return sequence(times(SPLIT_ROUNDS, split), trial, maybe(to_the_end, planned=False))
 
-    in_turn = (maybe(one(parts), planned=n < PATIENCE) for n, parts in _parts(searches))
-    return maybe(to_the_end, *in_turn)
+    tries = parts_in_turn(searches, dim)
+    in_turn = (maybe(one(parts), planned=n < patience(dim)) for n, parts in tries)
+    return maybe(all_of_them, *in_turn)
 
 
-def _parts(searches: int) -> list[tuple[int, int]]:
-    return [(n, PARTS[n % len(PARTS)]) for n in range(searches)]
+def parts_in_turn(searches: int, dim: int) -> list[tuple[int, int]]:
+    """Each search's number, and into how many parts it splits clusters."""
+    return [(n, PARTS[n % len(PARTS)]) for n in range(searches * _as_many(dim))]
+
+
+def patience(dim: int) -> int:
+    """How many searches in a row may find nothing."""
+    return PATIENCE * _as_many(dim)
+
+
+def _as_many(dim: int) -> int:
+    return TIMES_AS_MANY if dim <= FEW_COORDINATES else 1
 
 
 def _coreset_rounds(
@@ -339,7 +358,7 @@ def _coreset_rounds(
         searches, max_iter = search
         return sequence(
             times(refine, sums),
-            _search_rounds(searches, centres, dim, max_iter, PointHolder.sum_clusters),
+            _search_rounds(searches, centres, dim, max_iter, PointHolder.sum_clusters, n_init),
             _labelling(centres, dim),
         )
 
@@ -400,8 +419,8 @@ def distributed_kmeans(
         part = _coreset(fed, n_clusters, draws, method == "means")
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
         fed.settle(centres=starts.shape[1])
-        centres = _refined(fed, part, starts, refine)
-        centres, n_iter = _searched(fed, centres, PointHolder.sum_clusters, how, search, rng)
+        solutions = _refined(fed, part, starts, refine)
+        centres, n_iter = _searched(fed, solutions, PointHolder.sum_clusters, how, search, rng)
         of_what = "means" if method == "means" else "points"
         reason = f"the coreset of {len(part.points)} {of_what} is clustered"
         return _concluded(fed, centres, n_clusters, refine + n_iter, reason)
@@ -431,7 +450,7 @@ def distributed_kmeans(
             starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
     refill = candidates is None and method == "lloyd"
     solution = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
-    centres, more = _searched(fed, solution.centres, sums, how, search, rng)
+    centres, more = _searched(fed, solution.centres[None], sums, how, search, rng)
     n_iter, reason = solution.n_iter + more, solution.reason
     return _concluded(fed, centres, n_clusters, n_iter, reason)
 
@@ -614,7 +633,7 @@ def _refilled(
 
 def _searched(
     fed: Federation,
-    centres: Doubles,
+    solutions: Doubles,
     sums: Step,
     how: tuple[int, float],
     search: tuple[int, float],
@@ -622,16 +641,18 @@ def _searched(
 ) -> tuple[Doubles, int]:
     """The best centres, and how many rounds they took; `how` ends Lloyd's iteration.
 
-    Where an older reply may stand in for a lost one all rounds must ask for as many sums as the
-    first, and there is no search.
+    `solutions` (r, k, dim) are there, the first being the best as far as that is known. Where an
+    older reply may stand in for a lost one all rounds must ask for as many sums as the first, and
+    there is no search.
     """
     searches, enough = search
-    if not searches or fed.on_loss == "reuse" or len(centres) < 2:
-        return centres, 0
-    best = _lloyd(fed, centres[None].copy(), *how, sums, refill=False)
+    if not searches or fed.on_loss == "reuse" or solutions.shape[1] < 2:
+        return np.asarray(solutions[0]), 0
+    best = _lloyd(fed, solutions.copy(), *how, sums, refill=False)
     n_iter, in_vain = best.n_iter, 0
-    for _, parts in _parts(searches):
-        if best.cost <= enough or in_vain == PATIENCE:
+    dim = solutions.shape[2]
+    for _, parts in parts_in_turn(searches, dim):
+        if best.cost <= enough or in_vain == patience(dim):
             break
         start = _split_and_joined(fed, best, parts, sums, rng)
         trial = _lloyd(fed, start[None], TRIAL_ROUNDS, how[1], sums, refill=False)
@@ -679,17 +700,16 @@ def _coreset(fed: Federation, k: int, n_draws: int, of_means: bool) -> WeightedP
 
 
 def _refined(fed: Federation, part: WeightedPoints, starts: Doubles, times: int) -> Doubles:
-    """The best of a coreset's solutions, each moved by the means of all points `times` times.
+    """A coreset's solutions, best first, each moved by the means of all points `times` times.
 
     Between two such rounds the coreset, corrected by what they told, is iterated to the end. All
     solutions go through all rounds, so that the traffic is known beforehand.
     """
-    best = 0
+    costs = np.zeros(len(starts))
     for _ in range(times):
         total = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
         pairs = zip(starts, total.sums, total.weights, strict=True)
         means = np.stack([_moved(None, *own) for own in pairs])
         starts = np.stack([corrected(part, *own) for own in zip(starts, means, strict=True)])
-        best = int(np.argmin(total.costs))
-    centres: Doubles = starts[best]
-    return centres
+        costs = total.costs
+    return np.asarray(starts[np.argsort(costs, kind="stable")])

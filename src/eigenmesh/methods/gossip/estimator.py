@@ -171,7 +171,7 @@ class GossipKPCA(GraphEstimator):
             facts = self._unplaced(setup, result, gamma)
             self._take_models(fed, result.parties, result.features, facts)
         self._adopt(result, gamma)
-        caveats = missing_gap(self.eigenvalues_, result.outcome.next_eigenvalue)
+        caveats = self._gap_caveats(result)
         caveats += graph_caveats(result, setup.features, self.accuracy)
         self.report_ = RunReport.of(
             recording,
@@ -195,6 +195,7 @@ class GossipKPCA(GraphEstimator):
         }
         estimator = super()._for_door(arguments, {**options, **sizes})
         estimator._or_random = True
+        estimator._n_wanted = arguments.n_wanted
         return estimator
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
@@ -243,6 +244,7 @@ class GossipKPCA(GraphEstimator):
             coef0=float(kernel.coef0),
             features=self._features(len(graph)),
             n_components=int(self.n_components),
+            n_wanted=min(self._n_wanted or self.n_components, self.n_components),
             center=bool(self.center),
             seed=seed_of(self.random_state),
         )
@@ -261,6 +263,12 @@ class GossipKPCA(GraphEstimator):
 
     _judges_shortfall = True
     _or_random = False  # of a front door: where no node has rows enough, no centroids are meant
+
+    def _gap_caveats(self, result: GossipResult) -> tuple[str, ...]:
+        """Of the last component, unless it was taken only because there was one more."""
+        if self._n_wanted is not None:
+            return ()
+        return missing_gap(self.eigenvalues_, result.outcome.next_eigenvalue)
 
     def _n_centroids(self, sizes: Sequence[int]) -> int:
         """Centroids that nodes of these sizes give at first."""

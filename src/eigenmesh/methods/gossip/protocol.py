@@ -127,6 +127,7 @@ MIXED = 0.25  # of the differences between nodes, left after the mixes of a roun
 # near each other, directions drift apart by more in a round than a quarter takes back.
 MIXED_AGAIN = 0.01
 PATIENCE = 10  # times `n_rounds`: with an accuracy, the most while an eigenvalue still grows
+_CLEAR = 1e-10  # of the first eigenvalue: all nodes see alike whether one is more
 _SETTLED = 0.1  # of the accuracy: no more of an eigenvalue is to be missing in the features' span
 
 
@@ -139,6 +140,7 @@ class GossipSetup(MixingSetup, reveals=None):
     coef0: float
     features: str  # one of FEATURES, or "rows" for a node that is alone
     n_components: Annotated[int, Positive]
+    n_wanted: Annotated[int, Positive]  # of these must be there, and be accurate
     center: bool
     seed: int
 
@@ -284,9 +286,9 @@ class GossipNode(CentroidNode):
     def _take_mean(self) -> None:
         mean = self.mixture[:-1] / self.mixture[-1]
         self.mean = mean if self.setup.center else np.zeros_like(mean)
-        if self.setup.n_components > len(mean):
+        if self.setup.n_wanted > len(mean):
             raise RankError(
-                f"{self.setup.n_components} components were asked for, the shared features have "
+                f"{self.setup.n_wanted} components were asked for, the shared features have "
                 f"{len(mean)} dimensions; lower n_components or, unless the kernel has no more, "
                 f"raise n_features (of a front door: n_landmarks)"
             )
@@ -308,7 +310,7 @@ class GossipNode(CentroidNode):
     def turn(self) -> None:
         """W ← QR(S), then let S follow AW."""
         W = orthonormal(self.mixture)
-        self.growing = still_growing(self.W, self.mixture)[: self.setup.n_components]
+        self.growing = still_growing(self.W, self.mixture)[: self.setup.n_wanted]
         product = self._seen.T @ (self._seen @ W)
         cosines = np.linalg.svd(self.W.T @ W, compute_uv=False)
         self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
@@ -391,9 +393,10 @@ class GossipNode(CentroidNode):
         return self._concluded(values, self.W @ turn, sums[-3:])
 
     def _concluded(self, values: Doubles, vectors: Doubles, sums: Doubles) -> GossipOutcome:
-        k, s, D = self.setup.n_components, len(values), len(self.mean)
+        s, D = len(values), len(self.mean)
         inside, n, trace = sums
-        require_rank(values, k, round(n), f"{D} shared features")
+        require_rank(values, self.setup.n_wanted, round(n), f"{D} shared features")
+        k = self._n_kept(values)
         components = self._signed(vectors[:, :k])
         outside = 0.0 if self.setup.features == "random" else n * self.mean @ self.mean
         self.outside = 0.0 if self.setup.features == "random" else max(float(trace - inside), 0.0)
@@ -405,6 +408,11 @@ class GossipNode(CentroidNode):
         }
         self.site.keep(KEPT, {"consensus": self._model(components, facts)})
         return GossipOutcome(**facts, n_dimensions=D)
+
+    def _n_kept(self, values: Doubles) -> int:
+        """All that are wanted, and of the others those well above what rounding makes of none."""
+        clear = int(np.count_nonzero(values > _CLEAR * values[0]))
+        return int(min(self.setup.n_components, max(self.setup.n_wanted, clear)))
 
     def _signed(self, components: Doubles) -> Doubles:
         """A node that is alone knows all scores, and gives them the signs that pooled data have."""
@@ -429,12 +437,13 @@ class GossipNode(CentroidNode):
         """Average what rows of its own choice add up to outside the centroids' span."""
         own: Any = self.site.kept(KEPT, "consensus")
         model: LandmarkModel = own["consensus"]
-        z = np.maximum(model.eigenvalues, np.finfo(float).tiny)
+        k = self.setup.n_wanted
+        z = np.maximum(model.eigenvalues[:k], np.finfo(float).tiny)
         n_probes, width = probed(len(z), 0, budget.floats)
         scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
         mean = self.outside / model.n_rows
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
-        directions = (model.coefficients @ scaled, model.offset @ scaled)
+        directions = (model.coefficients[:, :k] @ scaled, model.offset[:k] @ scaled)
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
@@ -453,7 +462,8 @@ class GossipNode(CentroidNode):
     def tell_missing(self, whole: NodeTotal) -> Missing:
         """How much the wanted eigenvalues lack."""
         share: Any = self.site.kept(KEPT, "consensus")
-        z, (F, mean, noise, facts) = share["consensus"].eigenvalues, self._probe_sums()
+        z = share["consensus"].eigenvalues[: self.setup.n_wanted]
+        F, mean, noise, facts = self._probe_sums()
         peak, n, sampled = facts
         g = self._direction()
         along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
@@ -655,6 +665,7 @@ def _one_fit(
 ) -> Node:
     """`_fit`; of `centroids`, of which each node gives some, how many, and dimensions at most."""
     node, k = GossipNode, setup.n_components
+    kept = k if setup.n_wanted == k else at_most(k)
     exact = setup.features == "random"
 
     def width(own: Own) -> int:
@@ -683,7 +694,7 @@ def _one_fit(
             tree_rounds(scope, *up, (UP,), n=sized(lambda D, s: D * (D + 1) // 2 + 3)),
             ask(node.propose_components),
             tree_rounds(scope, *down, (DOWN,), n=sized(handed_down)),
-            ask(node.take_components, k=k),
+            ask(node.take_components, k=kept),
         )
     finer = None if goal.accuracy is None else MIXED_AGAIN
     tracked = sized(lambda D, s: D * s)
@@ -691,10 +702,10 @@ def _one_fit(
     return sequence(
         *features,
         ask(node.begin_tracking),
-        _iterations(scope, goal, mixes, k, is_fullest),
+        _iterations(scope, goal, mixes, setup.n_wanted, is_fullest),
         *averaged(node.begin_agreement, lambda D, s: D * s),
         *averaged(node.begin_variances, lambda D, s: s * s + 3),
-        ask(node.finish, down=node_total(scope), up={"k": k}),
+        ask(node.finish, down=node_total(scope), up={"k": kept}),
     )
 
 
@@ -730,7 +741,7 @@ def _probes(
     scope: Scope, setup: GossipSetup, goal: GossipGoal, width: int, is_fullest: bool
 ) -> Node:
     """`_missing`, where it is measured: one look, and for doubt one at every component."""
-    k, budget = setup.n_components, probe_budget(graph_in(scope), setup, goal, width)
+    k, budget = setup.n_wanted, probe_budget(graph_in(scope), setup, goal, width)
     (p, t), (all_p, most_t) = probed(k, 0, budget), probed(k, 0, EVERYTHING)
     most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
     first = _looking(
@@ -893,8 +904,8 @@ def _missing(
 ) -> Missing:
     """What the features miss of each eigenvalue; nothing if they are `complete`."""
     if setup.features != "centroids" or complete:
-        return unprobed(outcome, complete)
-    k, accuracy = setup.n_components, goal.accuracy
+        return unprobed(outcome, setup.n_wanted, complete)
+    k, accuracy = setup.n_wanted, goal.accuracy
     budget = probe_budget(require_graph(nodes), setup, goal, outcome.n_dimensions)
     first = _look(nodes, budget)
     doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
@@ -943,7 +954,7 @@ def fills_all(setup: GossipSetup, width: int, n_columns: int) -> bool:
     return setup.features == "rows" or narrow
 
 
-def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
+def unprobed(outcome: GossipOutcome, n_wanted: int, complete: bool) -> Missing:
     """Of random features: by how much their eigenvalues are off, mostly too large.
 
     With D features eigenvalue ℓ shows as ℓ + (R/D) ℓ / (ℓ − R/n), where R is the variance that no
@@ -952,12 +963,12 @@ def unprobed(outcome: GossipOutcome, complete: bool) -> Missing:
     """
     z, n = outcome.eigenvalues, outcome.n_rows
     if complete:
-        return Missing(values=np.zeros(len(z)), errors=np.zeros(len(z)))
+        return Missing(values=np.zeros(n_wanted), errors=np.zeros(n_wanted))
     rest = max(outcome.total - float(np.sum(z)), 0.0)
     each, shown = rest / n, rest / outcome.n_dimensions
     middle = (each + z - shown) / 2
     true = middle + np.sqrt(np.maximum(middle**2 - each * z, 0.0))
-    values = np.clip(1 - true / np.maximum(z, np.finfo(float).tiny), 0.0, 1.0)
+    values = np.clip(1 - true / np.maximum(z, np.finfo(float).tiny), 0.0, 1.0)[:n_wanted]
     return Missing(values=values, errors=values / 2)
 
 
