@@ -18,6 +18,7 @@ of the sampled sum; it is measured on the sample and subtracted.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -117,6 +118,13 @@ class OutsideView:
         (array([ 0., 10.]), 100.0)
         """
         return self._sums_of(RowSampler(self.span.kernel, raw_rows(A)).draw(most, rng))
+
+    def sums_of_share(
+        self, A: Rows, rng: np.random.Generator, share: float, fewest: int
+    ) -> OutsideSums:
+        """The same from a share that somebody else names: see `RowSampler.draw_share`."""
+        sampler = RowSampler(self.span.kernel, raw_rows(A))
+        return self._sums_of(sampler.draw_share(share, fewest, rng))
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
@@ -329,6 +337,16 @@ class RowSample(NamedTuple):
     noise: float  # share of the variance of draws with replacement that is left; 0 if all are here
 
 
+def rows_seen(share: float, n: int, fewest: int) -> int:
+    """How many of n rows a share is: a multiple of `fewest` that leaves as many out, or all.
+
+    >>> [rows_seen(share, 100, 5) for share in (1e-9, 0.05, 0.061, 0.949, 0.951)]
+    [5, 5, 10, 95, 100]
+    """
+    m = fewest * max(1, math.ceil(share * n / fewest))
+    return m if m <= n - fewest else n
+
+
 @dataclass(frozen=True)
 class RowSampler:
     """Draws samples of the rows."""
@@ -358,6 +376,28 @@ class RowSampler:
         chances, _ = self._weights
         places = np.sort(draw_repeatedly(chances, m, rng))
         return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
+
+    def draw_share(self, share: float, fewest: int, rng: np.random.Generator) -> RowSample:
+        """As `draw`, of a share of the rows that is somebody else's choice.
+
+        By one generator a smaller sample is part of a larger one, and they differ by `fewest` draws
+        or more, as the smallest has and as are left out: else sums of two shares would tell of a
+        row.
+        """
+        A, n = self.rows, self.rows.shape[0]
+        m = rows_seen(share, n, fewest)
+        if m < n and self.kernel.is_level:
+            places = np.sort(rng.permutation(n)[:m])
+            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n)
+        places = np.empty(0, np.intp)
+        while m < n:
+            chances, _ = self._weights
+            places = np.append(places, draw_repeatedly(chances, m - len(places), rng))
+            if len(np.unique(places)) >= fewest:
+                places = np.sort(places)
+                return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
+            m *= 2
+        return RowSample(as_rows(A), np.ones(n), 0.0)
 
     @property
     def trace(self) -> float:

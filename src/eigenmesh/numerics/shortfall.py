@@ -72,6 +72,12 @@ class Probes(NamedTuple):
     share: float  # of the rows, to be looked at
     n_features: int
 
+    @property
+    def n_numbers(self) -> int:
+        """That `ProbeSums` has."""
+        p, t = int(self.coefficients.shape[1]), self.n_features
+        return (p + 2) * t + p + 2
+
 
 class ProbeSums(NamedTuple):
     """What a party's rows add up to outside the span, in t features."""
@@ -200,23 +206,37 @@ def share_to_see(n_landmarks: int, n_rows: int, is_closer: bool = False) -> floa
 
 
 def probe(
-    kernel: Kernel, Y: Rows, A: Rows, probes: Probes, seed: int, rng: np.random.Generator
+    kernel: Kernel,
+    Y: Rows,
+    A: Rows,
+    probes: Probes,
+    seed: int,
+    rng: np.random.Generator,
+    fewest: int = 2,
 ) -> ProbeSums:
-    """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows."""
+    """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
+
+    They are of `fewest` rows at least, whatever share is asked for.
+    """
     with one_blas_thread():
         view = _view(kernel, as_rows(Y, np.float64), probes.n_features, seed)
-        sampler = RowSampler(kernel, raw_rows(A))
-        sample = sampler.draw(int(np.ceil(probes.share * A.shape[0])), rng)
+        sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
         return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]))
 
 
 def probe_for_sum(
-    kernel: Kernel, Y: Rows, A: Rows, probes: Probes, seed: int, rng: np.random.Generator
+    kernel: Kernel,
+    Y: Rows,
+    A: Rows,
+    probes: Probes,
+    seed: int,
+    rng: np.random.Generator,
+    fewest: int = 2,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
     with one_blas_thread():
         view = _view(kernel, as_rows(Y, np.float64), probes.n_features, seed)
-        sample = RowSampler(kernel, raw_rows(A)).draw(int(np.ceil(probes.share * A.shape[0])), rng)
+        sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
         rows, counts = _OutsideRows.of(view, sample), sample.counts
     W = rows.values @ probes.coefficients - probes.offset
     F, noise = rows.sums(W)

@@ -352,6 +352,15 @@ class SiteView:
         """The fewest rows behind any number that is not a row, by the site's policy."""
         return self._site.policy.min_rows
 
+    def fewest_seen(self, numbers: int) -> int:
+        """Rows of a sample of which so many numbers are told, whoever says how large it shall be.
+
+        Where rows are kept, so many that the numbers do not determine them, unless masks hide them.
+        """
+        least = max(2, self.min_rows)  # one row shows no variance
+        is_free = self.may_tell_rows or self.n_summed > 1
+        return least if is_free else max(least, numbers // self.shape[1] + 1)
+
     @property
     def sample_ids_hash(self) -> str:
         """Digest of the site's sample ids, in order; empty where there are none."""

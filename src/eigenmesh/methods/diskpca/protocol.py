@@ -226,7 +226,7 @@ class ProbeAsk(Message, reveals="gram"):
     n_features: Annotated[int, Positive]
 
 
-class OutsideProbes(Message, reveals="moments"):
+class OutsideProbes(Message, reveals="moments", covers="fewest"):
     """`numerics.shortfall.ProbeSums`."""
 
     features: Annotated[Floats, Shape("p", "t")]
@@ -385,24 +385,29 @@ class RowHolder(ScoredRows):
         """The last fields of CentredSums, from a share of the rows; nobody else knows which."""
         A, seed = self.site.data, self.setup.seed
         rng = self.site.private_generator(diskpca.number, _SAMPLING)
-        most = ceil(share * A.shape[0])
         if len(self.site.names) == 1:
+            most = ceil(share * A.shape[0])
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
-        return OutsideView.of(span, seed).sums(A, rng, most)._asdict()
+        fewest = self.site.fewest_seen(outside_floats(self.setup.kernel, A.shape[1]))
+        return OutsideView.of(span, seed).sums_of_share(A, rng, share, fewest)._asdict()
 
     @step(reusable=False)
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
         """What landmarks miss of some components, `numerics.shortfall`, by rows of its choice."""
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
         rng = self.site.private_generator(diskpca.number, _PROBING)
-        return OutsideProbes(*probe(self.kernel, Y, A, probes_of(components), seed, rng))
+        question = probes_of(components)
+        fewest = self.site.fewest_seen(question.n_numbers)
+        return OutsideProbes(*probe(self.kernel, Y, A, question, seed, rng, fewest))
 
     @step(reusable=False)
     def probe_summed(self, components: ProbeAsk) -> SummedOutside:
         """The same where sums are masked: nobody shall see what a party's rows alone miss."""
         seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
         rng = self.site.private_generator(diskpca.number, _PROBING)
-        return SummedOutside(*probe_for_sum(self.kernel, Y, A, probes_of(components), seed, rng))
+        question = probes_of(components)
+        fewest = self.site.fewest_seen(question.n_numbers)
+        return SummedOutside(*probe_for_sum(self.kernel, Y, A, question, seed, rng, fewest))
 
     @step
     def keep_scores(self, components: ScoredComponents) -> None:

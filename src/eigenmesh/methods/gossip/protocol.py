@@ -446,7 +446,8 @@ class GossipNode(CentroidNode):
         directions = (model.coefficients[:, :k] @ scaled, model.offset[:k] @ scaled)
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
-        sums = probe(self.kernel, *points, probes, self.setup.seed, rng)
+        fewest = self.site.fewest_seen(probes.n_numbers)
+        sums = probe(self.kernel, *points, probes, self.setup.seed, rng, fewest)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
         facts = [sums.peak, sums.n_rows, sums.outside]
