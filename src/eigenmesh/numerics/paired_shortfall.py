@@ -17,6 +17,7 @@ is taken off as it adds up with a direction that is really there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class PairedRows:
     n_rows: int
     values: Doubles  # (m, q), k(X, Y)
     distances: Doubles  # (m,), k⊥ of every row
-    pairs: Floats  # (m, m), k⊥
+    pairs: Floats  # (m, m), k⊥ of different rows; 0 of a row with itself
 
     @classmethod
     def draw(
@@ -61,7 +62,7 @@ class PairedRows:
         P = P.astype(dtype, copy=False)
         pairs = np.asarray(span.kernel.matrix(as_rows(sample.rows, dtype)), dtype=dtype)
         pairs -= P @ P.T
-        np.fill_diagonal(pairs, distances)
+        np.fill_diagonal(pairs, 0.0)
         return cls(sample, int(rows.shape[0]), K, distances, pairs)
 
     def squared_lengths(self, W: Doubles) -> tuple[Doubles, Doubles]:
@@ -69,9 +70,8 @@ class PairedRows:
         counts, m = self.sample.counts[:, None], len(W)
         C = W * counts
         own = (np.square(W) * counts).T @ self.distances
-        others = C * (
-            self.pairs @ C.astype(self.pairs.dtype, copy=False) - self.distances[:, None] * C
-        )  # by row, over all pairs with it
+        # By row, over all pairs with it.
+        others = C * (self.pairs @ C.astype(self.pairs.dtype, copy=False))
         if not self.sample.noise:
             return others.sum(axis=0) + own, np.zeros(W.shape[1])
         among = m / (m - 1) * (1 - 1 / self.n_rows if self.sample.noise < 1 else 1.0)
@@ -89,22 +89,41 @@ class PairedRows:
         # A component that is one far row must not count twice.
         rests = self.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
         farthest = float(rests.max(initial=0.0))
-        roots = np.sqrt(self.sample.counts).astype(self.pairs.dtype, copy=False)
-        M = self.pairs * roots[:, None] * roots
-        if self.sample.noise:
-            np.einsum("ii->i", M)[:] = 0.0
-        if float(np.vdot(M, M)) < least**2:
+        whole = self._squares()
+        if whole < least**2:
             return farthest
+        roots = np.sqrt(self.sample.counts)
         shown = np.column_stack([W, np.ones(m)]) if centred else W
-        Q = np.linalg.qr(shown * roots[:, None])[0].astype(M.dtype, copy=False)
-        MQ = M @ Q
-        M -= MQ @ Q.T
-        M -= Q @ (MQ.T - (Q.T @ MQ) @ Q.T)
-        largest = _near_largest(M)
-        noise = 4 * max(float(np.vdot(M, M)) - largest**2, 0.0) / m if self.sample.noise else 0.0
+        Q = np.linalg.qr(shown * roots[:, None])[0]
+        MQ = self._weighted(Q)
+
+        def off_scores(v: Doubles) -> Doubles:
+            image = self._weighted(v - Q @ (Q.T @ v))
+            return np.asarray(image - Q @ (Q.T @ image))
+
+        largest = _near_largest(off_scores, m)
+        # ‖(1 − QQᵀ)M(1 − QQᵀ)‖², without that matrix.
+        squares = whole - 2 * float(np.vdot(MQ, MQ)) + float(np.square(Q.T @ MQ).sum())
+        noise = 4 * max(squares - largest**2, 0.0) / m if self.sample.noise else 0.0
         if largest <= 0 or largest**2 <= noise:
             return farthest
         return max(farthest, (largest + float(np.sqrt(largest**2 - noise))) / 2)
+
+    def _weighted(self, V: Doubles) -> Doubles:
+        """M V, M being k⊥ with each row as often as it counts; of all rows with its diagonal."""
+        counts = self.sample.counts.reshape(-1, *[1] * (V.ndim - 1))
+        roots = np.sqrt(counts)
+        image = roots * (self.pairs @ (roots * V).astype(self.pairs.dtype, copy=False))
+        if self.sample.noise:
+            return np.asarray(image)
+        return np.asarray(image + counts * self.distances.reshape(counts.shape) * V)
+
+    def _squares(self) -> float:
+        """‖M‖²."""
+        counts = self.sample.counts
+        squares = float(counts @ (np.square(self.pairs) @ counts.astype(self.pairs.dtype)))
+        own = 0.0 if self.sample.noise else float(np.square(counts * self.distances).sum())
+        return squares + own
 
 
 def _pair_dtype(kernel: Kernel, sampled: Rows, distance: float) -> np.dtype[Any]:
@@ -113,18 +132,21 @@ def _pair_dtype(kernel: Kernel, sampled: Rows, distance: float) -> np.dtype[Any]
     return np.dtype(np.float32 if single else np.float64)
 
 
-def _near_largest(M: Floats) -> float:
+def _near_largest(apply: Callable[[Doubles], Doubles], size: int) -> float:
     """A lower bound on the largest eigenvalue, near it, by a few of Lanczos' steps."""
-    line = np.random.default_rng(0).standard_normal(len(M)).astype(M.dtype)
-    basis = line[:, None] / np.linalg.norm(line)
-    for _ in range(min(_LANCZOS_STEPS, len(M)) - 1):
-        line = M @ basis[:, -1]
-        line -= basis @ (basis.T @ line)
+    line = np.random.default_rng(0).standard_normal(size)
+    basis = [line / np.linalg.norm(line)]
+    images = [apply(basis[0])]
+    while len(basis) < min(_LANCZOS_STEPS, size):
+        before = np.array(basis)
+        line = images[-1] - before.T @ (before @ images[-1])
         length = float(np.linalg.norm(line))
         if length == 0:
             break
-        basis = np.column_stack([basis, line / length])
-    return float(np.linalg.eigvalsh(basis.T @ M @ basis)[-1])
+        basis.append(line / length)
+        images.append(apply(basis[-1]))
+    T = np.array(basis) @ np.array(images).T
+    return float(np.linalg.eigvalsh((T + T.T) / 2)[-1])
 
 
 def paired_shortfall(
