@@ -7,6 +7,8 @@ span within `ACCURACY` of the pooled ones; of KernelKMeans the true inertia of t
 regression on pooled components. The pooled answer is taken at the fitted `gamma_`, and that is
 held against its rule apart. WARNED: not within, and a warning concerns the answer. GAP: within, and
 the warning is that the data do not determine the last component, or fewer than were asked for.
+Where small parties are left out the warning must say how many, and excuses only what they change:
+of the rows that count the answer must be within, or another warning concern it.
 ALARM: within, and another warning; one of the data (units, gamma) alarms too, but excuses nothing.
 What is sent, if more than shipping, is warned of apart and neither excuses nor alarms.
 """
@@ -14,6 +16,7 @@ What is sent, if more than shipping, is warned of apart and neither excuses nor 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import re
 import signal
@@ -54,6 +57,9 @@ ASIDE = re.compile(r"different units|median kernel value|standardize=True|like a
 RULE = re.compile(r"^gamma=")
 GAMMA_VALUE = 0.15  # relative: a median between two clusters of distances has many ranks
 ANSWER = re.compile(r"eigenvalue|landmark|shortfall")
+LEFT_OUT = re.compile(r"left out")
+MIN_ROWS = 5  # of a party that counts
+APART = ("case", "of_those_in")
 FEWER = re.compile(r"(components|clusters) were asked for")
 
 
@@ -69,6 +75,7 @@ class Verdict:
     verdict: str = ""
     method: str = ""
     misses: list[str] = field(default_factory=list)
+    of_those_in: Verdict | None = None  # where parties are left out: beside the pooled others
     notes: list[str] = field(default_factory=list)  # warnings that concern the answer
     gaps: list[str] = field(default_factory=list)
     fewer: list[str] = field(default_factory=list)
@@ -88,8 +95,9 @@ class Verdict:
 
     def words(self) -> dict[str, Any]:
         """For a file."""
-        own = {key: value for key, value in vars(self).items() if key != "case"}
-        return {"seed": self.case.seed, "case": str(self.case), **own}
+        own = {key: value for key, value in vars(self).items() if key not in APART}
+        inner = {} if self.of_those_in is None else {"misses of those in": self.of_those_in.misses}
+        return {"seed": self.case.seed, "case": str(self.case), **own, **inner}
 
 
 def judge(case: Configuration) -> Verdict:
@@ -178,6 +186,12 @@ def said(outcome: Verdict) -> str:
     if is_off(outcome) and not outcome.rules and not leaves_out(outcome):
         outcome.misses.append(f"gamma_ is {outcome.gamma:.2g} off its rule")
         return "SILENT"
+    others = outcome.of_those_in
+    if outcome.misses and others is not None and others.misses:
+        notes = [note for note in outcome.notes if not LEFT_OUT.search(note)]
+        if not notes + outcome.fewer + outcome.rules + gaps:
+            outcome.misses += [f"of the rows that count: {miss}" for miss in others.misses]
+            return "SILENT"
     if outcome.misses:
         return "WARNED" if outcome.notes + outcome.fewer + gaps else "SILENT"
     if outcome.notes + outcome.asides or (outcome.rules and not is_off(outcome)):
@@ -187,7 +201,7 @@ def said(outcome: Verdict) -> str:
 
 def leaves_out(outcome: Verdict) -> bool:
     """Whether it is said that rows do not count: then gamma and eigenvalues are of the others."""
-    return any("left out" in note for note in outcome.notes)
+    return any(map(LEFT_OUT.search, outcome.notes))
 
 
 def is_off(outcome: Verdict) -> bool:
@@ -199,6 +213,35 @@ def is_off(outcome: Verdict) -> bool:
 
 
 def compare(outcome: Verdict, model: Any, answer: np.ndarray) -> None:
+    """With all rows pooled and, where parties are left out, with those that count."""
+    compare_pooled(outcome, model, answer)
+    if not leaves_out(outcome):
+        return
+    case, rows = outcome.case, rows_that_count(outcome.case)
+    those_in = copy.copy(case)
+    vars(those_in).update(dense=case.dense[rows], y=case.y[rows])
+    inner = Verdict(those_in)
+    compare_pooled(inner, model, answer[rows])
+    n_out = sum(len(own) < MIN_ROWS for own in case.order)
+    note = next(filter(LEFT_OUT.search, outcome.notes))
+    if not says_how_many(note, n_out):
+        inner.misses.append(f"{n_out} parties are out, and the warning does not say so: {note}")
+    if is_off(inner) and not outcome.rules:
+        inner.misses.append(f"gamma_ is {inner.gamma:.2g} off its rule")
+    outcome.of_those_in, outcome.shortfall = inner, inner.shortfall
+
+
+def rows_that_count(case: Configuration) -> np.ndarray:
+    return np.sort(np.concatenate([own for own in case.order if len(own) >= MIN_ROWS]))
+
+
+def says_how_many(note: str, n_out: int) -> bool:
+    """Whether so many parties are named, or some and how many more."""
+    more = re.search(r"and (\d+) more", note)
+    return len(re.findall(r"'party-\d+'", note)) + int(more[1] if more else 0) >= n_out
+
+
+def compare_pooled(outcome: Verdict, model: Any, answer: np.ndarray) -> None:
     case = outcome.case
     outcome.method = str(model.method_).split(":")[0]
     gamma = float(model.gamma_) if getattr(model, "gamma_", None) is not None else 1.0
@@ -311,7 +354,7 @@ def ratios(outcomes: list[Verdict]) -> None:
     alarms, all_alarms = (sum(o.verdict == "ALARM" for o in some) for some in (accurate, right))
     gaps = [one for one in outcomes if one.gaps]
     wide = sum(one.gap is not None and one.gap > 0.1 for one in gaps)
-    claims = [one.shortfall for one in outcomes if one.shortfall and not leaves_out(one)]
+    claims = [one.shortfall for one in outcomes if one.shortfall]
     near = sum(shortfall_is_right(*claim) for claim in claims)
     rules = [one for one in outcomes if one.gamma is not None]
     off = list(filter(is_off, rules))
