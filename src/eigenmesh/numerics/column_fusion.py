@@ -441,7 +441,9 @@ def _missing_of_product(
         without += np.einsum("ij,ij->j", U[rows], K @ U)
         trace += float(np.trace(K[:, rows]))
     gains = components.eigenvalues - without
-    return np.maximum(gains, 0.0), max(n - rest - trace, 0.0), rest
+    # Rounding below n ε is no trace: where no pair was left out, none is there to judge by.
+    last_trace = n - rest - trace
+    return np.maximum(gains, 0.0), last_trace if last_trace > n * EPS * len(vectors) else 0.0, rest
 
 
 def _missing_of_places(
