@@ -7,7 +7,7 @@ import pytest
 
 from eigenmesh.errors import InputError
 from eigenmesh.reproduce.catalogue import entry, selected
-from eigenmesh.reproduce.claim_checks import above, below, of, steady
+from eigenmesh.reproduce.claim_checks import above, below, of, somewhere, steady
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.datasets import SETS, load
 from eigenmesh.reproduce.declare import BySize, Experiment, Figure, Panel, rows_of
@@ -45,6 +45,8 @@ def figure_of(experiment, values=(1, 2), **options):
             "above 0",
             above(of("default", "error"), 0),
         ),
+        claim("large at some", "above 2.5", somewhere(above(of("default", "error"), 2.5))),
+        claim("never at any", "above 100", somewhere(above(of("default", "error"), 100.0))),
         claim("never", "above 100", above(of("default", "error"), 100.0)),
         claim("level", "over the sweep", steady(of("default", "error"), 1.5)),
     ]
@@ -56,13 +58,16 @@ def test_verdicts_follow_the_cases_and_name_the_reading(tmp_path):
     outcome = run(figure_of(experiment), "quick", tmp_path, offline=True)
     verdicts = {verdict.claim: verdict for verdict in outcome.verdicts}
     assert verdicts["less"].verdict == "held"
-    assert verdicts["large"].verdict == "held"
-    assert verdicts["large"].reading == "above 0"
-    assert verdicts["large"].other_readings == {"above 2.5": "held in part"}
+    assert verdicts["large"].verdict == "held in part"  # the first reading's, though another held
+    assert verdicts["large"].reading == "above 2.5"
+    assert verdicts["large"].other_readings == {"above 0": "held"}
     assert verdicts["never"].verdict == "not held"
     assert verdicts["level"].verdict == "not held"
     # seeds 0 and 1 of scale 2 give 2 and 4
     assert "3 ± 1" in verdicts["large"].cases[1].words
+    assert verdicts["large at some"].verdict == "held"
+    assert "at 1 of 2 places; default 3 ± 1" in verdicts["large at some"].measured
+    assert verdicts["never at any"].verdict == "not held"
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path):

@@ -240,6 +240,20 @@ def both(*checks: Check) -> Check:
     return lambda results: [case for check in checks for case in check(results)]
 
 
+def somewhere(check: Check) -> Check:
+    """For words such as "on some sets": one case, which holds if any of the check's does."""
+
+    def any_of(results: Results) -> list[Case]:
+        cases = check(results)
+        holding = [case for case in cases if case.holds]
+        if not cases:
+            return []
+        words = f"at {len(holding)} of {len(cases)} places; {(holding or cases)[0].words}"
+        return [Case((holding or cases)[0].where, bool(holding), words)]
+
+    return any_of
+
+
 def alike(left: Quantity, right: Quantity, share: float) -> Check:
     """Means differ by at most this share of the right one."""
 

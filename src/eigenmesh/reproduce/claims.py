@@ -2,7 +2,8 @@
 
 A claim has one check for each reading of the paper's words. A check compares quantities wherever
 the figure measured them, and gives a case for each: all cases hold, some, or none. The verdict is
-that of the reading under which most cases hold; what the others give is told beside it.
+that of the first reading, which is as near to what the paper prints as can be run; what the others
+give is told beside it, better or worse.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ Check = Callable[[Results], list[Case]]
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's words in short, and a check for each reading of them."""
+    """A paper's words in short, and a check for each reading of them, the paper's own first."""
 
     words: str
     readings: Mapping[str, Check]
 
 
 def claim(words: str, *readings: str | Check) -> Claim:
-    """A paper's words; then each reading of them, in words and as a check, one after the other."""
+    """A paper's words; then each reading of them, in words and as a check, the paper's own first.
+
+    >>> list(claim("small", "as printed", lambda r: [], "squared", lambda r: []).readings)
+    ['as printed', 'squared']
+    """
     pairs = zip(readings[::2], readings[1::2], strict=True)
     return Claim(words, {str(reading): check for reading, check in pairs if callable(check)})
 
@@ -54,12 +59,12 @@ class Verdict:
 
 
 def judged(claim: Claim, results: Results) -> Verdict:
-    """The verdict of the reading that fares best; ties go to the one that is named first."""
-    cases = {reading: check(results) for reading, check in claim.readings.items()}
-    best = max(cases, key=lambda reading: share_held(cases[reading]))
-    others = {reading: verdict_of(own) for reading, own in cases.items() if reading != best}
-    own = tuple(cases[best])
-    return Verdict(claim.words, verdict_of(own), best, in_words(own), own, others)
+    """The verdict of the paper's own reading, and those of the others by name."""
+    cases = {reading: tuple(check(results)) for reading, check in claim.readings.items()}
+    first, *rest = cases
+    others = {reading: verdict_of(cases[reading]) for reading in rest}
+    own = cases[first]
+    return Verdict(claim.words, verdict_of(own), first, in_words(own), own, others)
 
 
 def share_held(cases: Sequence[Case]) -> float:

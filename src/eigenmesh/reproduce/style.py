@@ -53,7 +53,8 @@ METHODS = {
     "horizontal": Look("rows split, same merge", SKY, "v"),
     # Paper 003
     "admm": Look("ADMM, readings that work", ORANGE, "D"),
-    "admm-paper": Look("ADMM (paper's start and penalties)", VERMILION, "s"),
+    "admm-printed": Look("ADMM (paper: random start, ‖z‖ ≤ 1)", VERMILION, "s"),
+    "admm-paper": Look("ADMM (paper's penalties, own start)", WINE, "P", "-."),
     "admm-z": Look("ADMM, consensus model z", PURPLE, "^", "--"),
     "local": Look("own rows only", OLIVE, "x", "-."),
     "neighbours": Look("neighbours' rows pooled", SKY, "v"),

@@ -311,7 +311,13 @@ def test_sparse_and_single_precision_rows(X):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"penalty": -1.0}, "penalty is -1.0; 'auto', 'paper' or a positive number"),
+        ({"penalty": -1.0}, "penalty is -1.0; 'auto', 'paper', a positive number or a schedule"),
+        ({"penalty": [(1, 9.0, 9.0)]}, "the first from iteration 0"),
+        ({"penalty": [(0, 9.0, 9.0), (0, 9.0, 9.0)]}, "each later than the one before"),
+        ({"penalty": [(0, 9.0, -9.0)]}, "with positive penalties"),
+        ({"penalty": []}, "stages .iteration, own, neighbours. are expected"),
+        ({"start": "cold"}, "start is 'cold'"),
+        ({"unit_ball": True}, "unit_ball is True and variant is 'corrected'"),
         ({"penalty": "huge"}, "penalty is 'huge'"),
         ({"n_iterations": -1}, "n_iterations is -1; a whole number from 0"),
         ({"variant": "other"}, "variant is 'other'"),
@@ -437,3 +443,84 @@ def test_graph_of_names(X, tmp_path):
     kpca.save(tmp_path / "model.em")
     loaded = em.load(tmp_path / "model.em")
     assert nx.utils.graphs_equal(loaded.topology, graph)
+
+
+class PrintedPeer:
+    """A node of Algorithm 1, line by line, on rows whose features are their columns."""
+
+    def __init__(self, X, w, members):
+        self.X, self.w = X, w
+        self.P = X.T @ np.linalg.pinv(X @ X.T, rcond=1e-10, hermitian=True) @ X
+        self.eta = {n: np.zeros_like(w) for n in members}
+
+
+def printed(blocks, starts, n_iterations, penalties, is_ball):
+    """w of every node of a ring after every iteration; `penalties(t)` are ρ of itself and others.
+
+    With the ball (11) as printed; without it z gets unit length always.
+    """
+    J = len(blocks)
+    near = [sorted({(j - 1) % J, j, (j + 1) % J}) for j in range(J)]
+    peers = [
+        PrintedPeer(X, w, near[j]) for j, (X, w) in enumerate(zip(blocks, starts, strict=True))
+    ]
+    for t in range(n_iterations):
+        own, others = penalties(t)
+        rho = [{n: own if n == j else others for n in near[j]} for j in range(J)]
+        z = []
+        for j in range(J):  # (10), (11)
+            parts = [peers[n].P @ peers[n].eta[j] + rho[j][n] * peers[n].w for n in near[j]]
+            mean = sum(parts) / sum(rho[j].values())
+            length = np.linalg.norm(mean)
+            z.append(mean / max(length, 1.0) if is_ball else mean / length)
+        for j, peer in enumerate(peers):
+            K = peer.X @ peer.X.T
+            right = sum(peer.X @ (rho[j][n] * z[n] - peer.eta[n]) for n in near[j])
+            inverse = np.linalg.pinv(sum(rho[j].values()) * K - 2 * K @ K, rcond=1e-10)
+            peer.w = peer.X.T @ (inverse @ right)  # (12)
+            for n in near[j]:
+                peer.eta[n] = peer.eta[n] + rho[j][n] * (peer.w - peer.P @ z[n])  # (13)
+    return [peer.w for peer in peers]
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("is_ball", [True, False])
+def test_algorithm_1_as_printed(is_ball):
+    """Random starts, ‖z‖ ≤ 1, penalties that change on the way: w of the text's own formulas."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20, 6)) * [1.5, 1, 1, 0.5, 0.5, 0.5] / 4
+    parts = nodes(X, 5)
+    schedule = [(0, 30.0, 4.0), (2, 25.0, 9.0)]
+    options = {"variant": "paper", "start": "random", "unit_ball": is_ball, "penalty": schedule}
+    options |= {"topology": "ring", "center": False, "random_state": 7}
+
+    def directions(n_iterations):
+        kpca = em.ADMMKPCA(1, n_iterations=n_iterations, **options).fit(parts)
+        assert kpca.penalty_ is None
+        w = [model.local.transform(np.eye(6))[:, 0] for model in kpca.node_models_.values()]
+        return np.array(w)
+
+    starts = directions(0)
+    np.testing.assert_allclose(np.linalg.norm(starts, axis=1), 1.0)
+    assert abs(starts[0] @ starts[1]) < 0.99
+    for T in (1, 4):
+        expected = printed(
+            parts.parts, starts, T, lambda t: (30.0, 4.0) if t < 2 else (25.0, 9.0), is_ball
+        )
+        for w, truth in zip(directions(T), expected, strict=True):
+            cosine = w @ truth / np.linalg.norm(truth)
+            assert abs(cosine) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:z of .* nodes still moves")
+def test_every_iteration_of_every_node_and_component(X):
+    few = {"topology": "ring", "reference": X[:120], "n_iterations": 3}
+    kpca = admm(2, **few).fit(nodes(X[:120], 4))
+    assert kpca.history_.shape == (4, 4, 2, 2)
+    assert np.all(np.diff(kpca.history_, axis=-1) <= 0)  # cosines, the largest first
+    np.testing.assert_allclose(np.mean(kpca.history_[-1, :, 0] ** 2, axis=-1), kpca.similarity_)
+    np.testing.assert_allclose(
+        np.mean(kpca.history_**2, axis=(1, 3)), kpca.trace_, err_msg="means over the nodes"
+    )
+    short = admm(2, **(few | {"n_iterations": 1})).fit(nodes(X[:120], 4))
+    np.testing.assert_allclose(short.history_, kpca.history_[:2], atol=1e-12)

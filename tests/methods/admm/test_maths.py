@@ -7,13 +7,14 @@ import pytest
 
 from eigenmesh.errors import InputError, RankError
 from eigenmesh.methods.admm.maths import (
+    PAPER_PENALTIES,
     CentringOrigin,
     Neighbourhood,
     NeighbourhoodSpectrum,
     alignment,
+    cosines,
     orthonormal,
-    paper_penalties,
-    similarity,
+    penalties_at,
 )
 from eigenmesh.numerics.kernels import Kernel
 
@@ -126,11 +127,13 @@ def test_alignment_turns_one_basis_to_the_other(rng):
     np.testing.assert_allclose(Q @ turn @ alignment((Q @ turn).T @ Q), Q, atol=1e-12)
 
 
-def test_similarity_of_one_and_of_several():
-    assert similarity(np.array([[-0.8]])) == pytest.approx(0.8)
-    assert similarity(np.diag([1.0, 0.5])) == pytest.approx((1 + 0.25) / 2)
-    assert similarity(np.array([[1.0 + 1e-12]])) == 1.0
+def test_cosines_are_of_principal_angles():
+    np.testing.assert_allclose(cosines(np.array([[-0.8]])), [0.8])
+    np.testing.assert_allclose(cosines(np.diag([0.5, 1.0])), [1.0, 0.5])
+    assert cosines(np.array([[1.0 + 1e-12]])) == [1.0]
 
 
 def test_the_papers_penalties_rise_and_stay():
-    assert [paper_penalties(t)[1] for t in (0, 3, 4, 8, 100)] == [10, 10, 50, 100, 100]
+    assert [penalties_at(PAPER_PENALTIES, t)[1] for t in (0, 3, 4, 8, 100)] == [
+        *(10, 10, 50, 100, 100)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -25,7 +25,15 @@ from eigenmesh.estimators.graphs import (
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.graphs.consensus import mixing_on, require_graph, root_on
-from eigenmesh.methods.admm.messages import AUTO, PAPER, AdmmResult, AdmmSetup, Reference
+from eigenmesh.methods.admm.maths import PAPER_PENALTIES, Penalties, in_words
+from eigenmesh.methods.admm.messages import (
+    AUTO,
+    STARTS,
+    AdmmResult,
+    AdmmSetup,
+    Reference,
+    Similarity,
+)
 from eigenmesh.methods.admm.neighbourhood import (
     NeighbourhoodSetup,
     admm_neighbourhood,
@@ -64,13 +72,21 @@ class ADMMKPCA(GraphEstimator):
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
-    penalty : "auto", the largest that any node needs for convergence; "paper", the schedule of the
-        paper's experiments; or a number.
+    penalty : "auto", the largest that any node needs for convergence; a number; or a schedule, a
+        sequence of (iteration, own, neighbours): from that iteration on, counted from 0, the
+        penalties of the constraints that tie a node's w to its own z and to its neighbours'.
+        "paper" is the schedule of the paper's experiments, (0, 100, 10), (4, 100, 50),
+        (8, 100, 100).
     n_iterations : of the ADMM; 0 leaves the start. Ten are enough where nodes hold alike data,
         thirty where each holds a class of its own.
     tolerance : stop once no node's components move by more than this (sine of the angle).
     variant : "corrected" starts from the neighbours' pooled components and undoes the relaxation of
         the z-step; "paper" starts from a node's own components and leaves the relaxation.
+    start : "neighbours", the components of all rows that a node knows; "own", of its own rows;
+        "random" directions, as Algorithm 1 is printed, whose signs are not made equal; "auto" for
+        that of the variant.
+    unit_ball : of "paper", let z be shorter than 1, as the relaxation (11) has it; otherwise it
+        keeps unit length. Components may then fade.
     row_noise : standard deviation of the Gaussian noise on rows before they go to a neighbour. All
         that leaves a node is then of noisy rows, and so is the answer: it is theirs.
     center : centre in feature space, with respect to all rows.
@@ -88,11 +104,13 @@ class ADMMKPCA(GraphEstimator):
         inverse squared cosine between the two, 2 % at .99.
     total_variance_, residual_, explained_variance_ratio_ : the variance in feature space, about
         the nearest point to the mean that the centroids span: upper bounds, exact for "linear".
-    penalty_ : the number that was used; None for "paper".
+    penalty_ : the number that was used; None for a schedule.
     similarity_, consensus_similarity_, ceiling_ : of every node with the reference, |cos| for one
         component and the mean cos² of several: of w, of z, and the most that w can reach. None
         without a reference, or where the reference's own components are not determined.
     trace_ : means of the first two over the nodes, at the start and after every iteration.
+    history_ : with a reference, at the start and after every iteration, of every node, of w and of
+        z, the cosines of the principal angles with the reference: (iterations + 1, nodes, 2, k).
     report_ : what it cost, and what left each node.
 
     Examples
@@ -123,6 +141,7 @@ class ADMMKPCA(GraphEstimator):
         "nodes_",
         "model_",
     )
+    _optional = ("history_",)
 
     def __init__(
         self,
@@ -134,10 +153,12 @@ class ADMMKPCA(GraphEstimator):
         gamma: float | str | None = None,
         degree: int = 3,
         coef0: float = 1.0,
-        penalty: float | str = "auto",
+        penalty: float | str | Sequence[tuple[int, float, float]] = "auto",
         n_iterations: int = 20,
         tolerance: float | None = None,
         variant: str = "corrected",
+        start: str = "auto",
+        unit_ball: bool = False,
         row_noise: float = 0.0,
         center: bool = True,
         n_centroids: int = 2,
@@ -155,6 +176,8 @@ class ADMMKPCA(GraphEstimator):
         self.n_iterations = n_iterations
         self.tolerance = tolerance
         self.variant = variant
+        self.start = start
+        self.unit_ball = unit_ball
         self.row_noise = row_noise
         self.center = center
         self.n_centroids = n_centroids
@@ -198,21 +221,29 @@ class ADMMKPCA(GraphEstimator):
         whole_number(self.n_components, "n_components")
         whole_number(self.n_centroids, "n_centroids")
         one_of(self.variant, "variant", VARIANTS)
+        one_of(self.start, "start", ("auto", *STARTS))
+        if self.unit_ball and self.variant != "paper":
+            raise InputError(
+                f"unit_ball is True and variant is {self.variant!r}, whose z has unit length; "
+                f"variant='paper' is expected, or unit_ball=False"
+            )
         count_from_zero(self.n_iterations, "n_iterations")
         number_from_zero(self.row_noise, "row_noise")
         if self.tolerance is not None:
             number_from_zero(self.tolerance, "tolerance")
-        self._penalty_code()
+        self._penalties()
 
-    def _penalty_code(self) -> float:
+    def _penalties(self) -> tuple[float, tuple[Penalties, ...]]:
+        """A number or the rule that stands for one, and the schedule that takes its place."""
         penalty: Any = self.penalty
-        codes = {"auto": AUTO, "paper": PAPER}
-        if isinstance(penalty, str) and penalty in codes:
-            return codes[penalty]
+        if isinstance(penalty, str) and penalty in ("auto", "paper"):
+            return AUTO, PAPER_PENALTIES if penalty == "paper" else ()
         if isinstance(penalty, Real) and 0 < float(penalty) < np.inf:
-            return float(penalty)
+            return float(penalty), ()
+        if isinstance(penalty, Sequence) and not isinstance(penalty, str):
+            return AUTO, _checked_schedule(penalty)
         raise InputError(
-            f"penalty is {penalty!r}; 'auto', 'paper' or a positive number is expected"
+            f"penalty is {penalty!r}; 'auto', 'paper', a positive number or a schedule is expected"
         )
 
     def _kernel(self, gamma: float | None) -> Kernel:
@@ -241,14 +272,19 @@ class ADMMKPCA(GraphEstimator):
 
     def _iterate(self, graph: nx.Graph) -> AdmmSetup:
         corrected = self.variant == "corrected"
+        usual = "neighbours" if corrected else "own"
+        penalty, schedule = self._penalties()
         return AdmmSetup(
             **mixing_on(graph),
             n_components=int(self.n_components),
-            penalty=self._penalty_code(),
+            penalty=penalty,
+            penalties=in_words(schedule),
             corrections=CORRECTIONS if corrected else 0,
-            pooled_start=corrected,
+            start=usual if self.start == "auto" else self.start,
+            unit_ball=bool(self.unit_ball),
             center=bool(self.center),
             root=root_on(graph),
+            seed=seed_of(self.random_state),
         )
 
     def _central(self, kernel: Kernel) -> CentralReference | None:
@@ -272,20 +308,28 @@ class ADMMKPCA(GraphEstimator):
         self.total_variance_ = whole.total
         self.residual_ = max(whole.total - float(whole.eigenvalues.sum()), 0.0)
         self.explained_variance_ratio_ = whole.eigenvalues / whole.total
-        self.penalty_ = None if self.penalty == "paper" else whole.penalty
+        self.penalty_ = None if self._penalties()[1] else whole.penalty
         self.n_features_in_ = int(self.model_.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
-        similarities = result.similarities
+        self._compare(result.similarities)
+
+    def _compare(self, similarities: Sequence[Sequence[Similarity]]) -> None:
+        """With the reference, if there is one."""
         self.similarity_: Any = None
         self.consensus_similarity_: Any = None
         self.ceiling_: Any = None
         self.trace_: Any = None
+        self.history_: Any = None
         if similarities:
-            self.similarity_ = np.array([s.local for s in similarities[-1]])
-            self.consensus_similarity_ = np.array([s.consensus for s in similarities[-1]])
-            self.ceiling_ = np.array([s.ceiling for s in similarities[-1]])
-            means = [[(s.local, s.consensus) for s in now] for now in similarities]
-            self.trace_ = np.array([np.mean(now, axis=0) for now in means])
+            self.history_ = np.array(
+                [[(s.local, s.consensus) for s in now] for now in similarities]
+            )
+            self.similarity_, self.consensus_similarity_ = _in_all(self.history_[-1]).T
+            self.ceiling_ = _in_all(np.array([own.ceiling for own in similarities[-1]]))
+            self.trace_ = _in_all(self.history_).mean(axis=1)
+
+    def _saved_names(self) -> list[str]:
+        return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]
 
     def _caveats(self, result: AdmmResult, central: CentralReference | None) -> tuple[str, ...]:
         whole = result.outcome
@@ -330,6 +374,27 @@ class ADMMKPCA(GraphEstimator):
                 f"component may not be determined"
             )
         return tuple(notes)
+
+
+def _checked_schedule(stages: Sequence[Any]) -> tuple[Penalties, ...]:
+    """As it was given, if each stage is (iteration, own, neighbours) and the first begins at 0."""
+    try:
+        schedule = tuple(Penalties(int(t), float(own), float(near)) for t, own, near in stages)
+    except (TypeError, ValueError):
+        schedule = ()
+    starts = [stage.from_iteration for stage in schedule]
+    positive = all(0 < rho < np.inf for stage in schedule for rho in stage[1:])
+    if not schedule or starts[0] != 0 or sorted(set(starts)) != starts or not positive:
+        raise InputError(
+            f"penalty is {stages!r}; stages (iteration, own, neighbours) are expected, the first "
+            f"from iteration 0, each later than the one before, with positive penalties"
+        )
+    return schedule
+
+
+def _in_all(cosines: Any) -> Any:
+    """One number of each k cosines: of one itself, of several the mean square."""
+    return cosines[..., 0] if cosines.shape[-1] == 1 else np.mean(np.square(cosines), axis=-1)
 
 
 def _missed_centre(shares: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -169,17 +169,21 @@ class Neighbourhood:
         penalties: Mapping[int, float],
         before: Doubles,
         corrections: int,
+        unit_ball: bool = False,
     ) -> Doubles:
         """z-step: `parts` are K_l⁺B_l + ρ_l α_l of the nodes l that were heard.
 
         Without corrections it is (10, 11), where z stands for its projection P_l z in constraint
         l. The problem itself, min Σ ρ_l ‖w_l − P_l z‖²/2 − ⟨η_l, P_l z⟩ with orthonormal z, can be
         solved here too, since all its rows are known: each correction majorises ΣρP by Σρ and moves
-        from the last z to the minimum. It costs no message.
+        from the last z to the minimum. It costs no message. In the `unit_ball` a z that comes out
+        shorter stays as short, as (11) has it; else it gets unit length.
         """
         right = np.zeros_like(before)
         for node, part in parts.items():
             right[self.places[node]] = part
+        if unit_ball:
+            return within_ball(right / sum(penalties.values()), self.gram)
         z = before
         for _ in range(corrections):
             z = orthonormal(right + self._rest(z, penalties), self.gram)
@@ -238,6 +242,20 @@ def orthonormal(c: Doubles, G: Doubles) -> Doubles:
     return np.asarray(c @ (vectors / np.sqrt(values)) @ vectors.T)
 
 
+def within_ball(c: Doubles, G: Doubles) -> Doubles:
+    """The nearest directions c whose span holds no vector longer than 1, by (11).
+
+    >>> within_ball(np.array([[2.0], [0.0]]), np.eye(2)).ravel()
+    array([1., 0.])
+    >>> within_ball(np.array([[0.5], [0.0]]), np.eye(2)).ravel()
+    array([0.5, 0. ])
+    """
+    inner = c.T @ G @ c
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    shorter = 1 / np.sqrt(np.maximum(values, 1.0))
+    return np.asarray(c @ (vectors * shorter) @ vectors.T)
+
+
 def alignment(inner: Doubles) -> Doubles:
     """The rotation that brings directions nearest to others; `inner` (k, k) own against others'.
 
@@ -248,20 +266,47 @@ def alignment(inner: Doubles) -> Doubles:
     return np.asarray(U @ Vt)
 
 
-def similarity(inner: Doubles) -> float:
-    """|cos| of one component; of several the mean squared cosine of the principal angles."""
-    cosines = np.minimum(np.linalg.svd(inner, compute_uv=False), 1.0)
-    return float(cosines[0]) if len(cosines) == 1 else float(np.mean(cosines**2))
+def cosines(inner: Doubles) -> Doubles:
+    """Of the principal angles between directions and others, the largest first."""
+    return np.asarray(np.minimum(np.linalg.svd(inner, compute_uv=False), 1.0))
 
 
-PAPER_PENALTIES = ((100.0, 10.0), (100.0, 50.0), (100.0, 100.0))  # own constraint, neighbours'
-PAPER_STAGE = 4  # iterations before the neighbours' penalty rises
-
-
-def paper_penalties(iteration: int) -> tuple[float, float]:
-    """Penalties of the paper's experiments: of the own constraint and of the neighbours'.
-
-    >>> paper_penalties(0), paper_penalties(20)
-    ((100.0, 10.0), (100.0, 100.0))
+class Penalties(NamedTuple):
+    """From some iteration on: of the constraint that ties w to the node's own z, and of those to
+    the neighbours'.
     """
-    return PAPER_PENALTIES[min(iteration // PAPER_STAGE, len(PAPER_PENALTIES) - 1)]
+
+    from_iteration: int
+    own: float
+    neighbours: float
+
+
+# Section 6.1 raises the neighbours' "gradually"; after how many iterations is our reading.
+PAPER_PENALTIES = (Penalties(0, 100, 10), Penalties(4, 100, 50), Penalties(8, 100, 100))
+
+
+def penalties_at(schedule: Sequence[Penalties], iteration: int) -> tuple[float, float]:
+    """Of the own constraint and of the neighbours'.
+
+    >>> penalties_at(PAPER_PENALTIES, 0), penalties_at(PAPER_PENALTIES, 20)
+    ((100, 10), (100, 100))
+    """
+    stage = [stage for stage in schedule if stage.from_iteration <= iteration][-1]
+    return stage.own, stage.neighbours
+
+
+def in_words(schedule: Sequence[Penalties]) -> str:
+    """One word, as all nodes are told.
+
+    >>> in_words(PAPER_PENALTIES)
+    '0:100:10 4:100:50 8:100:100'
+    >>> from_words(in_words(PAPER_PENALTIES)) == PAPER_PENALTIES
+    True
+    """
+    return " ".join(f"{t}:{own:.17g}:{others:.17g}" for t, own, others in schedule)
+
+
+def from_words(words: str) -> tuple[Penalties, ...]:
+    """The schedule that `in_words` wrote."""
+    stages = [word.split(":") for word in words.split()]
+    return tuple(Penalties(int(t), float(own), float(others)) for t, own, others in stages)

@@ -10,18 +10,22 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Re
 from eigenmesh.runtime.records import record
 from eigenmesh.stages.row_messages import RowBlock
 
-AUTO, PAPER = 0.0, -1.0  # penalties that stand for a rule
+AUTO = 0.0  # the penalty that stands for the largest that any node needs
+STARTS = ("neighbours", "own", "random")
 
 
 class AdmmSetup(MixingSetup, reveals=None):
-    """`penalty` is a number, or 0 for "auto" and −1 for the paper's own schedule."""
+    """`penalty` is a number, or 0 for "auto"; `penalties`, if not empty, take its place."""
 
     n_components: Annotated[int, Positive]
-    penalty: float
+    penalty: Annotated[float, NonNegative]
+    penalties: str  # as `maths.in_words` writes a schedule
     corrections: Annotated[int, NonNegative]  # of each z-step
-    pooled_start: bool
+    start: str  # one of STARTS
+    unit_ball: bool
     center: bool
     root: int
+    seed: int
 
 
 class Coefficients(Message, reveals="eigenvectors"):
@@ -56,11 +60,11 @@ class Change(Message, reveals="moments"):
 
 
 class Similarity(Message, reveals="moments"):
-    """Of w and of z with the reference, and the most that w can reach."""
+    """Cosines of the principal angles of w and of z with the reference, and the most for w."""
 
-    local: float
-    consensus: float
-    ceiling: float
+    local: Annotated[Floats, Shape("k")]
+    consensus: Annotated[Floats, Shape("k")]
+    ceiling: Annotated[Floats, Shape("k")]
 
 
 class Outcome(Message, reveals="moments", covers="joint"):

@@ -16,8 +16,9 @@ Readings: a node is in its own Ω_j. z is kept orthonormal, which for several co
 factor. Signs, or rotations, are made equal once, along the tree on which news spreads from the
 root. The start is the components of all rows that a node knows, and each z-step is corrected for
 the projections that (9) leaves out (`Neighbourhood.consensus`), from multipliers that are already
-in balance; variant "paper" does none of these. At
-the end all nodes rotate their components alike, so that they are in the order of their variance.
+in balance; variant "paper" does none of these. A random start is that of Algorithm 1 as printed:
+there are no signs to make equal then, and none are. At the end all nodes rotate their components
+alike, so that they are in the order of their variance.
 The file is long because a node's part of Algorithm 1 is: its equations stand in one place.
 A neighbour's missing message is replaced by its last one; a neighbour that has left, or never sent
 its rows, is out of Ω_j.
@@ -52,13 +53,13 @@ from eigenmesh.graphs.node_models import KEPT, MOST_ROWS, require_few
 from eigenmesh.methods.admm.maths import (
     Neighbourhood,
     alignment,
+    cosines,
+    from_words,
     orthonormal,
-    paper_penalties,
-    similarity,
+    penalties_at,
 )
 from eigenmesh.methods.admm.messages import (
     AUTO,
-    PAPER,
     AdmmResult,
     AdmmSetup,
     Change,
@@ -123,20 +124,31 @@ class AdmmPeer(MixingParty):
         self.near = Neighbourhood(share["origin"], share["rows"], site.index)
         k = setup.n_components
         local, (pooled, self.gap) = self.near.local_start(k), self.near.pooled_start(k)
-        self.z = pooled if setup.pooled_start else local
+        self.z = pooled if setup.start == "neighbours" else local
+        if setup.start == "random":
+            self.z = self._random_start()
         self.before = self.z
         self.alpha = self.near.coefficients(self._own(self.z))
-        self.multipliers = self._first_multipliers() if setup.pooled_start else {}
+        self.multipliers = self._first_multipliers() if setup.start == "neighbours" else {}
         self.coefficients: dict[str, dict[str, Any]] = {}  # the last that each neighbour sent
         self.projections: dict[str, Doubles] = {}
-        self.aligned = site.index == setup.root
+        self.aligned = site.index == setup.root or setup.start == "random"
         self.to_align = repeats(setup.lossy) if self.aligned else 0
         self.iteration = 0
         self.penalty = setup.penalty
+        self.penalties = from_words(setup.penalties)
         self.truth = np.zeros((0, k))
         self.basis = np.eye(k)
         self.changes: list[float] = []  # of z, the sine of the angle, by iteration
         self.peak = np.array([self.near.spectrum.sufficient_penalty(len(self.near.members))])
+
+    def _random_start(self) -> Doubles:
+        """Directions of unit norm in the span of the own rows."""
+        c = np.zeros_like(self.z)
+        own = self.near.places[self.site.index]
+        rng = self.site.generator(self.setup.seed, admm_kpca.number)
+        c[own] = rng.normal(size=c[own].shape)
+        return orthonormal(c, self.near.gram)
 
     def _first_multipliers(self) -> dict[str, Doubles]:
         """Those with which (12) leaves α where it is, 2K²α in all: a start that fits is kept."""
@@ -197,8 +209,8 @@ class AdmmPeer(MixingParty):
 
     def _penalties(self) -> tuple[float, float]:
         """Of the own constraint, and of the neighbours'."""
-        if self.setup.penalty == PAPER:
-            return paper_penalties(self.iteration)
+        if self.penalties:
+            return penalties_at(self.penalties, self.iteration)
         return self.penalty, self.penalty
 
     def _penalty(self, node: int) -> float:
@@ -233,10 +245,16 @@ class AdmmPeer(MixingParty):
         heard[self.site.index] = own
         penalties = {n: self._penalty(n) for n in sorted(heard)}
         parts = {n: heard[n]["m"] + rho * heard[n]["a"] for n, rho in penalties.items()}
-        self.before = self.z
-        self.z = self.near.consensus(parts, penalties, self.z, self.setup.corrections)
-        cosines = np.linalg.svd(self.before.T @ self.near.gram @ self.z, compute_uv=False)
-        self.changes = [*self.changes, float(np.sqrt(max(1 - cosines[-1] ** 2, 0.0)))]
+        self.before = self.direction
+        how = (self.setup.corrections, self.setup.unit_ball)
+        self.z = self.near.consensus(parts, penalties, self.z, *how)
+        least = cosines(self.before.T @ self.near.gram @ self.direction)[-1]
+        self.changes = [*self.changes, float(np.sqrt(max(1 - least**2, 0.0)))]
+
+    @property
+    def direction(self) -> Doubles:
+        """The consensus direction with unit norm, which it may have lost in the unit ball."""
+        return orthonormal(self.z, self.near.gram) if self.setup.unit_ball else self.z
 
     @step
     def offer_projections(self) -> dict[int, Projections]:
@@ -278,7 +296,7 @@ class AdmmPeer(MixingParty):
     @step(reusable=False)
     def begin_variances(self) -> None:
         """Average what makes up the eigenvalues."""
-        scores = self._own(self.z)
+        scores = self._own(self.direction)
         own = self.near.places[self.site.index]
         trace = float(np.trace(self.near.gram[own, own]))
         facts = [len(scores), trace, self.gap, len(self.near.gram)]
@@ -317,7 +335,7 @@ class AdmmPeer(MixingParty):
     def _keep_models(self, facts: Mapping[str, Any], means: Doubles) -> None:
         """Into the store: w, and z with scores whose mean over all rows is 0."""
         local = self._model(self._w() @ self.basis, facts)
-        z = self._model(self.z @ self.basis, facts)
+        z = self._model(self.direction @ self.basis, facts)
         consensus = replace(z, offset=z.offset + means)
         self.site.keep(KEPT, {"local": local, "consensus": consensus})
 
@@ -340,15 +358,14 @@ class AdmmPeer(MixingParty):
 
     @step
     def tell_similarity(self) -> Similarity:
-        """|cos| with the reference, or the mean squared cosine of several."""
+        """With the reference: cosines of the principal angles."""
         own = self.truth[self.near.places[self.site.index]]
         reach = own.T @ self.near.coefficients(own)  # P w* with itself
+        most = np.linalg.eigvalsh((reach + reach.T) / 2)[::-1]
         return Similarity(
-            local=similarity(self._w().T @ self.truth),
-            consensus=similarity(self.z.T @ self.truth),
-            ceiling=float(
-                np.sqrt(reach[0, 0]) if len(reach) == 1 else np.trace(reach) / len(reach)
-            ),
+            local=cosines(self._w().T @ self.truth),
+            consensus=cosines(self.direction.T @ self.truth),
+            ceiling=np.sqrt(np.clip(most, 0.0, 1.0)),
         )
 
 
@@ -362,13 +379,14 @@ def schedule(
 ) -> Node:
     """One penalty, one sign, then two exchanges an iteration; in the end one average."""
     peer, k = AdmmPeer, setup.n_components
-    compares = ask(peer.tell_similarity) if n_reference else None
+    compares = ask(peer.tell_similarity, k=k) if n_reference else None
+    finds_penalty = setup.penalty == AUTO and not setup.penalties
     return sequence(
         enlist(peer, setup),
         _reference(n_reference, k) if n_reference else None,
-        largest_rounds(scope, peer, 1) if setup.penalty == AUTO else None,
-        ask(peer.adopt_penalty) if setup.penalty == AUTO else None,
-        _alignment(scope, setup),
+        largest_rounds(scope, peer, 1) if finds_penalty else None,
+        ask(peer.adopt_penalty) if finds_penalty else None,
+        None if setup.start == "random" else _alignment(scope, setup),
         compares,
         loop(
             n_iterations,
@@ -453,10 +471,12 @@ def admm_kpca(
     peers.enlist(AdmmPeer, setup)
     if reference is not None:
         peers.ask(AdmmPeer.take_reference, reference)
-    if setup.penalty == AUTO:
+    if setup.penalty == AUTO and not setup.penalties:
         largest(peers, AdmmPeer)
         peers.ask(AdmmPeer.adopt_penalty)
-    peers.exchange(AdmmPeer.offer_alignment, AdmmPeer.take_alignment, times=rounds_across(peers))
+    if setup.start != "random":
+        n_rounds = rounds_across(peers)
+        peers.exchange(AdmmPeer.offer_alignment, AdmmPeer.take_alignment, times=n_rounds)
     similarities = [_similarities(peers)] if compared else []
     reason = f"{n_iterations} iterations are done"
     for done in range(n_iterations):

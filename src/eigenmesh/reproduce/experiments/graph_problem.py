@@ -35,6 +35,7 @@ class GraphProblem:
         self.topology = ("lattice", self.degree)
         self.gamma = float(0.5 / np.median(pdist(self.X[:500], "sqeuclidean")))
         self.parts = em.Partitioned(rows=np.array_split(self.X, self.J))
+        self._fits: dict[str, tuple[Any, float]] = {}
 
     @cached_property
     def K(self) -> Any:  # noqa: N802  (the kernel matrix)
@@ -47,6 +48,29 @@ class GraphProblem:
     def truth(self) -> Any:
         """Its first eigenvector."""
         return leading(self.K, 1)[1][:, 0]
+
+    def iterated(self, **options: Any) -> tuple[Any, float]:
+        """ADMMKPCA with the pooled rows to compare with; and the time without, if it is asked for.
+
+        One fit serves all that is measured of it.
+        """
+        name = str(sorted(options.items()))
+        if name not in self._fits:
+            kpca = em.ADMMKPCA(
+                1,
+                topology=self.topology,
+                kernel="rbf",
+                gamma=self.gamma,
+                n_iterations=self.settings["n_iterations"],
+                random_state=self.seed,
+                **options,
+            )
+            with stopwatch() as watch:
+                if self.settings.get("timed"):
+                    kpca.fit(self.parts)
+            seconds = watch.seconds if self.settings.get("timed") else 0.0
+            self._fits[name] = kpca.set_params(reference=self.X).fit(self.parts), seconds
+        return self._fits[name]
 
     def similarity(self, rows: Any, alpha: Any) -> float:
         """|cos| of φ(X_rows) α with the pooled component."""
@@ -89,25 +113,14 @@ def alone(problem: GraphProblem, among_neighbours: bool = False) -> Measures:
 
 def admm(problem: GraphProblem, of_z: bool = False, **options: Any) -> Measures:
     """Every iteration's similarity to the pooled component: of w, the paper's, or of z."""
-    kpca = em.ADMMKPCA(
-        1,
-        topology=problem.topology,
-        kernel="rbf",
-        gamma=problem.gamma,
-        n_iterations=problem.settings["n_iterations"],
-        random_state=problem.seed,
-        **options,
-    )
-    with stopwatch() as watch:
-        if problem.settings.get("timed"):
-            kpca.fit(problem.parts)
-    kpca.set_params(reference=problem.X).fit(problem.parts)
-    similar = [float(s) for s in kpca.trace_[1:, 1 if of_z else 0]]
+    kpca, seconds = problem.iterated(**options)
+    similar = kpca.history_[1:, :, 1 if of_z else 0, 0].mean(axis=1)
     # The reference is for research; what it takes is neither the paper's traffic nor its time.
     sent = kpca.report_.floats_up + kpca.report_.floats_down
     sent -= kpca.report_.by_step["AdmmPeer.take_reference"]
-    seconds = {"seconds": watch.seconds, "node_seconds": watch.seconds / problem.J}
-    return {"similarity": similar, **shipped(sent), **(seconds if watch.seconds > 1e-3 else {})}
+    sent -= kpca.report_.by_step["AdmmPeer.tell_similarity"]
+    times = {"seconds": seconds, "node_seconds": seconds / problem.J} if seconds else {}
+    return {"similarity": [float(s) for s in similar], **shipped(sent), **times}
 
 
 def default(problem: GraphProblem) -> Measures:
@@ -140,6 +153,9 @@ graph_rows = Experiment(
         "admm": admm,
         "admm-z": partial(admm, of_z=True),
         "admm-paper": partial(admm, variant="paper", penalty="paper"),
+        "admm-printed": partial(
+            admm, variant="paper", penalty="paper", start="random", unit_ball=True
+        ),
         "default": default,
     },
 )

@@ -12,6 +12,7 @@ from eigenmesh.reproduce.claim_checks import (
     correlated,
     of,
     ranked,
+    somewhere,
     still_below,
 )
 from eigenmesh.reproduce.claims import claim
@@ -37,6 +38,7 @@ _LANDMARKS = BySize((15,), (20, 50, 200), (20, 50, 100, 200, 400))
 _FIXED = {"n_components": BySize(4, 10, 10), "n_parties": BySize(4, 10, 20)}
 _READING = "polynomial kernel (x·y)², not centred; |Y| landmarks of each method; floats to and fro"
 _METHODS = "pooled shipping default diskpca-paper diskpca uniform"
+_UNIFORM_TO_200 = of("uniform", "ratio", where=(15, 20, 50, 100, 200))
 
 
 def _panels(on: Experiment, methods: str, sets: Sequence[str] = tuple(_SETS)) -> list[Panel]:
@@ -69,14 +71,13 @@ FIG1 = Figure(
         ),
         claim(
             "uniform needs about 5 times the communication for a small error, or cannot reach it",
-            "disKPCA's error at 50 landmarks (sums) against uniform's at up to 5 times as many",
-            still_below(
-                of("diskpca", "ratio", where=(15, 50)),
-                of("uniform", "ratio", where=(15, 20, 50, 100, 200)),
-            ),
+            "error at 50 landmarks (sketches) against uniform's at up to 5 times as many",
+            still_below(of("diskpca-paper", "ratio", where=(15, 50)), _UNIFORM_TO_200),
+            "error at 50 landmarks (sums) against uniform's at up to 5 times as many",
+            still_below(of("diskpca", "ratio", where=(15, 50)), _UNIFORM_TO_200),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING,
 )
 
@@ -95,7 +96,7 @@ FIG2 = Figure(
             below(of("diskpca", "seconds"), of("uniform", "seconds").times(3)),
         )
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING,
 )
 
@@ -123,7 +124,7 @@ FIG3 = Figure(
             ),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING,
 )
 
@@ -140,7 +141,7 @@ FIG4 = Figure(
             below(of("diskpca", "seconds", panels="HIGGS"), of("uniform", "seconds").times(1.5)),
         )
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING,
 )
 
@@ -175,7 +176,7 @@ FIG5 = Figure(
             alike(of("uniform", "regression_error"), of("diskpca", "regression_error"), 0.1),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading="RBF kernel, gamma = 1 / mean squared distance; 10 k landmarks; training rows",
 )
 
@@ -187,11 +188,11 @@ FIG6 = Figure(
     claims=[
         claim(
             "sketching-PCA takes more time on some sets",
-            "than disKPCA, mean over seeds",
-            above(of("sketching", "seconds"), of("diskpca", "seconds")),
+            "on any set more than disKPCA, mean over seeds",
+            somewhere(above(of("sketching", "seconds"), of("diskpca", "seconds"))),
         )
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading="as 001/fig5",
 )
 
@@ -224,7 +225,7 @@ FIG7 = Figure(
             correlated(of("default", "skew"), of("default", "gap"), 0.5),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     rounds="within the top 0.1, 0.3, 1, 3, 10, 30 and 100 % of rows",
 )
 

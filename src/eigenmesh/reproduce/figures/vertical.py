@@ -4,7 +4,7 @@ Kernel Extension on Feature-wise Distributed Data", section IV.
 
 from typing import Any
 
-from eigenmesh.reproduce.claim_checks import above, below, of, rises, settled
+from eigenmesh.reproduce.claim_checks import above, below, both, of, rises, settled, somewhere
 from eigenmesh.reproduce.claims import claim
 from eigenmesh.reproduce.declare import BySize, Figure, Panel, rows_of
 from eigenmesh.reproduce.experiments.vertical_problem import (
@@ -73,8 +73,8 @@ FIG6 = Figure(
         ),
         claim(
             "further rounds do not benefit all sets",
-            "round 10 not below half of round 1",
-            above(of("vfed", "distance"), of("vfed", "distance", at=0).times(0.5)),
+            "on any set round 10 not below round 1",
+            somewhere(above(of("vfed", "distance"), of("vfed", "distance", at=0))),
         ),
         claim(
             "more clients, more communication",
@@ -87,7 +87,7 @@ FIG6 = Figure(
             below(of("vfed", "distance"), 0.01),
         ),
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     reading=_READING,
 )
 
@@ -117,8 +117,11 @@ FIG7 = Figure(
         ),
         claim(
             "mixture: the error eventually decreases and converges",
-            "no change from round 2 on",
-            settled(of("vfed", "distance", panels="Mixture"), start=1, share=0.01),
+            "round 10 below isolated clients, and no change from round 2 on",
+            both(
+                below(of("vfed", "distance", panels="Mixture"), of("isolated", "distance")),
+                settled(of("vfed", "distance", panels="Mixture"), start=1, share=0.01),
+            ),
         ),
         claim(
             "after communication the error is smaller than without",
@@ -126,7 +129,7 @@ FIG7 = Figure(
             below(of("vfed", "distance"), of("isolated", "distance")),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING + "; sets of 2,000 and 4,000 samples are left out",
 )
 
@@ -167,7 +170,7 @@ FIG8 = Figure(
             settled(of("vfed-scaled", "distance"), 1, 0.01),
         ),
     ],
-    seeds=BySize(1, 2, 5),
+    seeds=BySize(1, 3, 5),
     reading=_READING,
 )
 
@@ -203,7 +206,7 @@ FIG9 = Figure(
             below(of("horizontal", "distance", panels="vertical"), of("vfed", "distance")),
         )
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     reading="the paper names no horizontal method: the same merge, of vectors over the features",
 )
 
@@ -257,7 +260,7 @@ FIG10 = Figure(
             below(of("vfed", "distance"), of("vfed-average", "distance").times(0.9)),
         ),
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     reading=_READING,
 )
 
@@ -284,7 +287,7 @@ FIG11 = Figure(
             below(of("vfed", "distance"), of("isolated", "distance")),
         ),
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     reading="RBF, gamma = 1 / features (the paper's 15 makes every kernel matrix the identity)",
 )
 
@@ -305,7 +308,7 @@ FIG12 = Figure(
             below(of("vfed", "seconds"), of("pooled", "seconds")),
         ),
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     repeats=2,
     reading="as 002/fig11",
 )
@@ -340,7 +343,7 @@ FIG14 = Figure(
             below(of("vfed", "spread", where=("full", "ring", "star")), 0.01),
         ),
     ],
-    seeds=BySize(1, 1, 1),
+    seeds=BySize(1, 3, 3),
     reading="neighbours merge with neighbours only, as printed; ours average to agreement",
 )
 
