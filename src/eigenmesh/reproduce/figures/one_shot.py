@@ -22,21 +22,26 @@ _SPECTRUM = (5000.0, 2500.0, 1125.0)
 _WIDTHS = BySize((100, 500), (10, 50, 200, 1000), (2, 10, 50, 100, 200, 500, 1000))
 _MOST = BySize(200, 1000, 2000)
 _SAMPLES = BySize((100, 200), (100, 300, 1000), (100, 200, 400, 800, 1600))
-_GENES_EACH = BySize((30, 100), (50, 200, 1000), (42, 140, 423, 1411, 4233))
+_FIVE = {"n_components": 1, "n_parties": 5}
+_EACH = BySize((30, 100), (50, 200, 1000), (42, 140, 423, 1411, 4233))
 _GENE_SAMPLES = BySize((40, 60), (75, 150, 300), (100, 200, 300, 400, 537))
-_PARTIES = BySize(6, 20, 60)
 # exp(−d²/2σ²) with σ = √M/3: gamma = 4.5 / M.
-_RBF = {"n_components": BySize(3, 10, 10), "kernel": "rbf", "gamma_over_features": 4.5}
+_RBF: dict[str, Any] = {
+    "n_components": BySize(3, 10, 10),
+    "kernel": "rbf",
+    "gamma_over_features": 4.5,
+    "n_parties": None,
+}
+_ALL_GENES = BySize(60, 300, 537)
+_SIXTY = {**_RBF, "n_parties": BySize(6, 20, 60)}
 
 
-def _simulated(title: str, n: Any, sweep: str, values: Any, **fixed: Any) -> Panel:
-    data = rows_of("simulation", n, spectrum=_SPECTRUM)
+def _panel(title: str, data: DataRequest, sweep: str, values: Any, **fixed: Any) -> Panel:
     return Panel(title, data, columns, sweep, values, _METHODS, fixed)
 
 
-def _expressed(title: str, n: Any, sweep: str, values: Any, n_parties: Any = None) -> Panel:
-    fixed = {**_RBF, "n_parties": n_parties}
-    return Panel(title, _genes(n), columns, sweep, values, _METHODS, fixed)
+def _simulated(n_rows: Any, spectrum: tuple[float, ...] = _SPECTRUM) -> DataRequest:
+    return rows_of("simulation", n_rows, spectrum=spectrum)
 
 
 def _genes(n_rows: BySize[int]) -> DataRequest:
@@ -48,12 +53,12 @@ FIG2 = Figure(
     "Error and time of the one-shot method, linear kernel, simulated data",
     shows="error seconds",
     panels=[
-        _simulated("(a) 200 samples, D = 2", 200, "features_a_party", _WIDTHS, n_components=2),
-        _simulated("(a) 600 samples, D = 2", 600, "features_a_party", _WIDTHS, n_components=2),
-        _simulated(
-            "(b) 5 parties, D = 1", _MOST, "n_samples", _SAMPLES, n_components=1, n_parties=5
-        ),
-    ],
+        _panel(
+            f"(a) {n} samples, D = 2", _simulated(n), "features_a_party", _WIDTHS, n_components=2
+        )
+        for n in (200, 600)
+    ]
+    + [_panel("(b) 5 parties, D = 1", _simulated(_MOST), "n_samples", _SAMPLES, **_FIVE)],
     claims=[
         claim(
             "(a) the error is similar whatever the number of parties",
@@ -85,8 +90,8 @@ FIG3 = Figure(
     "Error and time of the one-shot method, RBF kernel, gene expression",
     shows="error seconds",
     panels=[
-        _expressed("(a) D = 10", BySize(60, 150, 288), "features_a_party", _GENES_EACH),
-        _expressed("(b) D = 10", BySize(60, 300, 537), "n_samples", _GENE_SAMPLES, _PARTIES),
+        _panel("(a) D = 10", _genes(BySize(60, 150, 288)), "features_a_party", _EACH, **_RBF),
+        _panel("(b) D = 10", _genes(_ALL_GENES), "n_samples", _GENE_SAMPLES, **_SIXTY),
     ],
     claims=[
         claim(
@@ -116,14 +121,7 @@ FIG3 = Figure(
     reading="centred after the product of kernels; σ = √M/3 makes samples nearly orthogonal",
 )
 
-_NODES = BySize((6,), (10,), (10,))
 _ONE = {"n_components": 1, "n_iterations": BySize(1, 6, 20)}
-_RIVALS = f"{_METHODS} dpca-3 dpca-5 dpca-10"
-
-
-def _two_directions(beta: int) -> DataRequest:
-    return rows_of("simulation", 100, spectrum=(5000.0, 5000.0 / beta))
-
 
 FIG4 = Figure(
     "000/fig4",
@@ -131,7 +129,13 @@ FIG4 = Figure(
     shows="projector_error",
     over="round",
     panels=[
-        Panel(f"β = {beta}", _two_directions(beta), columns, "n_parties", _NODES, _RIVALS, _ONE)
+        Panel(
+            f"β = {beta}",
+            _simulated(100, (5000.0, 5000.0 / beta)),
+            *(columns, "n_parties", BySize((6,), (10,), (10,))),
+            f"{_METHODS} dpca-3 dpca-5 dpca-10",
+            _ONE,
+        )
         for beta in (100, 2)
     ],
     claims=[
@@ -160,11 +164,7 @@ FIG4 = Figure(
     reading="D = 1 as in the text (the caption has 10); DPCA's penalty is a share of the curvature",
 )
 
-_TASKS = {
-    "toxicant vs fibrate": ((3,), (0,)),
-    "toxicant vs azole": ((3,), (2,)),
-    "toxicant vs others": ((3,), (0, 1, 2)),
-}
+_CLASSES = {"fibrate": (0,), "azole": (2,), "others": (0, 1, 2)}  # against toxicants, 3
 
 TABLE1 = Figure(
     "000/table1",
@@ -172,21 +172,21 @@ TABLE1 = Figure(
     shows="misclassified",
     panels=[
         Panel(
-            title,
+            f"toxicant vs {rivals}",
             _genes(BySize(120, 300, 537)),
             classification,
             "n_components",
             BySize((2, 10), (1, 5, 20, 50), (1, 5, 10, 20, 50, 100, 150, 200)),
             "pooled shipping default linear one-shot",
             {
-                "classes": classes,
+                "classes": ((3,), classes),
                 "n_train": BySize(40, 100, 200),
                 "n_parties": BySize(5, 10, 10),
                 "gamma_over_features": 1.69,
                 "kernel": "rbf",
             },
         )
-        for title, classes in _TASKS.items()
+        for rivals, classes in _CLASSES.items()
     ],
     claims=[
         claim(

@@ -6,7 +6,7 @@ from typing import Any
 
 from eigenmesh.reproduce.claim_checks import above, below, both, of, rises, settled, somewhere
 from eigenmesh.reproduce.claims import claim
-from eigenmesh.reproduce.declare import BySize, Figure, Panel, rows_of
+from eigenmesh.reproduce.declare import BySize, DataRequest, Figure, Panel, rows_of
 from eigenmesh.reproduce.experiments.vertical_problem import (
     horizontal_rows,
     kernel_vertical,
@@ -17,54 +17,37 @@ from eigenmesh.reproduce.experiments.vertical_problem import (
 _READING = "columns as they are, not centred; signs aligned, merged vector of unit length"
 _CLIENTS = BySize((10,), (3, 5, 10), (3, 5, 10))
 _BY_ROUND = "pooled shipping default vfed isolated"
-_SMALL = {
-    "College": "college",
-    "Vehicle": "vehicle",
-    "PimaIndiansDiabetes (Ionosphere)": "ionosphere",
-    "GlaucomaM": "glaucoma",
-    "Sonar": "sonar",
-    "Musk": "musk",
+
+
+def _by_round(title: str, data: DataRequest, clients: Any, methods: str, steps: Any = 10) -> Panel:
+    """Every round of ten, by the number of clients; `steps` are a client's power iterations."""
+    fixed = {"local_iterations": steps}
+    return Panel(title, data, vertical, "n_clients", clients, methods, fixed)
+
+
+_ALL = BySize(80, None, None)
+_USUAL = _ALL, _CLIENTS, 10
+_MANY = BySize((10,), (10, 50), (10, 50, 100)), BySize(10, 30, 100)
+_STRUCTURED: dict[str, tuple[str, Any, Any, Any]] = {
+    "College": ("college", *_USUAL),
+    "Vehicle": ("vehicle", *_USUAL),
+    "PimaIndiansDiabetes (Ionosphere)": ("ionosphere", *_USUAL),
+    "GlaucomaM": ("glaucoma", *_USUAL),
+    "Sonar": ("sonar", *_USUAL),
+    "Musk": ("musk", *_USUAL),
+    "Swarm": ("swarm", BySize(40, 150, 1000), *_MANY),
+    "TCGA": ("tcga", BySize(40, 150, 400), *_MANY),
 }
-
-
-def _structured(sweep: str, values: dict[str, Any], fixed: dict[str, Any]) -> list[Panel]:
-    """Small sets, then the two large ones, with the paper's numbers of clients or iterations."""
-    small = [
-        Panel(
-            title,
-            rows_of(name, BySize(80, None, None)),
-            vertical,
-            sweep,
-            values["small"],
-            _BY_ROUND,
-            fixed["small"],
-        )
-        for title, name in _SMALL.items()
-    ]
-    return small + [
-        Panel(
-            title,
-            rows_of(name, BySize(40, 150, n)),
-            vertical,
-            sweep,
-            values["large"],
-            _BY_ROUND,
-            fixed["large"],
-        )
-        for title, name, n in (("Swarm", "swarm", 1000), ("TCGA", "tcga", 400))
-    ]
-
 
 FIG6 = Figure(
     "002/fig6",
     "VFedPCA on structured sets, by round and number of clients",
     shows="distance",
     over="round",
-    panels=_structured(
-        "n_clients",
-        {"small": _CLIENTS, "large": BySize((10,), (10, 50), (10, 50, 100))},
-        {"small": {"local_iterations": 10}, "large": {"local_iterations": BySize(10, 30, 100)}},
-    ),
+    panels=[
+        _by_round(title, rows_of(name, rows), clients, _BY_ROUND, steps)
+        for title, (name, rows, clients, steps) in _STRUCTURED.items()
+    ],
     claims=[
         claim(
             "after communication the error is significantly smaller than without",
@@ -91,20 +74,19 @@ FIG6 = Figure(
     reading=_READING,
 )
 
+_MIXED = of("vfed", "distance", panels="Mixture")
+
 FIG7 = Figure(
     "002/fig7",
     "VFedPCA on synthetic sets, by round and number of clients",
     shows="distance",
     over="round",
     panels=[
-        Panel(
+        _by_round(
             f"{title}, {n} × {5 * n}",
             rows_of(name, BySize(60, n, n)),
-            vertical,
-            "n_clients",
             BySize((5,), (5, 20), (5, 10, 20)),
             _BY_ROUND,
-            {"local_iterations": 10},
         )
         for title, name in (("Single", "single-gaussian"), ("Mixture", "mixture-gaussian"))
         for n in (200, 1000)
@@ -118,10 +100,7 @@ FIG7 = Figure(
         claim(
             "mixture: the error eventually decreases and converges",
             "round 10 below isolated clients, and no change from round 2 on",
-            both(
-                below(of("vfed", "distance", panels="Mixture"), of("isolated", "distance")),
-                settled(of("vfed", "distance", panels="Mixture"), start=1, share=0.01),
-            ),
+            both(below(_MIXED, of("isolated", "distance")), settled(_MIXED, start=1, share=0.01)),
         ),
         claim(
             "after communication the error is smaller than without",
@@ -139,15 +118,7 @@ FIG8 = Figure(
     shows="distance",
     over="round",
     panels=[
-        Panel(
-            title,
-            rows_of(name, BySize(80, None, None)),
-            vertical,
-            "n_clients",
-            _CLIENTS,
-            f"pooled shipping default vfed {method}",
-            {"local_iterations": 10},
-        )
+        _by_round(title, rows_of(name, _ALL), _CLIENTS, f"pooled shipping default vfed {method}")
         for title, name, method in (
             ("Musk", "musk", "vfed-warm"),
             ("GlaucomaM", "glaucoma", "vfed-scaled"),
@@ -182,7 +153,7 @@ FIG9 = Figure(
     panels=[
         Panel(
             "vertical",
-            rows_of("sonar", BySize(80, None, None)),
+            rows_of("sonar", _ALL),
             vertical,
             "n_clients",
             _CLIENTS,
@@ -191,7 +162,7 @@ FIG9 = Figure(
         ),
         Panel(
             "horizontal",
-            rows_of("sonar", BySize(80, None, None)),
+            rows_of("sonar", _ALL),
             horizontal_rows,
             "n_clients",
             _CLIENTS,
