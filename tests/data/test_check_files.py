@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import eigenmesh as em
 from eigenmesh.cli.commands import app
 from eigenmesh.data.check_files import check_files
 
@@ -220,3 +221,125 @@ def test_values_stay_out_of_findings(tmp_path):
     wards.repeated_id()
     for own in check_files(wards.write(tmp_path)):
         assert not any(word in own.words for word in ("<0.5", "high", "mg", "seen by"))
+
+
+DATES = [
+    "2024-05-17T08:30:00Z",
+    "Fr 17.05.2024",
+    "Friday, 17 May 2024",
+    "Fri May 17 08:30:00 UTC 2024",
+    "17. März 2024",
+    "17MAY2024",
+    "2024-May-17",
+    "May 2024",
+    "05/2024",
+    "2024-05",
+    "2024-W20",
+    "2024-Q2",
+    "08:30",
+    "8:30:15 pm",
+]
+NO_DATES = ["12ABC2024", "2024-137", "Ward 2024", "120/80", "1-2", "3 to 5 days", "10:1000"]
+
+
+def table(path, header, rows):
+    lines = [",".join(map(str, row)) for row in [header, *rows]]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_dates_and_times_are_known_in_many_forms_and_codes_are_none(tmp_path):
+    columns = {f"d{i}": cell for i, cell in enumerate([*DATES, *NO_DATES])}
+    cells = [f'"{cell}"' for cell in columns.values()]
+    rows = [[i * 0.7, *cells] for i in range(20)]
+    rows[3][1:] = [""] * len(cells)  # one of another value, since constant columns are that
+    rows[4][1:] = ['"other"'] * len(cells)
+    path = table(tmp_path / "x.csv", ["a", *columns], rows)
+    dates = {own.column for own in check_files([path]) if own.kind == "date"}
+    assert {columns[name] for name in dates} == set(DATES)
+
+
+@pytest.mark.parametrize("word", ["<NA>", "na", "Na", "NONE", "Null", "n.a."])
+def test_gaps_among_numbers_are_gaps_in_any_case(tmp_path, word):
+    path = table(tmp_path / "x.csv", ["a", "b"], [[i, word if i == 3 else i / 7] for i in range(9)])
+    assert findings_of([path]) == {("x.csv", "missing", "b", (5,))}
+    X = em.Partitioned(rows=[path], allow_missing=True).parts[0]
+    assert np.isnan(np.asarray(X)).sum() == 1
+
+
+def test_ids_are_known_by_name_though_some_are_there_twice_or_missing(tmp_path):
+    rng = np.random.default_rng(0)
+    ids = [rng.permutation(10**6)[:40].tolist() for _ in range(2)]
+    ids[0][7], ids[1][3], ids[1][9], ids[1][10] = ids[0][2], ids[0][5], "", ""
+    values = rng.normal(size=(2, 40)).round(3).tolist()
+    values[1][20] = values[1][29]  # one row twice, under two ids
+    paths = [
+        table(tmp_path / f"{party}.csv", ["Patientennummer", "cells", "dose"], rows)
+        for party, rows in (
+            (party, [[ids[p][i], 7 + i % 3, values[p][i]] for i in range(40)])
+            for p, party in enumerate("xy")
+        )
+    ]
+    other = {(own.file, own.kind, own.lines) for own in check_files(paths)}
+    assert other == {
+        ("x.csv", "id", (2,)),
+        ("y.csv", "id", (2,)),
+        ("x.csv", "duplicate id", (4, 9)),
+        ("x.csv", "id in two files", (7,)),
+        ("y.csv", "id in two files", (5,)),
+        ("y.csv", "missing", (11, 12)),
+        ("y.csv", "duplicate row", (22, 31)),
+    }
+
+
+def test_rows_without_an_id_have_none_in_common(tmp_path):
+    rows = [["" if i == 4 else f"{p}{i}", i * 0.3] for p in "xy" for i in range(12)]
+    paths = [
+        table(tmp_path / f"{p}.csv", ["patient", "dose"], rows[12 * k :][:12])
+        for k, p in enumerate("xy")
+    ]
+    assert {own.kind for own in check_files(paths, "patient")} == {"missing id"}
+
+
+def test_numbers_that_are_not_written_plainly_are_no_free_text(tmp_path):
+    rows = [[i / 7, f"{1 + i % 4}.{200 + i}.{100 + i}", f"{30 + i} %", "<40"] for i in range(30)]
+    rows[3][3] = ">60"
+    path = table(tmp_path / "x.csv", ["a", "turnover", "share", "age"], rows)
+    own = {(one.column, one.kind, len(one.lines)) for one in check_files([path])}
+    assert own == {
+        ("turnover", "not a number", 30),
+        ("share", "not a number", 30),
+        ("age", "category", 1),
+    }
+
+
+def test_the_files_of_a_folder_are_looked_at_one_by_one(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [[f"p{i}", *rng.normal(size=2).round(3)] for i in range(30)]
+    (tmp_path / "north").mkdir()
+    table(tmp_path / "north" / "a.csv", ["patient", "dose", "age"], rows[:12])
+    table(tmp_path / "north" / "b.csv", ["patient", "dose", "age"], [["q", "x", 1], *rows[12:20]])
+    south = table(tmp_path / "south.csv", ["patient", "age", "dose"], rows[19:])
+    own = {
+        (one.file, one.kind, one.lines)
+        for one in check_files([tmp_path / "north", south], "patient")
+    }
+    assert own == {
+        ("north/b.csv", "not a number", (2,)),
+        ("north/b.csv", "id in two files", (10,)),
+        ("south.csv", "id in two files", (2,)),
+        ("south.csv", "order", (1,)),
+    }
+    # Files of other columns: a folder's ids count together.
+    lab = table(tmp_path / "lab.csv", ["patient", "crp"], [[f"p{i}", i] for i in range(19)])
+    kinds = [
+        (one.file, one.lines)
+        for one in check_files([tmp_path / "north", lab], "patient")
+        if one.kind == "ids"
+    ]
+    assert kinds == [("north/b.csv", (2, 10))]
+
+
+def test_two_columns_of_one_name_are_named(tmp_path):
+    path = table(tmp_path / "x.csv", ["a", "b", "b"], [[i, i / 3, i / 7] for i in range(9)])
+    assert findings_of([path]) == {("x.csv", "name", "b", (1,))}

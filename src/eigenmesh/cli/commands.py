@@ -147,8 +147,8 @@ def check(
             typer.echo(as_json({**tree, "learnt": LEARNT}))
         else:
             _print(*([findings_table(findings)] if findings else []))
-            files = f"{len(data)} file{'s' if len(data) > 1 else ''}"
-            _say(f"{len(problems)} problems in {files}; {LEARNT}.")
+            count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+            _say(f"{count} in {len(data)} file{'s' if len(data) > 1 else ''}; {LEARNT}.")
     if problems:
         raise typer.Exit(1)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,21 +15,45 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from eigenmesh.data import tabular
-from eigenmesh.data.odd_columns import gaps_as_nines, id_columns, sounds_like_id
+from eigenmesh.data.odd_columns import (
+    CONSECUTIVE,
+    FEWEST_ROWS,
+    gaps_as_nines,
+    id_columns,
+    sounds_like_id,
+)
 from eigenmesh.data.text_format import GAPS, MISSING, Dialect, TextFormat, numbered_records
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
-_DATE = "|".join(  # 2024-05-17T08:30, 17.5.24, 17 May 2024, 17-MAY-24, May 17, 2024, 20240517
+_NEARLY_NUMBER = r"^[<>≤≥~]? ?[€$£]? ?[+−-]?\d[\d.,' ]*[%‰€$£]?( [%‰€$£])?$"  # 1.234,50 and 50 %
+_DAY = r"^(?:\pL{2,10}[.,]* )?"  # of the week
+_THEN = r"(?:[T ].*)?$"  # a time
+# In English, German, French, Spanish and Italian; where any word and a number may be a code.
+_MONTH = (
+    r"(?i:jan|feb|fév|mar|mär|apr|avr|abr|may|mai|mag|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|"
+    r"okt|ott|nov|dec|dez|déc|dic|ene|gen)\pL*\.?"
+)
+_DATE = "|".join(
     (
-        r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?$",
-        r"^\d{1,2}[-/.] ?\d{1,2}[-/.] ?(\d{4}|\d{2})([T ].*)?$",
-        r"^\d{1,2}(st|nd|rd|th)?[-. ]+\pL{3,9}[-., ]+(\d{4}|\d{2})([T ].*)?$",
-        r"^\pL{3,9}\.? \d{1,2}(st|nd|rd|th)?,? \d{4}([T ].*)?$",
-        r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",
+        rf"^\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}{_THEN}",  # 2024-05-17T08:30
+        rf"{_DAY}\d{{1,2}}[-/.] ?\d{{1,2}}[-/.] ?(\d{{4}}|\d{{2}}){_THEN}",  # 17.5.24
+        # 17 May 2024, 17-MAY-24, Fri, 17 May 2024 08:30
+        rf"{_DAY}\d{{1,2}}(st|nd|rd|th)?[-. ]+\pL{{3,9}}[-., ]+(\d{{4}}|\d{{2}}){_THEN}",
+        rf"{_DAY}\pL{{3,9}}\.? \d{{1,2}}(st|nd|rd|th)?,? \d{{4}}{_THEN}",  # May 17, 2024
+        rf"{_DAY}{_MONTH} \d{{1,2}} [\d:]+ .*\d{{4}}$",  # Fri May 17 08:30:00 UTC 2024
+        r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",  # 20240517
+        rf"^\d{{4}}[-/. ]{_MONTH}[-/. ]\d{{1,2}}{_THEN}",  # 2024-May-17
+        rf"^\d{{1,2}}{_MONTH}\d{{4}}(:.*)?$",  # 17MAY2024:08:30
+        rf"^{_MONTH}[-/ ](19|20)\d{{2}}$",  # May 2024
+        r"^(19|20)\d{2}[-/](0?[1-9]|1[0-2])$|^(0?[1-9]|1[0-2])[-/](19|20)\d{2}$",  # 2024-05, 5/2024
+        r"^(19|20)\d{2}-?W[0-5]\d(-?[1-7])?$",  # 2024-W20
+        r"^(19|20)\d{2}[- ]?Q[1-4]$|^Q[1-4][-/ ](19|20)\d{2}$",  # 2024-Q2
+        r"^([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[AaPp][Mm])?$",  # 08:30
     )
 )
 _FEWEST_UNLIKE = 0.9  # of ids, some of which may be there twice
 _MOST_LEVELS = 50  # of a category
+_FEWEST_NUMBERS = 10  # unlike, of a column that is no category of <40 and >60
 _MOST_ALIKE = 0.05  # of rows that are there twice, beyond which that is how the data are
 _FEWEST_FOR_ALIKE = 10  # rows
 
@@ -62,6 +87,7 @@ class FileFacts:
     line: Callable[[Any], tuple[int, ...]] = lambda rows: ()
     findings: list[Finding] = field(default_factory=list)
     n_rows: int = 0
+    party: int = 0  # whose it is: a folder has several files of one
 
     def add(
         self, kind: str, column: str | None, rows: Any, words: str, remedy: str, **how: Any
@@ -107,14 +133,16 @@ def check_file(path: Path, name: str, id_column: str | None, stated: TextFormat)
     if facts.n_rows == 0:
         facts.add("empty", None, None, "has no rows", "write it again")
         return facts
+    _look_at_names(facts)
     ids = tabular.id_position(table, id_column)
     for i, column in enumerate(facts.columns):
         if i == ids:
             _look_at_ids(facts, column, cells[i])
         else:
             _look_at_column(facts, column, cells[i])
-    _look_for_numbered_ids(facts)
-    _look_for_rows_alike(facts, [own for i, own in enumerate(cells) if i != ids])
+    _look_for_numbered_ids(facts, dict(zip(facts.columns, cells, strict=True)))
+    features = [i for i, name in enumerate(facts.columns) if facts.kinds.get(name) != "id"]
+    _look_for_rows_alike(facts, [cells[i] for i in features if i != ids])
     facts.columns = tuple(own for i, own in enumerate(facts.columns) if i != ids)
     return facts
 
@@ -128,17 +156,24 @@ def _look_at_lines(facts: FileFacts, rows: _TextRows) -> None:
                 "cells",
                 None,
                 tuple(ragged),
-                f"has {len(ragged)} lines with more or fewer than {rows.dialect.n_columns} cells",
+                f"has {_lines(len(ragged))} with more or fewer than {rows.dialect.n_columns} cells",
                 "mend the lines; quote cells that hold a delimiter",
             )
         )
+
+
+def _look_at_names(facts: FileFacts) -> None:
+    for name, n in Counter(facts.columns).items():
+        if n > 1:
+            words, remedy = f"is the name of {n} columns", "give each column a name of its own"
+            facts.findings.append(Finding(facts.name, "name", name, (1,), words, remedy))
 
 
 def _look_at_ids(facts: FileFacts, column: str, cells: Any) -> None:
     texts = np.asarray(cells.to_pylist(), dtype=object)
     missing = np.flatnonzero([text is None or text.strip() == "" for text in texts])
     if len(missing):
-        words = f"{len(missing)} rows have no id"
+        words = f"{rows_have(len(missing))} no id"
         facts.add("missing id", column, missing, words, "give each row its id, or drop it")
     take_for_ids(facts, column, np.array(["" if own is None else own.strip() for own in texts]))
 
@@ -147,7 +182,7 @@ def take_for_ids(facts: FileFacts, column: str, texts: NDArray[Any]) -> None:
     """Let a column have the file's ids, and look for those that are there twice."""
     repeated = _repeated(texts, ignore=("",))
     if len(repeated):
-        words = f"{len(repeated)} rows have an id that another row has, too"
+        words = f"{rows_have(len(repeated))} an id that another row has, too"
         facts.add("duplicate id", column, repeated, words, "drop the rows that are there twice")
     facts.ids = texts
 
@@ -174,13 +209,13 @@ def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
         _note_gaps(facts, column, missing, "leave the column out (--columns)")
         first = np.flatnonzero(date)[:1]
         remedy = "leave it out (--columns), or write a number: days since a day, an age"
-        facts.add("date", column, first, "holds dates", remedy)
+        facts.add("date", column, first, "holds dates or times", remedy)
     elif (number | truth).sum() * 2 > (~gaps).sum():
         _note_gaps(facts, column, gaps, "fill them (--fill-missing), or drop the rows")
         _look_at_numbers(facts, column, cells, number, gaps, truth)
     else:
         _note_gaps(facts, column, missing, "nothing, if it is a category: a gap is a level, too")
-        _look_at_words(facts, column, cells, missing)
+        _look_at_words(facts, column, cells, missing, number)
 
 
 def _is_one_of(cells: Any, words: Collection[str]) -> NDArray[np.bool_]:
@@ -193,6 +228,15 @@ def _note_gaps(facts: FileFacts, column: str, gaps: Any, remedy: str) -> None:
         n_gaps = int(gaps.sum())
         words = f"{n_gaps} of {len(gaps)} values {_are(n_gaps)} missing"
         facts.add("missing", column, np.flatnonzero(gaps), words, remedy)
+
+
+def rows_have(n: int) -> str:
+    """The subject of a sentence about so many rows, with its verb."""
+    return "1 row has" if n == 1 else f"{n} rows have"
+
+
+def _lines(n: int) -> str:
+    return "1 line" if n == 1 else f"{n} lines"
 
 
 def _are(n: int) -> str:
@@ -237,9 +281,16 @@ def _look_at_numbers(
     facts.numbers[column] = values
 
 
-def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any) -> None:
+def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any, number: Any) -> None:
     texts = np.array(cells.to_pylist())[~missing]
     levels = np.unique(texts)
+    near = _matches(cells, _NEARLY_NUMBER) & ~missing & ~number
+    is_nearly = (near | number).sum() * 2 > len(texts) and len(levels) > _FEWEST_NUMBERS
+    if is_nearly and not sounds_like_id(column):
+        facts.kinds[column] = "text"
+        words = f"{_values(int(near.sum()))} no plain number: a sign between thousands, %, < or €"
+        facts.add("not a number", column, np.flatnonzero(near), words, "write plain numbers")
+        return
     first = np.flatnonzero(~missing)[:1]
     if len(texts) > 1 and len(levels) >= _FEWEST_UNLIKE * len(texts) and sounds_like_id(column):
         facts.kinds[column] = "id"
@@ -259,19 +310,40 @@ def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any) -> N
         facts.add("text", column, first, "holds free text, which is no feature", remedy)
 
 
-def _look_for_numbered_ids(facts: FileFacts) -> None:
+def _look_for_numbered_ids(facts: FileFacts, cells: Mapping[str, Any]) -> None:
+    reasons = {
+        name: "whole numbers under such a name"
+        for name, own in facts.numbers.items()
+        if _is_named_id(name, own)
+    }
     whole = {name: own for name, own in facts.numbers.items() if not np.isnan(own).any()}
-    if not whole:
-        return
-    X = np.column_stack(list(whole.values()))
+    X = np.column_stack(list(whole.values())) if whole else np.empty((0, 0))
     for suspect in id_columns({facts.name: X}, "rows", {facts.name: list(whole)}):
-        column = list(whole)[suspect.column]
+        reasons[list(whole)[suspect.column]] = suspect.reason
+    for column, reason in reasons.items():
         facts.kinds[column] = "id"
-        if suspect.is_named_so:  # what counts from 1 in each file may be a line's number
-            facts.suspects[column] = facts.numbers[column].astype(str)
+        if reason != CONSECUTIVE:  # what counts from 1 in each file may be a line's number
+            facts.suspects[column] = _id_texts(cells[column])
         del facts.numbers[column]
-        words = f"looks like ids ({suspect.reason}), which are no feature"
+        words = f"looks like ids ({reason}), which are no feature"
         facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")
+
+
+def _is_named_id(column: str, values: Numbers) -> bool:
+    """Whether a name says so of whole numbers, some of which may be there twice or be missing."""
+    present = values[~np.isnan(values)]
+    if len(present) < max(FEWEST_ROWS, _FEWEST_UNLIKE * len(values)) or not sounds_like_id(column):
+        return False
+    is_whole = bool((present == np.floor(present)).all())
+    return is_whole and len(np.unique(present)) >= _FEWEST_UNLIKE * len(present)
+
+
+def _id_texts(cells: Any) -> NDArray[Any]:
+    """Ids as they are written; one that became a float by the way is the whole number again."""
+    trimmed = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
+    texts = np.array(pc.replace_substring_regex(trimmed, r"\.0$", "").to_pylist())
+    texts[_is_one_of(trimmed, GAPS)] = ""
+    return texts
 
 
 def _look_for_rows_alike(facts: FileFacts, cells: Sequence[Any]) -> None:

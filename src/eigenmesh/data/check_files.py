@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eigenmesh.data.check_file import FileFacts, Finding, check_file, take_for_ids
+from eigenmesh.data.check_file import FileFacts, Finding, check_file, rows_have, take_for_ids
 from eigenmesh.data.matching import keyed_hashes
 from eigenmesh.data.text_format import TextFormat
 from eigenmesh.errors import EigenmeshError
@@ -28,14 +30,18 @@ LEARNT = (
 )
 GROUP = 5  # rows behind any mean
 _MOST_GROUPS = 200
+_NO_ID = b""
 
 
 def check_files(
     paths: Sequence[Path], id_column: str | None = None, stated: TextFormat | None = None
 ) -> list[Finding]:
     """All findings in all files, file by file."""
-    names = _names(paths)
-    looked_at = [_looked_at(p, n, id_column, stated) for p, n in zip(paths, names, strict=True)]
+    looked_at = [
+        _looked_at(file, name, party, id_column, stated)
+        for party, (path, party_name) in enumerate(zip(paths, _names(paths), strict=True))
+        for file, name in _files_of(path, party_name)
+    ]
     files = [facts for facts in looked_at if facts.columns and facts.n_rows]
     hold_rows = len(files) > 1 and over_rows([facts.columns for facts in files])
     if hold_rows:
@@ -47,6 +53,8 @@ def check_files(
             _compare_units(files)
             _look_for_ids_in_two(files)
         else:
+            for party in {facts.party for facts in files}:
+                _compare_columns([facts for facts in files if facts.party == party])
             _look_for_ids_that_lack(files)
     return [finding for facts in looked_at for finding in facts.findings]
 
@@ -62,23 +70,36 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
+def _files_of(path: Path, name: str) -> list[tuple[Path, str]]:
+    """A party's file, or those of its folder, with what they are called."""
+    from eigenmesh.data.readers import files_of
+
+    try:
+        files = files_of(path)
+    except EigenmeshError:  # which is said again where it is opened
+        return [(path, name)]
+    return [(file, f"{name}/{file.name}" if path.is_dir() else name) for file in files]
+
+
 def _looked_at(
-    path: Path, name: str, id_column: str | None, stated: TextFormat | None
+    path: Path, name: str, party: int, id_column: str | None, stated: TextFormat | None
 ) -> FileFacts:
     from eigenmesh.data.readers import checked_table_file
 
     try:
         with checked_table_file(path) as file:
-            return check_file(file, name, id_column, stated or TextFormat())
+            facts = check_file(file, name, id_column, stated or TextFormat())
     except EigenmeshError as error:
         words, _, remedy = str(error).partition("; ")
         words = words.removeprefix(f"file {path.name!r} ")
         return FileFacts(name, findings=[Finding(name, "unreadable", None, (), words, remedy)])
+    facts.party = party
+    return facts
 
 
 def _compare_columns(files: Sequence[FileFacts]) -> None:
     named = [facts for facts in files if facts.has_names]
-    if not named:
+    if len(named) < 2:
         return
     usual = _usual_names(named)
     for facts in named:
@@ -127,7 +148,8 @@ def _share_id_columns(files: Sequence[FileFacts]) -> None:
             values = facts.numbers.pop(column)
             facts.kinds[column] = "id"
             if any(column in other.suspects for other in files):
-                facts.suspects[column] = values.astype(str)
+                texts = [f"{value:.0f}" if value == value else "" for value in values]
+                facts.suspects[column] = np.array(texts)
             words = "looks like ids in another file, which are no feature"
             facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")
 
@@ -193,31 +215,37 @@ def _group_means(facts: FileFacts, columns: Sequence[str]) -> Doubles:
 def _look_for_ids_in_two(files: Sequence[FileFacts]) -> None:
     hashes = _hashes(files)
     for one, other in permutations(range(len(files)), 2):
-        common = set(hashes[one] or ()) & set(hashes[other] or ())
+        common = (set(hashes[one] or ()) & set(hashes[other] or ())) - {_NO_ID}
         rows = [row for row, key in enumerate(hashes[one] or ()) if key in common]
         if rows:
-            words = f"{len(rows)} rows have an id that is in {files[other].name}, too"
+            words = f"{rows_have(len(rows))} an id that is in {files[other].name}, too"
             remedy = "make sure that it is another person, or keep one of them"
             files[one].add("id in two files", None, rows, words, remedy)
 
 
 def _look_for_ids_that_lack(files: Sequence[FileFacts]) -> None:
     hashes = _hashes(files)
-    own_sets = [set(own) for own in hashes if own is not None]
-    if len(own_sets) < 2:
-        return
-    common = set.intersection(*own_sets)
+    of_parties: dict[int, set[bytes]] = {}
     for facts, own in zip(files, hashes, strict=True):
-        rows = [row for row, key in enumerate(own or ()) if key not in common]
+        if own is not None:
+            of_parties.setdefault(facts.party, set()).update(own)
+    if len(of_parties) < 2:
+        return
+    common = set.intersection(*of_parties.values())
+    known = common | {_NO_ID}  # a row without an id is another finding
+    for facts, own in zip(files, hashes, strict=True):
+        rows = [row for row, key in enumerate(own or ()) if key not in known]
         if rows:
-            words = f"{len(rows)} rows have an id that not all files have"
+            words = f"{rows_have(len(rows))} an id that not all files have"
             facts.add("ids", None, rows, words, "--align inner uses the samples that all have")
 
 
 def _hashes(files: Sequence[FileFacts]) -> list[list[bytes] | None]:
-    """Keyed hashes of the ids, which alone are compared."""
+    """Keyed hashes of the ids, which alone are compared; a row without an id has none."""
     secret = secrets.token_hex(16)
-    return [
-        None if facts.ids is None else [row.tobytes() for row in keyed_hashes(facts.ids, secret)]
-        for facts in files
-    ]
+
+    def hashed(ids: NDArray[Any]) -> list[bytes]:
+        keys = keyed_hashes(ids, secret)
+        return [_NO_ID if own == "" else key.tobytes() for own, key in zip(ids, keys, strict=True)]
+
+    return [None if facts.ids is None else hashed(facts.ids) for facts in files]

@@ -22,13 +22,17 @@ _WORDS = frozenset(
     "id ids pid identifier uuid guid mrn ssn key nr no number index idx record patient subject "
     "person sample case row".split()
 )
-_OWNERS = "patient person subject subj user sample case record customer client visit row".split()
-_ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|key)$")
+_OWNERS = (
+    "patient person subject subj user sample case record customer client visit row "
+    "patienten personen probanden kunden fall"
+).split()
+_ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|nummer|key)$")
 
 
 _NINES = np.array([float(sign * (10**digits - 1)) for digits in range(1, 7) for sign in (1, -1)])
 _FEWEST_LEVELS = 3  # among the others: of two values either may be the odd one
 _LOOKED_AT = 2048  # rows, evenly spaced, in which a fit looks for gaps
+CONSECUTIVE = "consecutive numbers"
 _BY_NAME = "numbers of which no two are alike, under such a name"
 
 
@@ -119,7 +123,7 @@ def _reason(column: NDArray[np.float64], sounds_so: bool) -> str:
     if len(column) < FEWEST_ROWS or not _is_counted(column):
         return ""
     if column.max() - column.min() == len(column) - 1:
-        return "consecutive numbers"
+        return CONSECUTIVE
     return _BY_NAME if sounds_so else ""
 
 
@@ -132,9 +136,13 @@ def sounds_like_id(name: str) -> bool:
 
     >>> [sounds_like_id(name) for name in ("patient_id", "PatientID", "Case No.", "acid", "age")]
     [True, True, True, False, False]
+    >>> sounds_like_id("number_of_cells")
+    False
     """
     text = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
     words = re.findall(r"[a-z]+", text)
+    if words[1:2] == ["of"]:  # the number of something is no id
+        return False
     return any(word in _WORDS or _ENDING.search(word) for word in words)
 
 

@@ -66,7 +66,7 @@ def read_table(
     >>> table.X.tolist(), table.sample_ids.tolist(), table.feature_names
     ([[31.0, 1.8], [25.0, 1.7]], ['a7', 'b2'], ('age', 'height'))
     """
-    files = _files_of(path)
+    files = files_of(path)
     if _kind(files[0]) in _TABLES:
         _require_arrow()
         # Arrow takes long to import, and most parties never need it.
@@ -102,7 +102,7 @@ def peek_names(
     >>> peek_names(file)
     ('age', 'height')
     """
-    file = _files_of(path)[0]
+    file = files_of(path)[0]
     if _kind(file) not in _TABLES:
         return None
     _require_arrow()
@@ -132,7 +132,7 @@ def read_words(
     from eigenmesh.data import tabular
 
     words: list[str] = []
-    for file in _files_of(path):
+    for file in files_of(path):
         with checked_table_file(file) as own, _reading(own):
             table = tabular.open_table(own, TextFormat(delimiter, decimal))
             position = tabular.id_position(table, column)
@@ -152,7 +152,7 @@ def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int
     >>> peek_shape(file)
     (3, 2)
     """
-    shapes = [_shape_in(file, id_column) for file in _files_of(path)]
+    shapes = [_shape_in(file, id_column) for file in files_of(path)]
     sizes = [shape for shape in shapes if shape is not None]
     if len(sizes) < len(shapes) or len({columns for _, columns in sizes}) > 1:
         return None
@@ -161,15 +161,15 @@ def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int
 
 def has_named_columns(path: str | Path) -> bool:
     """Whether the format of a file, or of a folder's, has names of columns, and room for ids."""
-    return _kind(_files_of(path)[0]) in _TABLES
+    return _kind(files_of(path)[0]) in _TABLES
 
 
 @contextmanager
 def checked_table_file(path: str | Path) -> Iterator[Path]:
     """A file with named columns, for whoever looks at it more closely than `read_table`."""
-    files = _files_of(path)
+    files = files_of(path)
     if len(files) > 1 or _kind(files[0]) not in _TABLES:
-        complaint = "has no named columns, or is a folder; a single table is expected"
+        complaint = "has no named columns to be looked at, or is a folder; one table is expected"
         raise complaint_about(Path(path), complaint, "pass .csv, .tsv, .parquet, .feather or .xlsx")
     with _reading(files[0]):
         yield files[0]
@@ -224,7 +224,7 @@ def _kind(file: Path) -> str:
     return suffixes[0] if packed else file.suffix.lower()
 
 
-def _files_of(path: str | Path) -> list[Path]:
+def files_of(path: str | Path) -> list[Path]:
     """The file, or the files of a folder in the order of their names; hidden ones are none."""
     path = Path(path)
     if not path.is_dir():

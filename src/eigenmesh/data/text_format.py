@@ -25,14 +25,18 @@ from eigenmesh.data.file_errors import complaint_about
 from eigenmesh.errors import InputError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-MISSING = frozenset(  # Arrow's words for a missing number
+MISSING = frozenset(  # Arrow's words for a missing number, and that of pandas
     (
         *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
-        *("1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
+        *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
     )
 )
-# What among numbers can only be a gap; a level may be called so, as is a rhesus factor.
-GAPS = MISSING | {"-", "--", "–", "—", "?", ".", "None", "none", "N.A.", "n.a.", "k.A."}
+_GAPS = MISSING | {"-", "--", "–", "—", "?", ".", "None", "N.A.", "k.A."}
+# What among numbers can only be a gap, in any case; a level may be called so, as are a rhesus
+# factor and sodium.
+GAPS = frozenset(
+    form for word in _GAPS for form in (word, word.lower(), word.upper(), word.capitalize())
+)
 _LONGEST_LINE = 1 << 26  # characters; a longer line is no table's
 _LINES = 100  # looked at
 _CHARACTERS = 1 << 22  # looked at, beyond the first line
