@@ -6,6 +6,7 @@ from typing import Any
 import eigenmesh.graphs.gossip_average
 import eigenmesh.reports.notebook_tables  # noqa: F401  # says how reports show themselves
 from eigenmesh.connect import federation
+from eigenmesh.cross_validation.search import CrossValidation, cross_validate
 from eigenmesh.data import Partitioned, split
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
@@ -41,6 +42,7 @@ __all__ = [
     "DPCA",
     "Budget",
     "CostWarning",
+    "CrossValidation",
     "DisKPCA",
     "EigenmeshError",
     "EigenmeshWarning",
@@ -61,6 +63,7 @@ __all__ = [
     "VFedAKPCA",
     "VFedPCA",
     "audit",
+    "cross_validate",
     "federation",
     "leverage_scores",
     "load",

@@ -139,7 +139,8 @@ def test_every_public_estimator_is_checked():
 
     # Noise makes two fits differ, which scikit-learn's checks do not forgive.
     noised = {"PrivatePCA", "PrivateKMeans"}
-    assert {type(e).__name__ for e in ESTIMATORS} | noised == set(base._ESTIMATORS)
+    others = {*noised, "CrossValidation"}  # which compares some, and fits none
+    assert {type(e).__name__ for e in ESTIMATORS} | others == set(base._ESTIMATORS)
 
 
 def test_fit_transform_is_transform_for_every_kernel_and_fusion():

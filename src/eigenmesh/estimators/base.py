@@ -515,6 +515,10 @@ def _plain(value: Any) -> Any:
         return value.to_tree()
     if isinstance(value, nx.Graph):  # a topology
         return {"nodes": list(value.nodes), "edges": [list(edge) for edge in value.edges]}
+    if isinstance(value, range):
+        return list(value)
+    if isinstance(value, FederatedEstimator):  # one that another compares
+        return described(value)
     return value
 
 
@@ -527,6 +531,8 @@ def _from_plain(value: Any) -> Any:
         return graph
     if isinstance(value, dict) and {"standardize", "fill_missing", "log"} <= set(value):
         return Preparation(**value)
+    if isinstance(value, dict) and set(value) == {"name", "params"}:
+        return from_description(value)
     return value
 
 

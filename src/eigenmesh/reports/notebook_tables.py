@@ -7,12 +7,19 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from eigenmesh.cross_validation.result import CrossValidationResult
 from eigenmesh.estimators.notebook_display import show_as
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.reports.audit import Audit
 from eigenmesh.reports.markup import Html, element, joined
-from eigenmesh.reports.tables import audit_table, plan_table, report_table, reveals_table
+from eigenmesh.reports.tables import (
+    audit_table,
+    cross_validation_table,
+    plan_table,
+    report_table,
+    reveals_table,
+)
 
 _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;white-space:pre-line"
 
@@ -41,7 +48,7 @@ def _plain(cell: Any) -> str:
     return cell.plain if isinstance(cell, Text) else str(cell)
 
 
-def _report(report: RunReport) -> str:
+def _report(report: RunReport) -> Html:
     return joined(html_of(report_table(report)), html_of(reveals_table(report)))
 
 
@@ -53,6 +60,13 @@ def _audit(audit: Audit) -> str:
     return html_of(audit_table(audit))
 
 
+def _cross_validation(result: CrossValidationResult) -> str:
+    words = element("p", result.in_words)
+    report = _report(result.report)
+    return joined(html_of(cross_validation_table(result)), words, report)
+
+
 show_as(RunReport, _report)
 show_as(Plan, _plan)
 show_as(Audit, _audit)
+show_as(CrossValidationResult, _cross_validation)

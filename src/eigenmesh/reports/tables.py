@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from eigenmesh.cross_validation.result import CrossValidationResult
 from eigenmesh.estimators.plan import AT_MOST, Plan
 from eigenmesh.estimators.report import BOUNDS_IN_WORDS, RunReport, left_out_in_words
 from eigenmesh.reports.audit import Audit, Severity, audit
@@ -166,6 +167,17 @@ def clusters_table(kmeans: Any) -> Table:
     if len(sizes) > _CLUSTERS_SHOWN:
         table.add_row("…", "…", "…")
     table.caption = _inertia_in_words(kmeans)
+    return table
+
+
+def cross_validation_table(result: CrossValidationResult) -> Table:
+    """Candidates and how they do on rows that were held out; which is taken stands out."""
+    table = Table(title="How candidates do on rows held out", caption=result.in_words, **LOOK)
+    table.caption_justify = "left"
+    for name in result.heading:
+        table.add_column(name, justify="right")
+    for row in result.rows():
+        table.add_row(*map(Text, row), style="bold" if row[-1] else None)
     return table
 
 

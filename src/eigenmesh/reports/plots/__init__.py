@@ -10,6 +10,7 @@ Matplotlib is imported here, which takes a second; `import eigenmesh` does witho
 'component 1'
 """
 
+from eigenmesh.reports.plots.candidates import cross_validation
 from eigenmesh.reports.plots.cluster_maps import clusters, eigengap, suggested_clusters
 from eigenmesh.reports.plots.components import convergence, loadings, scree
 from eigenmesh.reports.plots.costs import error_against_bytes
@@ -24,6 +25,7 @@ __all__ = [
     "clusters",
     "compare",
     "convergence",
+    "cross_validation",
     "eigengap",
     "embedding",
     "error_against_bytes",

@@ -1,0 +1,1 @@
+"""`cross_validate`: gamma, and how many components or clusters, chosen on rows that stay put."""
