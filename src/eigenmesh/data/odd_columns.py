@@ -1,4 +1,4 @@
-"""Columns that are not what a fit would take them for: ids, and numbers that stand for gaps.
+"""Columns that are not what a fit takes them for: ids, and numbers that stand for gaps.
 
 Ids are whole numbers, no two alike, in a row or named so. Gaps are nines (-9, -99, 999 and the
 like) where no other value is near.
@@ -7,13 +7,19 @@ like) where no other value is near.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenmesh.data.partitioned import Partitioned
 from eigenmesh.data.table import Matrix, is_sparse
+from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.runtime.federation import Federation
 
 FEWEST_ROWS = 20  # fewer may be consecutive numbers by chance, or be an example
 _GLANCE = 32  # rows that rule most columns out
@@ -34,6 +40,8 @@ _FEWEST_LEVELS = 3  # among the others: of two values either may be the odd one
 _LOOKED_AT = 2048  # rows, evenly spaced, in which a fit looks for gaps
 CONSECUTIVE = "consecutive numbers"
 _BY_NAME = "numbers of which no two are alike, under such a name"
+_SHOWN = 3  # parties that a warning names
+_GAPS = "write such cells as NaN, and have them filled (fill_missing)"
 
 
 class IdColumn(NamedTuple):
@@ -195,3 +203,56 @@ def gaps_as_nines(values: NDArray[np.float64]) -> NDArray[np.intp]:
     far = (values < low - spread) | (values > high + spread)
     alone_below = (values < 0) & (low >= 0)
     return np.flatnonzero(is_nine & (far | alone_below))
+
+
+# Warnings of them.
+
+
+def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> None:
+    """Of one array's columns."""
+    for odd in odd_columns({"": X}, "rows", {"": names}):
+        label = _label(names, odd.column)
+        index = "" if names is None else f", or make it the index: X.set_index({label})"
+        _warn(f"column {label}", odd, f"leave it out{index}")
+
+
+def warn_of_columns_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
+    """Of the columns of parties whose data are in this process; once for a federation."""
+    for odd in odd_columns(_held(source), getattr(source, "split", "rows"), names):
+        own = names.get(odd.parties[0])
+        label = _label(own, odd.column)
+        remedy = "leave it out and pass it as sample_ids="
+        if own is not None:
+            remedy = f"pass id_column={label} with the data, or leave it out"
+        _warn(f"column {label} of {_listed(odd.parties)}", odd, remedy)
+
+
+def _held(source: Any) -> dict[str, Matrix]:
+    opens: dict[str, Callable[[], Matrix]] = {}
+    if isinstance(source, Partitioned):
+        opens = {name: partial(source.part, i) for i, name in enumerate(source.names)}
+    elif isinstance(source, Federation) and "ids" not in source.remarks:
+        source.remarks["ids"] = ""
+        opens = {
+            name: partial(getattr, site, "data") for name, site in source.local_sites().items()
+        }
+    data = {}
+    for name, open_data in opens.items():
+        with suppress(EigenmeshError):  # the fit will say what is wrong, or do without the party
+            data[name] = open_data()
+    return data
+
+
+def _label(names: Sequence[str] | None, column: int) -> str:
+    return f"{column} (counted from 0)" if names is None else repr(str(names[column]))
+
+
+def _listed(parties: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, parties[:_SHOWN]))
+    more = f" and {len(parties) - _SHOWN} more" if len(parties) > _SHOWN else ""
+    return f"part{'ies' if len(parties) > 1 else 'y'} {shown}{more}"
+
+
+def _warn(where: str, odd: IdColumn | GapColumn, remedy_of_ids: str) -> None:
+    remedy = remedy_of_ids if isinstance(odd, IdColumn) else _GAPS
+    warnings.warn(f"{where} {odd.words}; {remedy}", EigenmeshWarning, stacklevel=5)

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.odd_columns import warn_of_columns, warn_of_columns_of_parties
 from eigenmesh.data.table import Table, as_table, check_finite, require_no_words
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
@@ -31,8 +32,6 @@ from eigenmesh.estimators.naming import (
     frame_in_order,
     rows_in_order,
     warn_nameless,
-    warn_of_columns,
-    warn_of_columns_of_parties,
     whole_names,
 )
 from eigenmesh.estimators.preparation import Preparation
@@ -630,14 +629,15 @@ class FrontDoor(FederatedEstimator):
         return self.model_.transform(self._as_prepared(X))
 
     def _note_preparation(self) -> None:
-        if self.preparation_ is not None and self.preparation is not None:
-            words = self.preparation_.in_words(self._known_names)
-            self.n_features_in_ = self.preparation_.n_columns  # of rows as their owners have them
-            inner = self.estimator_
-            while inner is not None:  # which has not seen the columns that have these names
-                inner._forget_names()
-                inner = getattr(inner, "estimator_", None)
-            self.report_ = replace(self.report_, notes=(*self.report_.notes, words))
+        """After a fit that prepared its rows."""
+        assert self.preparation_ is not None
+        words = self.preparation_.in_words(self._known_names)
+        self.n_features_in_ = self.preparation_.n_columns  # of rows as their owners have them
+        inner = self.estimator_
+        while inner is not None:  # which has not seen the columns that have these names
+            inner._forget_names()
+            inner = getattr(inner, "estimator_", None)
+        self.report_ = replace(self.report_, notes=(*self.report_.notes, words))
 
     def _saved_names(self) -> list[str]:
         own = [] if self.preparation_ is None else ["preparation_"]

@@ -1,29 +1,21 @@
-"""Names that a fit keeps, of parties and of their columns, and new data put in their order.
-
-And columns that look like ids, where they are used as features.
-"""
+"""Names that a fit keeps, of parties and of their columns, and new data put in their order."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import columns_in_order, parties_by_columns
-from eigenmesh.data.odd_columns import GapColumn, IdColumn, odd_columns
 from eigenmesh.data.partitioned import checked_names
-from eigenmesh.data.table import Matrix, frame_names, is_frame
-from eigenmesh.errors import EigenmeshError, EigenmeshWarning
+from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.runtime.federation import Federation
 
 Names = tuple[str, ...]
 FIT = "the fit"  # whose names new data are held against, in errors
-_SHOWN = 3  # parties that a warning names
 
 
 def columns_of(source: Any) -> dict[str, Names | None]:
@@ -94,58 +86,3 @@ def warn_nameless(estimator: str) -> None:
 def as_array(names: Names | None) -> Any:
     """The form that scikit-learn keeps names in."""
     return None if names is None else np.asarray(names, dtype=object)
-
-
-# Columns that are not what they are taken for.
-
-_EMPTY = "write such cells as NaN, and have them filled (fill_missing)"
-
-
-def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> None:
-    """Of one array's columns."""
-    for odd in odd_columns({"": X}, "rows", {"": names}):
-        label = _label(names, odd.column)
-        index = "" if names is None else f", or make it the index: X.set_index({label})"
-        _warn(f"column {label}", odd, f"leave it out{index}")
-
-
-def warn_of_columns_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
-    """Of the columns of parties whose data are in this process; once for a federation."""
-    for odd in odd_columns(_held(source), getattr(source, "split", "rows"), names):
-        own = names.get(odd.parties[0])
-        label = _label(own, odd.column)
-        remedy = "leave it out and pass it as sample_ids="
-        if own is not None:
-            remedy = f"pass id_column={label} with the data, or leave it out"
-        _warn(f"column {label} of {_listed(odd.parties)}", odd, remedy)
-
-
-def _held(source: Any) -> dict[str, Matrix]:
-    opens: dict[str, Callable[[], Matrix]] = {}
-    if isinstance(source, Partitioned):
-        opens = {name: partial(source.part, i) for i, name in enumerate(source.names)}
-    elif isinstance(source, Federation) and "ids" not in source.remarks:
-        source.remarks["ids"] = ""
-        opens = {
-            name: partial(getattr, site, "data") for name, site in source.local_sites().items()
-        }
-    data = {}
-    for name, open_data in opens.items():
-        with suppress(EigenmeshError):  # the fit will say what is wrong, or do without the party
-            data[name] = open_data()
-    return data
-
-
-def _label(names: Sequence[str] | None, column: int) -> str:
-    return f"{column} (counted from 0)" if names is None else repr(str(names[column]))
-
-
-def _listed(parties: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, parties[:_SHOWN]))
-    more = f" and {len(parties) - _SHOWN} more" if len(parties) > _SHOWN else ""
-    return f"part{'ies' if len(parties) > 1 else 'y'} {shown}{more}"
-
-
-def _warn(where: str, odd: IdColumn | GapColumn, remedy_of_ids: str) -> None:
-    remedy = remedy_of_ids if isinstance(odd, IdColumn) else _EMPTY
-    warnings.warn(f"{where} {odd.words}; {remedy}", EigenmeshWarning, stacklevel=5)

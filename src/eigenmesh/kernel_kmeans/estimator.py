@@ -278,7 +278,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         )
         if not is_plain(X) and outcome.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
-        self._note_preparation()
+        if self.preparation is not None:
+            self._note_preparation()
         for caveat in outcome.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if outcome.left_out is not None:

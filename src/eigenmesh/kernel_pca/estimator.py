@@ -285,24 +285,24 @@ class KernelPCA(Served, FrontDoor):
         return self._fit(X, sample_weight, None)
 
     def _fit(self, X: Any, sample_weight: Any, kept: KernelValues | None) -> Self:
+        is_split = _is_split(X)
         self._check_parameters()
-        with rows_shown("kernel PCA", self.verbose):
-            if self.epsilon is not None and not _is_split(X):
-                X = self._as_one_party(X)
-            if _is_split(X):
-                self._take_names(X)
-                self._fit_split(X, sample_weight)
-                self._note_preparation()
-                return self
+        if not is_split:
             self._require_columns_for_preparing("rows")
-            if isinstance(X, Iterator):
+        with rows_shown("kernel PCA", self.verbose):
+            if is_split or self.epsilon is not None:
+                source = X if is_split else self._as_one_party(X)
+                self._take_names(source)
+                self._fit_split(source, sample_weight)
+            elif isinstance(X, Iterator):
                 self._require_no_preparation("blocks of rows")
                 _require_no_weights(sample_weight, "blocks of rows", "one array")
                 self._fit_blocks(self._checked_blocks(X))
             else:
                 rows = self._checked(X, reset=True, min_samples=2)
                 self._fit_array(rows, sample_weight, kept)
-        self._note_preparation()
+        if self.preparation is not None:
+            self._note_preparation()
         return self
 
     def _as_one_party(self, X: Any) -> Partitioned:

@@ -242,8 +242,7 @@ def _with_landmarks(
     q = default_landmarks(k, kpca.kernel, X.shape[1]) if q is None else q
     landmarks, why = kpca.landmarks, f"the landmarks are {kpca.landmarks!r}, as asked for"
     if landmarks == "auto":
-        kernel = Kernel(kpca.kernel, gamma, kpca.degree, kpca.coef0)
-        landmarks, why = landmarks_for(kernel, X, q, k or 10, seed_of(kpca.random_state))
+        landmarks, why = landmarks_for(kpca, gamma, X, q, k or 10)
     estimator = method_called("diskpca").estimator(
         k,
         kernel=kpca.kernel,
@@ -392,20 +391,25 @@ def _require_size(n_rows: int, remedy: str) -> None:
         )
 
 
-def landmarks_for(kernel: Kernel, X: Rows, count: int, rank: int, seed: int) -> tuple[str, str]:
+def landmarks_for(
+    kpca: Any, gamma: float | None, X: Rows, count: int, rank: int
+) -> tuple[str, str]:
     """The best landmarks for rows in one place, and why: their leverage may be looked at.
 
+    >>> from eigenmesh import KernelPCA
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 4))
-    >>> landmarks_for(Kernel("rbf", 0.1), X, 20, 3, seed=0)[0]
+    >>> landmarks_for(KernelPCA(kernel="rbf"), 0.1, X, 20, 3)[0]
     'centroids'
     >>> heavy = X * rng.pareto(1, size=(500, 1))
-    >>> landmarks_for(Kernel("poly", 1.0, 2, 0.0), heavy, 20, 3, seed=0)[0]
+    >>> landmarks_for(KernelPCA(kernel="poly", degree=2, coef0=0.0), 1.0, heavy, 20, 3)[0]
     'diskpca'
     """
     if X.shape[0] < ROWS_A_CENTROID * count:
         return "diskpca", f"{X.shape[0]:,} rows have no {count} clusters, so landmarks are rows"
-    skew = leverage_skew(kernel, X, rank, seed, ALIKE_ROWS if kernel.is_level else SKEW_ROWS)
+    kernel = Kernel(kpca.kernel, gamma, kpca.degree, kpca.coef0)
+    looked_at = ALIKE_ROWS if kernel.is_level else SKEW_ROWS
+    skew = leverage_skew(kernel, X, rank, seed_of(kpca.random_state), looked_at)
     skewness = f"leverage max/mean is {skew:.3g}"
     if skew >= SKEWED:
         return "diskpca", f"{skewness}: few rows matter most, so they are drawn by it as landmarks"

@@ -178,7 +178,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         )
         if not is_plain(X) and regression.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
-        self._note_preparation()
+        if self.preparation is not None:
+            self._note_preparation()
         for caveat in regression.caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if regression.left_out is not None:

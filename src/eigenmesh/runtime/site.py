@@ -38,6 +38,7 @@ _BLOCK = 1 << 20  # numbers in memory at a time
 Data = Any  # a 2-D numpy array, memory map or scipy CSR matrix
 Words = NDArray[np.uint64]
 T = TypeVar("T")
+_UNSTATED = Policy()  # of sites that state none; nothing changes a policy
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Site:
 
     name: str
     opens: Callable[[], Data]
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = _UNSTATED
     identifies: Callable[[], str] = str
     names_columns: Callable[[], tuple[str, ...] | None] = lambda: None
     level_columns: Callable[[], tuple[int, ...]] = tuple
