@@ -21,6 +21,7 @@ from rich.text import Text
 
 import eigenmesh
 from eigenmesh.cli import options, organisations
+from eigenmesh.cli.cross_validate import cross_validate
 from eigenmesh.cli.new_samples import column_holders, samples_for
 from eigenmesh.cli.pages import PAGE_SUFFIXES, features_beside, labels_in, report, write_page
 from eigenmesh.cli.reproduce import reproduce
@@ -70,6 +71,7 @@ app = typer.Typer(
 
 app.add_typer(site_app, name="site")
 app.command()(report)
+app.command()(cross_validate)
 app.command()(reproduce)
 
 

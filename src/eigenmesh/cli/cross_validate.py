@@ -1,0 +1,217 @@
+"""The command that compares gammas and numbers of components or clusters."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from eigenmesh.cli import options
+from eigenmesh.cli.pages import features_beside, labels_in
+from eigenmesh.connect import federation
+from eigenmesh.cross_validation.result import CrossValidationResult
+from eigenmesh.cross_validation.search import AROUND, CrossValidation
+from eigenmesh.errors import InputError
+from eigenmesh.estimators.plan import plan as forecast
+from eigenmesh.extras import extra
+from eigenmesh.kernel_kmeans.estimator import KernelKMeans
+from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.regression.estimator import KernelPCRegressor
+from eigenmesh.reports.documents import account_tree, as_json, check_output
+from eigenmesh.reports.tables import (
+    cross_validation_table,
+    plan_table,
+    report_table,
+    reveals_table,
+)
+from eigenmesh.reports.terminal import answering, progress, say
+from eigenmesh.stages.gamma import RULES
+
+_PICTURES = (".png", ".pdf", ".svg")
+
+
+def cross_validate(
+    data: options.Files,
+    *,
+    components: Annotated[
+        str | None,
+        typer.Option(help="Numbers of components to compare, as 2,5,10.", show_default=False),
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(help="Numbers of clusters to compare, as 2,3,4,5.", show_default=False),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="A column of the files, which is predicted from the components: they are then "
+            "compared by R².",
+            show_default=False,
+        ),
+    ] = None,
+    alpha: Annotated[
+        str, typer.Option(help="With --target: penalties to compare, as 0.1,1.")
+    ] = "1",
+    kernel: options.Kernel = "rbf",
+    gamma: Annotated[
+        str,
+        typer.Option(
+            help="Numbers to compare, as 0.1,1,10; or median, mean-distance or scale, of which ¼, "
+            "½, 1, 2 and 4 times are compared."
+        ),
+    ] = "mean-distance",
+    degree: options.Degree = 3,
+    coef0: options.Coef0 = 1,
+    folds: Annotated[int, typer.Option(help="Folds, which each party draws of its rows.")] = 5,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="What is taken: one-standard-error, the fewest components or clusters within one "
+            "standard error of the best; or best."
+        ),
+    ] = "one-standard-error",
+    landmarks: options.Landmarks = "auto",
+    n_landmarks: options.LandmarkCount = None,
+    seed: options.Seed = 0,
+    names: options.Names = None,
+    id_column: options.IdColumn = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
+    columns: options.Columns = None,
+    standardize: options.Standardize = False,
+    fill_missing: options.FillMissing = None,
+    log: options.Log = None,
+    fill_with: options.FillWith = "mean",
+    categories: options.Categories = None,
+    min_rows: options.MinRows = 5,
+    allow: options.Allow = None,
+    secure: options.Secure = False,
+    small_parties: options.SmallParties = "leave-out",
+    only_plan: Annotated[
+        bool, typer.Option("--plan", help="Say what it would cost, and run nothing.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the scores, as .png, .pdf or .svg.")
+    ] = None,
+    json: options.AsJson = False,
+) -> None:
+    """Compare gammas and numbers of components or clusters on rows that were held out.
+
+    For rows. No row leaves its party, nor is it told which are held out.
+
+    Example: [bold]eigenmesh cross-validate a.csv b.csv --clusters 2,3,4,5 --gamma median[/bold]
+    """
+    with answering(json):
+        if picture:
+            check_output(picture, data, _PICTURES)
+        how = options.reading_words(id_column, "strict", delimiter, decimal)
+        features = features_beside(target, data, options.listed(columns), how)
+        how |= options.choice_words(features, categories, fill_missing)
+        preparation = options.preparation(
+            standardize, fill_missing, log, fill_with, categories, min_rows
+        )
+        search = _search(
+            (components, clusters, target),
+            {"gamma": gamma, "alpha": alpha},
+            {"n_folds": folds, "rule": rule},
+            {
+                **options.kernel_words(kernel, None, degree, coef0),
+                **{"landmarks": landmarks, "n_landmarks": n_landmarks, "random_state": seed},
+                **{"small_parties": small_parties, "preparation": preparation},
+            },
+        )
+        parts = options.parties(data, "rows", names, allow, **how)
+        with federation(parts, secure=True) if secure else nullcontext(parts) as source:
+            if only_plan:
+                _show_plan(forecast(search, source), json)
+                return
+            with progress("comparing"):
+                search.fit(source, _targets(target, data, how))
+        if picture:
+            with extra("plot", "--picture"):
+                from eigenmesh.reports.plots import cross_validation
+            cross_validation(search.result_, path=picture)
+        _show(search.result_, picture, json)
+
+
+def _search(
+    asked: tuple[str | None, str | None, str | None],
+    grid: dict[str, str],
+    how: dict[str, Any],
+    words: dict[str, Any],
+) -> CrossValidation:
+    """What the options amount to."""
+    components, clusters, target = asked
+    if (components is None) == (clusters is None):
+        raise InputError("--components or --clusters is expected, one of them, as 2,5,10")
+    takes_gamma = words["kernel"] not in ("linear", "cosine", "arc-cosine")
+    compared: dict[str, Any] = {}
+    own: dict[str, Any] = dict(words)
+    if takes_gamma:
+        is_rule = grid["gamma"] in RULES
+        own["gamma"] = grid["gamma"] if is_rule else 1.0
+        compared["gamma"] = AROUND if is_rule else _numbers(grid["gamma"], "gamma", float)
+    if clusters is not None:
+        if target is not None:
+            raise InputError("--target is predicted from components; pass --components, as 2,5,10")
+        compared["n_clusters"] = _numbers(clusters, "clusters", int)
+        return CrossValidation(KernelKMeans(**own), **compared, **how)
+    compared["n_components"] = _numbers(components or "", "components", int)
+    if target is None:
+        return CrossValidation(KernelPCA(**own), **compared, **how)
+    compared["alpha"] = _numbers(grid["alpha"], "alpha", float)
+    return CrossValidation(KernelPCRegressor(**own), **compared, **how)
+
+
+def _numbers(text: str, option: str, kind: type) -> list[Any]:
+    """Those in a list with commas."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        example = "2,5,10" if kind is int else "0.1,1,10"
+        raise InputError(f"--{option} {text}: numbers as {example} are expected") from None
+
+
+def _targets(target: str | None, data: list[Path], how: dict[str, Any]) -> Any:
+    words = labels_in(data, target, how)
+    if words is None:
+        return None
+    try:
+        return [np.asarray(own, dtype=np.float64) for own in words]
+    except ValueError as error:
+        raise InputError(f"--target {target}: {error}; numbers are expected") from None
+
+
+def _show_plan(account: Any, json: bool) -> None:
+    if json:
+        typer.echo(as_json(account_tree(account)))
+        return
+    _print(plan_table(account), reveals_table(account, title="What would leave each party"))
+
+
+def _show(result: CrossValidationResult, picture: Path | None, json: bool) -> None:
+    if json:
+        candidates = [
+            {**one.params, "score": one.score, "error": one.error, "fold_scores": one.fold_scores}
+            for one in result.candidates
+        ]
+        tree = {"taken": result.best_params, "measure": result.measure, "candidates": candidates}
+        typer.echo(as_json({**tree, "picture": picture, "report": account_tree(result.report)}))
+        return
+    _print(
+        cross_validation_table(result),
+        report_table(result.report, notes=False),
+        reveals_table(result.report, title="What left each party"),
+    )
+    if picture:
+        say(Console(), f"Saved: {picture}", "cyan")
+
+
+def _print(*tables: Any) -> None:
+    for table in tables:
+        Console().print()
+        Console().print(table)
