@@ -27,6 +27,7 @@ from eigenmesh.methods.moments.estimator import MomentPCA
 from eigenmesh.methods.one_shot.estimator import OneShotKPCA
 from eigenmesh.methods.private_features.estimator import PrivatePCA
 from eigenmesh.methods.private_features.kmeans_estimator import PrivateKMeans
+from eigenmesh.methods.row_clusters.estimator import DistributedKMeans
 from eigenmesh.methods.vfed.estimator import VFedPCA
 from eigenmesh.methods.vfed.kernel_estimator import VFedAKPCA
 from eigenmesh.regression.estimator import KernelPCRegressor
@@ -44,6 +45,7 @@ __all__ = [
     "CostWarning",
     "CrossValidation",
     "DisKPCA",
+    "DistributedKMeans",
     "EigenmeshError",
     "EigenmeshWarning",
     "Fault",

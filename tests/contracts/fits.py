@@ -145,6 +145,7 @@ FITS = [
             3, **RBF, method="random-features", n_features=6, random_state=0, n_init=1
         ),
     ),
+    Fit("kmeans-of-rows", rows, lambda: em.DistributedKMeans(3, random_state=0, n_init=1)),
     Fit("kmeans-columns", columns, lambda: em.KernelKMeans(3, **RBF, random_state=0, n_init=1)),
     Fit(
         "kmeans-ring",

@@ -63,6 +63,7 @@ ESTIMATORS = [
     em.MomentPCA(),
     em.FedKernelKMeans(3, n_iterations=4, n_features=20, n_init=1),
     em.FedKernelKMeans(2, solver="lanczos", n_iterations=1, clustering="lloyd", n_init=1),
+    em.DistributedKMeans(3, n_init=1),
     em.KernelKMeans(2, method="exact", n_init=1),
     em.KernelKMeans(n_init=1),
     em.KernelKMeans(2, kernel="linear", n_landmarks=8, kmeans="coreset", n_init=1),

@@ -1,0 +1,1 @@
+"""k-means of the rows themselves, where they are."""
