@@ -18,7 +18,7 @@ from eigenmesh.engines.faulty import Fault
 from eigenmesh.engines.in_process import InProcess
 from eigenmesh.errors import InputError, MessageRefused, PartyLost, PolicyRefusal
 from eigenmesh.estimators.checks import MOST_RANK_ERROR
-from eigenmesh.numerics.sketched_median import sketch_width
+from eigenmesh.numerics.sketched_median import sketch_basis, sketch_width
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Message
 from eigenmesh.runtime.schedule import Parties, kinds_in
@@ -207,14 +207,18 @@ def test_median_over_rows_is_near_the_pooled_one(name, by_label):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_median_of_parties_that_differ_is_near_its_rank(seed):
-    """Clusters by party: a sketch sees them in half the dimensions, means in all."""
+    """Clusters by party: a sketch sees them in half the dimensions, means in all.
+
+    Beside parties a thousand times as far from each other as their rows, these are one place.
+    """
     rng = np.random.default_rng(seed)
     sizes = rng.integers(8, 60, size=int(rng.integers(2, 12)))
-    d, apart = int(rng.integers(8, 30)), 10 ** rng.uniform(0, 1.5)
+    d, apart = int(rng.integers(8, 30)), 10 ** rng.uniform(0, 3)
     rows = [rng.normal(size=(n, d)) + apart * rng.normal(size=d) for n in sizes]
-    squared = 0.5 / gamma(em.Partitioned(rows=rows), "median", seed)
+    result = run(em.Partitioned(rows=rows), "median", seed).value
     distances = pdist(np.vstack(rows), "sqeuclidean")
-    assert abs((distances < squared).mean() - 0.5) <= 0.06
+    off = abs((distances < 0.5 / result.gamma).mean() - 0.5)
+    assert off <= 0.06 or result.rank_error > MOST_RANK_ERROR
 
 
 def heavy(rng, d):
@@ -230,8 +234,15 @@ def few_columns(rng, d):
     return rng.normal(size=(int(rng.integers(60, 400)), 2)) * [1.0, 10 ** rng.uniform(0, 3)]
 
 
+def hardly_sketched(rng, d):
+    """Rows of few columns that spread little along what is sketched of them."""
+    basis = sketch_basis(2 + d % 3)
+    X = rng.normal(size=(int(rng.integers(60, 400)), len(basis)))
+    return X - (1 - 10 ** rng.uniform(-3, -1)) * (X @ basis) @ basis.T
+
+
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("rows", [heavy, clustered, few_columns])
+@pytest.mark.parametrize("rows", [heavy, clustered, few_columns, hardly_sketched])
 @pytest.mark.parametrize("place", ["random", "sorted", "shifted"])
 def test_a_median_is_near_its_rank_or_says_how_far_it_may_be(rows, place, seed):
     rng = np.random.default_rng([seed, len(place), len(rows.__name__)])
@@ -339,7 +350,7 @@ def test_forecast_is_the_formula():
         assert forecast_floats(rule, "columns", columns) == [0, 0]
     assert forecast_floats("mean-distance", "rows", rows) == [9, 9]
     assert forecast_floats("mean-distance", "columns", columns) == [0, 0]
-    assert forecast_floats("median", "rows", rows) == [9 + 350 * 4 + 720, 9 + 150 * 4 + 720]
+    assert forecast_floats("median", "rows", rows) == [9 + 350 * 4 + 900, 9 + 150 * 4 + 900]
     assert forecast_floats("median", "rows", rows[:1]) == [0]
     assert forecast_floats("median", "columns", columns) == [1000, 1000]
     assert [forecast_rounds("median", "rows", n) for n in (1, 2)] == [1, 3]
@@ -474,7 +485,7 @@ def test_a_party_that_sends_too_little_is_named(monkeypatch, split, step, field)
 def test_a_party_too_small_to_be_drawn_sends_no_rows():
     X = blobs(n=1201)
     result = run(em.Partitioned(rows=[X[:600], X[600:1200], X[1200:]]), "median")
-    assert floats_by_party(result) == [732 + 250 * 6, 732 + 250 * 6, 732]
+    assert floats_by_party(result) == [912 + 250 * 6, 912 + 250 * 6, 912]
     assert result.value.gamma == pytest.approx(pooled(X, "median"), rel=0.1)
 
 

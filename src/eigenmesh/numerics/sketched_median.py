@@ -33,13 +33,16 @@ from eigenmesh.numerics.gamma_rules import pair_squared_distances
 MAX_SKETCH_WIDTH = 64
 MIN_COMPARED, MAX_COMPARED = 10, 100  # rows of an owner whose pairs are compared
 SKETCHED = (-6, 4)  # octaves of w, in units of the median of all; the first and last have the rest
-OUTSIDE = (-18, 6)  # octaves of U, in the same units or, beside the last w, in w
+# Octaves of U, in the same units or, beside the last w, in w. Few dimensions may see little: of
+# three columns one direction is sketched, along which rows may spread a fiftieth as far as else.
+OUTSIDE = (-18, 12)
 STEPS = 3  # an octave of U
 _BASIS_KEY = 2315900271  # one draw for each d, everywhere and for ever
 _N_HALVINGS = 4
 _ALIKE = (0.7, 1.4)  # what own pairs of the sample may have of their mean
 _HEAVY = 3.0  # times its median, from which a mean is a few rows' affair
 _BY_CHANCE = 0.15  # of the logarithm, by which a sketch may miss the mean between owners
+_FEW_BEYOND = 0.2  # of all pairs, without whom the median is known well enough
 _UNKNOWN = 0.25  # error in rank that is stated where nothing could be compared
 _TINY = 1e-300
 
@@ -175,6 +178,8 @@ def sketched_median(
     is_own = owners[first] == owners[second]
     distances = law.completed(w)
     factor = _between_factor(distances, is_own, spread)
+    if law.beyond > _FEW_BEYOND:
+        return SketchedMedian(float(np.median(distances)), _UNKNOWN)
     if factor is None:
         return SketchedMedian(float(np.median(distances)), _owners_apart(w, is_own))
     if groups is not None and abs(np.log(factor)) > _BY_CHANCE:
@@ -193,6 +198,11 @@ class _Law(NamedTuple):
     table: Doubles
     unit: float
     d: int
+
+    @property
+    def beyond(self) -> float:
+        """The share of pairs whose U is only known to be larger, or smaller, than the table has."""
+        return float(self.table[:, [0, -1]].sum() / self.table.sum())
 
     def completed(self, w: Doubles) -> Doubles:
         """Each w with a U that goes with it, drawn alike for the same w."""
