@@ -114,6 +114,7 @@ FITS = [
     Fit("vfed-pca-ring", columns, lambda: em.VFedPCA(2, topology="ring"), options=RING),
     Fit("vfed-akpca", columns, lambda: em.VFedAKPCA(2, **RBF)),
     Fit("vfed-akpca-paper", columns, lambda: em.VFedAKPCA(2, **RBF, variant="paper", n_rounds=4)),
+    Fit("vfed-akpca-sum", columns, lambda: em.VFedAKPCA(2, **RBF, variant="sum")),
     Fit("vfed-akpca-ring", columns, lambda: em.VFedAKPCA(2, **RBF, topology="ring"), options=RING),
     Fit("dpca", columns, lambda: em.DPCA(1, n_iterations=4, random_state=0), options=RING),
     Fit("admm", rows, lambda: em.ADMMKPCA(1, **RBF, n_iterations=3, random_state=0), options=RING),

@@ -49,6 +49,7 @@ METHODS = {
     "vfed-average": Look("VFedAvg", ORANGE, "v"),
     "vfed-warm": Look("VFed, warm start", PURPLE, "^"),
     "vfed-scaled": Look("VFed, weight scaling", GREEN, ">"),
+    "vfed-sum": Look("sum of clients' kernels, exact", SKY, "P"),
     "isolated": Look("isolated", OLIVE, "x", "-."),
     "horizontal": Look("rows split, same merge", SKY, "v"),
     # Paper 003

@@ -28,8 +28,14 @@ from eigenmesh.estimators.kernel_gamma import gamma_stages, kernel_gamma
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH
 from eigenmesh.methods.registry import Method, register
 from eigenmesh.methods.vfed.kernel_graph import argument_peers
+from eigenmesh.methods.vfed.kernel_sum import vfed_kernel_sum
 from eigenmesh.methods.vfed.paper import PaperResult, vfed_paper
-from eigenmesh.methods.vfed.paper_checks import PAPER_ROUNDS, VARIANTS, paper_caveats, power_setup
+from eigenmesh.methods.vfed.paper_checks import (
+    KERNEL_VARIANTS,
+    PAPER_ROUNDS,
+    paper_caveats,
+    power_setup,
+)
 from eigenmesh.numerics.column_pieces import KernelShare
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
@@ -68,8 +74,9 @@ class VFedAKPCA(ColumnEstimator):
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance", of the columns as
         their owners prepare them.
     degree, coef0 : of "poly" and "sigmoid"; the order 0, 1 or 2 of "arc-cosine".
-    variant : "exact", or "paper" for the method as its paper has it: the merged top vectors of the
-        parties' own kernel matrices, which approximate no pooled kernel.
+    variant : "exact"; "paper" for the method as its paper has it: the merged top vectors of the
+        parties' own kernel matrices, which approximate no pooled kernel; or "sum" for the exact
+        components of the sum of these matrices, each of which goes to the coordinator once.
     n_landmarks : samples that stand for all where there are more than 20,000 (masked, more than
         3,000), by default 500; a number makes them serve whenever there are more samples.
     topology : None for a coordinator, or a graph as in `VFedPCA`: the distances or products of all
@@ -170,7 +177,7 @@ class VFedAKPCA(ColumnEstimator):
 
         Of a Dask array in chunks of columns every chunk is a party, at the worker that holds it.
         """
-        one_of(self.variant, "variant", VARIANTS)
+        one_of(self.variant, "variant", KERNEL_VARIANTS)
         name, source = self._kernel_name(), self._source(X)
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
@@ -253,24 +260,26 @@ class VFedAKPCA(ColumnEstimator):
         return PAPER_ROUNDS if self.n_rounds is None else whole_number(self.n_rounds, "n_rounds")
 
     def _caveats(self, printed: PaperResult | None) -> tuple[str, ...]:
+        if printed is not None and self.variant == "sum":
+            return ()
         if printed is not None:
             return paper_caveats(self, self._rounds(), printed.node_vectors)
         return unit_caveats(self, self.model_)
 
     def _knows_scores(self) -> bool:
-        return self.variant != "paper"
+        return self.variant == "exact"
 
     def input_projection(self, party: str | None = None) -> Any:
         """The paper's Z = VᵀX, (n_components, columns), of one party's columns or of all.
 
         An average of the samples' rows for every component, in the columns' own units, and no
-        score of a sample. Of variant="paper", whose parties keep columns and vectors.
+        score of a sample. Of variant "paper" or "sum", whose parties keep columns and vectors.
         """
         check_is_fitted(self)
         names = self.model_.parties if party is None else (party,)
         shares = [self._share(name) for name in names]
         if not all(isinstance(share, KernelShare) for share in shares):
-            raise InputError("Z = VᵀX is there with variant='paper'; this model is exact")
+            raise InputError("Z = VᵀX is there with variant='paper' or 'sum'; this model is exact")
         return np.hstack([np.asarray(share.vectors.T @ share.columns) for share in shares])
 
     def _stages(self, parties: Parties) -> list[Stage]:
@@ -287,14 +296,21 @@ class VFedAKPCA(ColumnEstimator):
 
     def _method(self, kernel: Kernel, on_graph: bool, masked: bool) -> Stage:
         """The run that finds the components."""
-        if one_of(self.variant, "variant", VARIANTS) == "paper":
-            return self._paper_run(kernel)
+        if one_of(self.variant, "variant", KERNEL_VARIANTS) != "exact":
+            return self._paper_run(kernel, on_graph)
         method = argument_peers if on_graph else argument_fusion
         return stage(method, self._agreed(masked), kernel, self._wanted(), bool(self.center))
 
-    def _paper_run(self, kernel: Kernel) -> Stage:
-        k = whole_number(self.n_components, "n_components")
-        return stage(vfed_paper, power_setup(self, kernel), k, self._rounds())
+    def _paper_run(self, kernel: Kernel, on_graph: bool) -> Stage:
+        k, setup = whole_number(self.n_components, "n_components"), power_setup(self, kernel)
+        if self.variant == "paper":
+            return stage(vfed_paper, setup, k, self._rounds())
+        if on_graph:
+            raise InputError(
+                "variant is 'sum' and parties are on a graph; whole kernel matrices go to a "
+                "coordinator: a federation without topology is expected, or variant='exact'"
+            )
+        return stage(vfed_kernel_sum, setup, k)
 
 
 def _exact(graph: bool, why: str, masked: bool = False) -> Method:

@@ -106,7 +106,7 @@ def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) ->
     while True:
         columns.enlist(PowerHolder, setup)
         introductions = ask_everyone(columns, PowerHolder.introduce)
-        _require_rank(introductions, setup, k)
+        require_samples_for(introductions, setup, k)
         if setup.merge == "isolated":
             result = _alone(columns, introductions, setup, k)
         elif columns.graph is not None:
@@ -117,7 +117,7 @@ def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) ->
             return result
 
 
-def _require_rank(introductions: Replies, setup: PowerSetup, k: int) -> None:
+def require_samples_for(introductions: Replies, setup: PowerSetup, k: int) -> None:
     """Deflation cannot tell by itself that nothing is left."""
     most = introductions[0].n_samples - setup.center
     if setup.kernel == "linear":
@@ -147,7 +147,7 @@ def _with_server(
     vectors = np.column_stack(history[n_rounds - 1 :: n_rounds])
     first = history[:n_rounds]
     moved = [apart(u, v) for u, v in zip(first[1:], first, strict=False)]
-    model = _model(introductions, ends, vectors, setup)
+    model = paper_model(introductions, ends, vectors, setup)
     reason = f"{n_rounds} rounds were asked for"
     return PaperResult(model, np.array(first), (1.0, *moved), None, reason)
 
@@ -176,12 +176,12 @@ def _of_nodes(
     introductions: Replies, ends: Replies, setup: PowerSetup, moved: tuple[float, ...], reason: str
 ) -> PaperResult:
     """The first node's vectors stand for the model; all of them are told."""
-    model = _model(introductions, ends, ends[0].vectors, setup)
+    model = paper_model(introductions, ends, ends[0].vectors, setup)
     vectors = np.array([end.vectors for end in ends])
     return PaperResult(model, np.zeros((0, 0)), moved, vectors, reason)
 
 
-def _model(
+def paper_model(
     introductions: Replies, ends: Replies, merged: Doubles, setup: PowerSetup
 ) -> ColumnModel:
     """The vectors in order of the variance that they capture at all parties."""

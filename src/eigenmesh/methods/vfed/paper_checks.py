@@ -13,8 +13,7 @@ from eigenmesh.methods.vfed.paper_party import PowerSetup
 from eigenmesh.numerics.kernels import Kernel
 
 VARIANTS = ("exact", "paper")
-
-
+KERNEL_VARIANTS = (*VARIANTS, "sum")
 PAPER_ROUNDS = 10
 
 

@@ -24,6 +24,7 @@ from eigenmesh.numerics.column_pieces import KernelShare, Loadings, share_to_tre
 from eigenmesh.numerics.column_preparation import ColumnPreparation
 from eigenmesh.numerics.eigen import EPS
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import upper
 from eigenmesh.numerics.plausible import exceeds
 from eigenmesh.runtime.message import (
     Context,
@@ -105,6 +106,18 @@ class Captured(Message, reveals="moments"):
         return more_than_all(context, float(np.sum(np.abs(self.captured))))
 
 
+class KernelSummand(Message, reveals="distances"):
+    """A party's own kernel matrix, upper triangle: how far apart the samples are in its columns."""
+
+    upper: Annotated[Floats, Shape("pairs"), NonEmpty]
+
+
+class KernelVectors(Message, reveals="eigenvectors"):
+    """The eigenvectors of the sum of all parties' kernel matrices."""
+
+    vectors: Annotated[Floats, Shape("n", "k"), NonEmpty]
+
+
 class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
     """A node's components, the variance of its own columns along them, and how its vector moved."""
 
@@ -165,6 +178,19 @@ class PowerHolder(Party):
     def finish(self, joint: JointVector) -> Captured:
         """The last component; the share stays in the site's store."""
         self._take(joint.vector, is_component=True)
+        return Captured(captured=self._kept_share())
+
+    # By the sum of all kernel matrices.
+
+    @step
+    def kernel_summand(self) -> KernelSummand:
+        """The own kernel matrix."""
+        return KernelSummand(upper=upper(self._kernel_matrix(self.columns)))
+
+    @step
+    def take_vectors(self, joint: KernelVectors) -> Captured:
+        """The components; the share stays in the site's store."""
+        self.components = np.asarray(joint.vectors, np.float64)
         return Captured(captured=self._kept_share())
 
     # On a graph, or alone.

@@ -213,6 +213,12 @@ class KernelProblem(VerticalProblem):
         """By Lanczos."""
         return leading(self.matrix(), 1)[1][:, 0]
 
+    @cached_property
+    def of_the_sum(self) -> Any:
+        """The top vector of the sum of the clients' own kernel matrices."""
+        own = [rbf_kernel(block, gamma=self.gamma) for block in self.parts.parts]
+        return leading(np.sum(own, axis=0), 1)[1][:, 0]
+
     def options(self) -> dict[str, Any]:
         """Of all kernel estimators."""
         return {"kernel": "rbf", "gamma": self.gamma, "center": False, "random_state": self.seed}
@@ -233,6 +239,16 @@ def kernel_paper(problem: KernelProblem, merge: str = "weighted") -> Measures:
     with stopwatch() as watch:
         kpca.fit(problem.parts)
     described = problem.described(kpca.history_)
+    described["sum_distance"] = apart(np.asarray(kpca.history_)[-1], problem.of_the_sum)
+    return {**described, **traffic(kpca.report_), "seconds": watch.seconds}
+
+
+def kernel_sum(problem: KernelProblem) -> Measures:
+    """The exact components of the sum of the clients' own kernel matrices."""
+    kpca = em.VFedAKPCA(1, variant="sum", **problem.options())
+    with stopwatch() as watch:
+        kpca.fit(problem.parts)
+    described = problem.described([np.asarray(kpca.eigenvectors_)[:, 0]])
     return {**described, **traffic(kpca.report_), "seconds": watch.seconds}
 
 
@@ -254,6 +270,7 @@ kernel_vertical = Experiment(
         "default": kernel_default,
         "vfed": kernel_paper,
         "vfed-average": partial(kernel_paper, merge="average"),
+        "vfed-sum": kernel_sum,
         "isolated": kernel_isolated,
     },
 )
