@@ -61,8 +61,14 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Ratios against peers and limits, each printed and kept as JSON; docs/results.md is written from these.
+# Hours for all; `make bench STUDIES=benchmarks/bench_peers.py` takes one.
+STUDIES ?= $(wildcard benchmarks/bench_*.py)
+RESULTS ?= build/results
 bench: $(VENV)/.installed-dev
-	for study in benchmarks/bench_*.py; do $(PINNED) $(BIN)/python $$study || exit 1; done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	for study in $(STUDIES); do EIGENMESH_RESULTS=$(RESULTS) $(PINNED) $(BIN)/python $$study || exit 1; done
+	$(BIN)/python benchmarks/write_results.py $(RESULTS) docs/results.md
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

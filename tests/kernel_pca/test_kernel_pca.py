@@ -362,3 +362,25 @@ def test_components_that_rows_do_not_determine_are_said(seed):
     words = [str(one.message) for one in caught]
     said = f"{rank + more} components were asked for, the rows determine {rank}"
     assert [text.startswith(said) for text in words] == ([True] if more else [])
+
+
+@pytest.mark.parametrize("rows", ["plain", "twelve equal groups", "of rank 5", "all but one alike"])
+def test_few_components_of_many_rows_are_those_of_the_dense_solver(rows):
+    """Also where an eigenvalue comes many times, and where there are fewer than asked for."""
+    rng = np.random.default_rng(7)
+    X = {
+        "plain": rng.normal(size=(400, 8)),
+        "twelve equal groups": np.repeat(np.eye(12), 35, axis=0),
+        "of rank 5": rng.normal(size=(400, 5)) @ rng.normal(size=(5, 30)),
+        "all but one alike": np.eye(400)[:, :1],
+    }[rows]
+    kernel = "linear" if rows == "of rank 5" else "rbf"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.EigenmeshWarning)
+        ours = em.KernelPCA(16, kernel=kernel, gamma=0.3, random_state=0).fit(X)
+    whole = decomposition.KernelPCA(16, kernel=kernel, gamma=0.3, eigen_solver="dense")
+    dense = whole.fit(X)
+    k = len(ours.eigenvalues_)
+    scale = dense.eigenvalues_[0]
+    np.testing.assert_allclose(ours.eigenvalues_, dense.eigenvalues_[:k], atol=1e-12 * scale)
+    np.testing.assert_allclose(dense.eigenvalues_[k:], 0, atol=1e-12 * scale)
