@@ -1,10 +1,13 @@
 """Sphinx: `make docs` writes the site to build/docs, without a network and without warnings."""
 
 import re
+import runpy
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
 from docstrings import as_rest
 
@@ -20,7 +23,10 @@ html_theme_options = {
     "description": "Kernel PCA and kernel k-means over data that cannot be pooled",
     "page_width": "1100px",
     "body_max_width": "none",
+    "font_family": "system-ui, sans-serif",
+    "head_font_family": "system-ui, sans-serif",
 }
+html_static_path = ["_static"]
 html_show_sourcelink = False
 html_copy_source = False
 myst_heading_anchors = 3
@@ -45,10 +51,19 @@ def _with_public_names(app, page, source):
     source[0] = _PUBLIC.sub(lambda mark: everything, source[0])
 
 
+def _draw_pictures(app):
+    """The gallery's pictures are drawn by its own example; a later build has them."""
+    folder = HERE / "_pictures"
+    if not folder.exists():
+        with redirect_stdout(None):
+            runpy.run_path(str(HERE.parent / "examples" / "pictures.py"))["main"](folder)
+
+
 def _docstring(app, what, name, value, options, lines):
     lines[:] = as_rest(lines)
 
 
 def setup(app):
+    app.connect("builder-inited", _draw_pictures)
     app.connect("source-read", _with_public_names)
     app.connect("autodoc-process-docstring", _docstring)

@@ -32,5 +32,13 @@ def test_every_example_is_in_the_gallery():
     assert not missing
 
 
+def test_every_picture_is_in_the_gallery():
+    gallery = (ROOT / "docs" / "examples.md").read_text()
+    drawn = [name for name in em.plot.__all__ if name.islower()]
+    helpers = {"align_signs", "suggested_clusters"}  # which draw nothing
+    missing = [name for name in drawn if f" _pictures/{name}.png\n" not in gallery]
+    assert set(missing) == helpers
+
+
 def test_the_citation_is_of_this_version():
     assert f"\nversion: {em.version.__version__}\n" in (ROOT / "CITATION.cff").read_text()
