@@ -6,14 +6,14 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from docstrings import as_rest
 
 import eigenmesh
 from eigenmesh.version import __version__ as version
 
+HERE = Path(__file__).parent
 project = "eigenmesh"
 copyright = "the eigenmesh developers"
 release = version
