@@ -62,7 +62,10 @@ def test_messy_files_are_fitted_as_the_pooled_pipeline_would(wards, tmp_path):
         assert own.iloc[:, 0].tolist() == frame["patient"].tolist()
         expected = pipeline.transform(frame)
         np.testing.assert_allclose(np.abs(own.iloc[:, 1:]), np.abs(expected), atol=1e-8)
-    run("transform", model, *paths, *choice, "--out", tmp_path / "again.csv")
+    again = ["transform", model, *paths, "--id-column", "patient", "--out", tmp_path / "again.csv"]
+    refused = CliRunner().invoke(app, list(map(str, again)))
+    assert "add --columns age,weight,dose,ward to leave" in " ".join(refused.output.split())
+    run(*again, "--columns", "age,weight,dose,ward")
     np.testing.assert_array_equal(
         pd.read_csv(tmp_path / "again.south.csv").iloc[:, 1:],
         pd.read_csv(tmp_path / "scores.south.csv").iloc[:, 1:],

@@ -93,6 +93,17 @@ def test_masked_tables_and_counts_tell_totals_alone():
     assert all(set(kinds) <= {"counts", "aggregate"} for kinds in kpca.report_.reveals.values())
 
 
+def test_masked_sums_of_columns_in_unlike_units_are_as_exact_as_of_one():
+    pytest.importorskip("cryptography", reason="the extra 'secure' is not installed")
+    rng = np.random.default_rng(5)
+    X = rng.normal([100, 0, 3, 1], size=(90, 4)) * [1e9, 1e-6, 1.0, 1e3]
+    expected = StandardScaler().fit_transform(X)
+    kpca = em.KernelPCA(2, kernel="linear", preparation=em.Preparation(standardize=True))
+    with em.federation(em.Partitioned(rows=[X[:40], X[40:]]), secure=True) as fed:
+        kpca.fit(fed)
+    np.testing.assert_allclose(kpca.preparation_.apply(X), expected, rtol=1e-10, atol=1e-10)
+
+
 def test_a_policy_without_rows_tells_no_level_of_few_rows_and_the_report_says_so():
     _, frames = drawn_frames(21)
     policy = em.Policy(allow={"moments", "counts", "hashes"}, min_rows=5)

@@ -1,6 +1,7 @@
 """Masked sums: the plain sum, whoever is lost, and nothing else to whoever asks for more."""
 
 import dataclasses
+import math
 from contextlib import suppress
 from typing import Annotated
 
@@ -22,7 +23,16 @@ from eigenmesh.runtime.masked_sum import (
     Roll,
     Signatures,
 )
-from eigenmesh.runtime.message import Floats, Integers, Message, Reveals, Shape, decode, encode
+from eigenmesh.runtime.message import (
+    Floats,
+    Integers,
+    Message,
+    Reveals,
+    Shape,
+    Wide,
+    decode,
+    encode,
+)
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import protocol
@@ -149,6 +159,28 @@ def test_numbers_of_any_size_are_summed_to_their_scale(seed):
     assert summed.n_rows == sum(one.n_rows for one in summands)
     assert np.array_equal(summed.whole, sum(one.whole for one in summands))
     assert words[-1] == n
+
+
+class Sizes(Message, reveals="moments"):
+    columns: Annotated[Floats, Shape("a"), Wide]
+    rest: Annotated[Floats, Shape("b")]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_columns_of_any_units_are_summed_to_their_own_scale(seed):
+    rng = np.random.default_rng(seed)
+    n, size = int(rng.integers(2, 700)), 10.0 ** rng.uniform(-100, 100)
+    units = size * 10.0 ** np.r_[0, rng.uniform(-28, 0, size=7)]
+    summands = [Sizes(rng.normal(size=8) * units, rng.normal(size=3)) for _ in range(n)]
+    scale = np.max([masks.exponents_of(one) for one in summands], axis=0).tolist()
+    words = sum(masks.to_words(one, scale, n) for one in summands)
+    shapes = masks.read_shapes(masks.shapes_of(summands[0]), Sizes)
+    assert len(words) == masks.count_words(Sizes, shapes) == 3 * 8 + 3 + 1
+    assert masks.has_room(words[:-1])
+    summed = masks.from_words(Sizes, words, shapes, scale, n)
+    columns = np.array([one.columns for one in summands])
+    exact = [math.fsum(column) for column in columns.T]
+    assert np.all(np.abs(summed.columns - exact) <= 1e-12 * np.abs(columns).max(axis=0))
 
 
 @pytest.mark.parametrize("value", [0.0, 5e-324, 1e-300, 1.7e308, -1.7e308])

@@ -8,6 +8,7 @@ from typing import Any
 from eigenmesh.cli import options
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import parties_by_columns
+from eigenmesh.data.readers import peek_names
 from eigenmesh.errors import InputError
 
 
@@ -22,7 +23,26 @@ def samples_for(
     if column_holders(model) is not None:
         return _columns_for(model, files, names, how)
     rows = {**how, "features": features, **model._reads_rows()}
+    if features is None:
+        _require_no_more_columns(model, files, how)
     return options.parties(files, "rows", names, None, **rows)
+
+
+def _require_no_more_columns(model: Any, files: list[Path], how: dict[str, Any]) -> None:
+    """Raise, with the option to pass, where files have columns beside the model's."""
+    text = {name: how[name] for name in ("id_column", "delimiter", "decimal")}
+    wanted = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    for file in files if wanted else ():
+        try:
+            names = peek_names(file, **text) or ()
+        except InputError:  # which whoever opens the file will say
+            continue
+        more = [name for name in names if name not in wanted]
+        if more and set(wanted) <= set(names):
+            raise InputError(
+                f"file {file.name!r} has columns {', '.join(map(repr, more[:5]))} beside the "
+                f"model's; add --columns {','.join(wanted)} to leave them aside"
+            )
 
 
 def column_holders(model: Any) -> tuple[str, ...] | None:

@@ -675,7 +675,7 @@ class Collector:
         shapes, members = read_shapes(layout, gives), sorted(openings)
         agreements = self._agreements(openings, scale, strict)
         context = _context(subject, members, self._run_keys, _terms(scale, layout, strict))
-        tally, floats = _Tally(count_words(shapes)), count_floats(gives, shapes)
+        tally, floats = _Tally(count_words(gives, shapes)), count_floats(gives, shapes)
         if self._forgiving:
             circle = _circle(members, self._run_keys)
             _Opener(openings, circle, context, strict, ask).collect(agreements, tally, floats)

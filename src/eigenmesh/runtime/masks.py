@@ -5,8 +5,9 @@ package `cryptography` is imported by this file alone.
 
 Numbers are summed in the ring of 64-bit words. A field of floats has one exponent E for all
 parties, a multiple of `COARSE`, with every |x| < 2^E; it is summed in units of 2^(E + log2 n - 62),
-so that n of them do not wrap, and its sum is off by at most n units of half that size. Integers are
-summed as they are.
+so that n of them do not wrap, and its sum is off by at most n units of half that size. A field that
+is `Wide` goes on in the next words with what is left below that unit. Integers are summed as they
+are.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ M = TypeVar("M", bound=Message)
 
 MOST_NEIGHBOURS = 40  # with whom a party shares masks; even, as many on each side of a circle
 COARSE = 4  # bits to which the exponents are rounded up that parties tell of their summands
+WIDE = 3  # words of a number of a wide field: 10^-31 of the largest keeps all of its digits
 _BITS = 62  # of the ring that the largest possible sum takes; one is the sign, one to spare
 _SMALLEST = -1000  # exponent of what is taken for nothing
 _LARGEST = 1100  # exponent of what no number reaches
@@ -276,20 +278,34 @@ def to_words(message: Message, exponents: Sequence[int], n_parties: int) -> Word
     for field, exponent in zip(fields_of(type(message)), exponents, strict=True):
         values = np.asarray(getattr(message, field.name)).ravel()
         if _is_exact(field):
-            limit, whole = 1 << room, values.astype(np.int64)
+            limit, digits = 1 << room, [values.astype(np.int64)]
             fits = not values.size or (int(values.max()) <= limit and int(values.min()) >= -limit)
         else:
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(values.astype(float), room - int(exponent))
             fits = bool(np.all(np.abs(scaled) <= 2.0**room))
-            whole = np.rint(scaled if fits else np.zeros(0)).astype(np.int64)
+            digits = _digits(scaled if fits else np.zeros(0), room, _words_each(field))
         if not fits:
             raise StepRefused(
                 f"{type(message).__name__}.{field.name} is larger than the scale of the sum: it "
                 f"would wrap"
             )
-        words.append(whole)
+        words += digits
     return np.concatenate([*words, [1]]).astype(np.int64).view(np.uint64)
+
+
+def _words_each(field: Field) -> int:
+    return WIDE if field.is_wide and not _is_exact(field) else 1
+
+
+def _digits(scaled: NDArray[np.float64], room: int, n: int) -> list[NDArray[np.int64]]:
+    """Whole numbers, and `n` - 1 times what is left of them in units 2^-room as large."""
+    digits = []
+    for _ in range(n):
+        whole = np.rint(scaled)
+        digits.append(whole.astype(np.int64))
+        scaled = np.ldexp(scaled - whole, room)
+    return digits
 
 
 def from_words(
@@ -303,19 +319,25 @@ def from_words(
     numbers, values, start = words.view(np.int64), dict[str, Any](), 0
     room = _BITS - _log2(n_parties)
     for field, shape, exponent in zip(fields_of(message_type), shapes, exponents, strict=True):
-        own = numbers[start : start + math.prod(shape)].reshape(shape)
-        start += own.size
+        n_words = _words_each(field)
+        digits = numbers[start : start + n_words * math.prod(shape)].reshape(n_words, *shape)
+        start += digits.size
+        own = digits[0]
         if not _is_exact(field):
-            own = np.ldexp(own.astype(float), int(exponent) - room)
+            units = [int(exponent) - room * (i + 1) for i in range(n_words)]
+            # The smallest first, or they are lost one by one.
+            parts = [np.ldexp(d.astype(float), u) for d, u in zip(digits, units, strict=True)]
+            own = np.asarray(sum(reversed(parts)))
         values[field.name] = own if field.is_array else own.item()
     total = message_type(**values)
     check(total)
     return total
 
 
-def count_words(shapes: Sequence[tuple[int, ...]]) -> int:
+def count_words(message_type: type[Message], shapes: Sequence[tuple[int, ...]]) -> int:
     """How many words a summand of these shapes takes."""
-    return sum(map(math.prod, shapes)) + 1
+    fields = zip(fields_of(message_type), shapes, strict=True)
+    return sum(_words_each(field) * math.prod(shape) for field, shape in fields) + 1
 
 
 def count_floats(message_type: type[Message], shapes: Sequence[tuple[int, ...]]) -> int:

@@ -191,6 +191,9 @@ def no_more_than(limit: int) -> Check:
     return Check(f"must be at most {limit:,}", lambda number: number <= limit)
 
 
+# Numbers whose sizes differ without bound, as sums of columns in their own units do: masked, each
+# takes several words, so that small ones are as exact as large ones.
+Wide = "sizes that differ"
 SameEverywhere = "same everywhere"  # compared between the parties' replies by the federation
 
 
@@ -279,6 +282,7 @@ class Field(NamedTuple):
     fact: str | None  # what it says of its sender
     dtype_kinds: str  # of an array; empty for a scalar
     bits: str | None = None  # the field that says in how many bits it travels
+    is_wide: bool = False  # whether its numbers' sizes differ without bound
 
     @property
     def is_array(self) -> bool:
@@ -343,7 +347,8 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     dtypes = _DTYPE_KINDS.get(hint, "")
     label = f"{message_type.__name__}.{name}"
     bits = next((mark.bits for mark in marks if isinstance(mark, Compact)), None)
-    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, bits)
+    wide = Wide in marks
+    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, bits, wide)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:

@@ -48,6 +48,7 @@ from eigenmesh.runtime.message import (
     Positive,
     Reveals,
     Shape,
+    Wide,
 )
 from eigenmesh.runtime.party import Party, Worth, step
 from eigenmesh.runtime.prepared import (
@@ -119,7 +120,7 @@ class ColumnSums(Message, reveals="moments"):
     n_rows: Annotated[int, Reveals("counts"), Positive]
     n_sparse: Annotated[int, Reveals("counts"), NonNegative]  # parties that have sparse rows
     n_present: Annotated[Floats, Shape("d"), NonNegative]
-    sums: Annotated[Floats, Shape("d")]
+    sums: Annotated[Floats, Shape("d"), Wide]
 
 
 class Thresholds(Message, reveals="moments", covers="joint"):
@@ -143,7 +144,7 @@ class ColumnMeans(Message, reveals="moments"):
 class ColumnSquares(Message, reveals="moments"):
     """Of every column, the sum of squared differences from the mean of all."""
 
-    squares: Annotated[Floats, Shape("d"), NonNegative]
+    squares: Annotated[Floats, Shape("d"), NonNegative, Wide]
 
 
 class KnownLevels(Message, reveals="hashes"):
