@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigenmesh.data import Partitioned, split, split_columns
+from eigenmesh.data import Partitioned, feasible_parties, split, split_columns
 from eigenmesh.data.splits import sizes_by_law
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.runtime.policy import Policy
@@ -201,3 +201,19 @@ def test_split_columns_refuses_widths_that_do_not_fit(X, widths, match):
 def test_split_columns_refuses_one_dimension():
     with pytest.raises(InputError, match="shape"):
         split_columns(np.ones(7), (3, 4))
+
+
+def test_a_feasible_number_of_parties_costs_no_more_than_one():
+    """Of He et al., section III.C: the work is then at most twice T³ up to rounding of J."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        T, M, D = (int(rng.integers(1, most)) for most in (5000, 5000, 60))
+        feasible = feasible_parties(T, M, D)
+
+        def within(J, T=T, M=M, D=D):
+            return M / J + (D + 1) * J <= T  # (M/J + DJ + J) T² ≤ T³
+
+        numbers = [J for J in range(1, M + 1) if within(J)]
+        assert feasible == ((numbers[0], numbers[-1]) if numbers else None)
+    with pytest.raises(InputError, match="n_samples is 0"):
+        feasible_parties(0, 10, 1)

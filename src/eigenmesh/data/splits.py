@@ -89,6 +89,34 @@ def sizes_by_law(
     return tuple(int(size) for size in sizes)
 
 
+def feasible_parties(n_samples: int, n_features: int, n_components: int) -> tuple[int, int] | None:
+    """Fewest and most parties for which one-shot kernel PCA of columns costs what pooling does.
+
+    The rule of its paper (He, Huang, Lv and Yang, section III): T samples of M features, D
+    components each. With T ≥ 2√(M(D + 1)) the work is O(T³) for J parties within
+    (T ± √(T² − 4M(D + 1))) / 2(D + 1), as it is with all columns in one place. None where there is
+    no such number.
+
+    >>> feasible_parties(n_samples=5000, n_features=10_000, n_components=100)
+    (3, 47)
+    >>> feasible_parties(n_samples=100, n_features=10_000, n_components=100) is None
+    True
+    """
+    sizes = {"n_samples": n_samples, "n_features": n_features, "n_components": n_components}
+    for name, value in sizes.items():
+        if value < 1:
+            raise InputError(f"{name} is {value}, expected at least 1")
+    rest = n_samples**2 - 4 * n_features * (n_components + 1)
+    if rest < 0:
+        return None
+    low, high = (
+        (n_samples + sign * np.sqrt(rest)) / (2 * (n_components + 1)) for sign in (-1.0, 1.0)
+    )
+    fewest = max(int(np.ceil(low - _SLACK)), 1)
+    most = min(int(np.floor(high + _SLACK)), n_features)
+    return (fewest, most) if fewest <= most else None
+
+
 def split_columns(X: Any, widths: Sequence[int]) -> list[Any]:
     """Cut the columns of a plain array, sparse matrix or DataFrame into blocks of `widths`.
 

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets as bundled
 
+from eigenmesh.data.missing import drop_missing
 from eigenmesh.data.synthetic import density_columns, paper_linear
 from eigenmesh.errors import InputError
 from eigenmesh.reproduce import files, stand_ins
@@ -155,11 +156,10 @@ def _prepared(X: Any, how: str, origin: str) -> Any:
 
 def _filled(X: Any, most: float = 0.1) -> Any:
     """As paper 000: columns with more than a tenth missing go, other gaps get the column's mean."""
-    gaps = np.isnan(X)
-    if not gaps.any():
+    if not np.isnan(X).any():
         return X
-    X, gaps = X[:, gaps.mean(axis=0) <= most], gaps[:, gaps.mean(axis=0) <= most]
-    return np.where(gaps, np.nanmean(X, axis=0), X)
+    X = drop_missing(X, most)
+    return np.where(np.isnan(X), np.nanmean(X, axis=0), X)
 
 
 # Sets that take more than a line.
