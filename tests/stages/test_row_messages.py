@@ -10,35 +10,27 @@ import eigenmesh as em
 from eigenmesh.runtime.message import decode, encode, floats_by_kind
 from eigenmesh.stages.row_messages import RowBlock, pack, unpack
 
-RANGES = [(0, 1, 1), (0, 255, 1), (-128, 127, 1), (0, 65_535, 2), (-32_768, 32_767, 2)]
-
 
 @given(
-    low_high_bytes=st.sampled_from([*RANGES, (-32_769, 32_767, 8), (0, 2**20, 8)]),
-    shape=st.tuples(st.integers(1, 20), st.integers(1, 9)),
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 9)),
     seed=st.integers(0, 2**31),
-    shift=st.sampled_from([0.0, 0.5]),
     is_sparse=st.booleans(),
     dtype=st.sampled_from([np.float64, np.float32]),
 )
-def test_rows_travel_in_the_fewest_bytes_and_arrive_unchanged(
-    low_high_bytes, shape, seed, shift, is_sparse, dtype
-):
-    low, high, size = low_high_bytes
+def test_rows_arrive_unchanged_and_pixels_in_a_byte_each(shape, seed, is_sparse, dtype):
     rng = np.random.default_rng(seed)
-    rows = rng.integers(low, high, size=shape, endpoint=True)
-    rows.flat[0], rows.flat[-1] = low, high
-    rows = (rows + shift).astype(dtype)
+    rows = rng.integers(0, 255, size=shape, endpoint=True).astype(dtype)
+    if seed % 2:
+        rows = rows * rng.normal()  # on no grid
     sent = RowBlock(**pack(sp.csr_array(rows) if is_sparse else rows))
-    received = decode(RowBlock, encode(sent))
-    found = unpack(received)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found.toarray() if is_sparse else found, rows)
+    data = encode(sent)
+    arrived = unpack(decode(RowBlock, data))
+    assert arrived.dtype == rows.dtype
+    np.testing.assert_array_equal(arrived.toarray() if is_sparse else arrived, rows)
     values = sent.data if is_sparse else sent.dense
     assert floats_by_kind(sent)["rows"] == values.size
-    if values.size > 1 and not is_sparse:
-        expected = size if dtype == np.float64 and not shift else np.dtype(dtype).itemsize
-        assert values.itemsize == expected
+    if not seed % 2 and not is_sparse:
+        assert len(data) <= rows.size + 700
 
 
 @pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
@@ -56,6 +48,8 @@ def test_pixels_cost_bytes_and_give_the_answer_of_floats(estimator, seed):
         floats = model.report_.floats_up + model.report_.floats_down
         planned = em.plan(model, parts)
         assert floats == planned.floats_up + planned.floats_down
-    assert bytes_of[np.uint8] == bytes_of[np.float64] < bytes_of[np.float32]
+    assert bytes_of[np.uint8] == bytes_of[np.float64]
+    on_no_grid = em.Partitioned(rows=np.array_split(np.pi / 3 * pixels, 3))
+    assert bytes_of[np.float64] < 0.8 * model.fit(on_no_grid).report_.bytes
     np.testing.assert_array_equal(scores_of[np.uint8], scores_of[np.float64])
     np.testing.assert_allclose(scores_of[np.float32], scores_of[np.float64], atol=1e-4)

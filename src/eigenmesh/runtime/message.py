@@ -10,7 +10,8 @@ a message leaves and again where it arrives::
 
 A letter or name in `Shape` stands for one size throughout the message; where an integer field has
 that name, it is that field's value. An axis may be an expression of such names, "q*(q+1)//2".
-An array marked `Compact("bits")` travels in as many bits as the field of that name says.
+An array marked `Compact("bits")` travels in as many bits as the field of that name says; one
+marked `OnGrid` as short as its numbers allow, without loss.
 Arrays and numbers must be finite, always. What a schedule says of the sizes comes as `Limits`.
 """
 
@@ -42,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.runtime import compact, wire
+from eigenmesh.runtime import compact, grid_form, wire
 from eigenmesh.runtime.records import record
 
 KINDS = frozenset(
@@ -53,8 +54,7 @@ KINDS = frozenset(
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.integer[Any]]
 Numbers = NDArray[np.integer[Any] | np.floating[Any]]
-"""What counts as floats, but may travel in fewer bytes: pixels as bytes, counts as short integers.
-"""
+"""What counts as floats, but may travel as whole numbers."""
 
 _DTYPE_KINDS = {Floats: "f", Integers: "iu", Numbers: "fiu"}
 _WORDS = {"f": "floats", "iu": "integers", "fiu": "numbers"}
@@ -89,6 +89,9 @@ class Compact:
     """Marks an array that may travel in fewer bits: the integer field that says how many."""
 
     bits: str
+
+
+OnGrid = "on a grid"  # marks an array whose numbers may be whole multiples of a few steps
 
 
 class Axis:
@@ -283,6 +286,7 @@ class Field(NamedTuple):
     dtype_kinds: str  # of an array; empty for a scalar
     bits: str | None = None  # the field that says in how many bits it travels
     is_wide: bool = False  # whether its numbers' sizes differ without bound
+    on_grid: bool = False  # whether it travels as short as its numbers allow
 
     @property
     def is_array(self) -> bool:
@@ -347,8 +351,8 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     dtypes = _DTYPE_KINDS.get(hint, "")
     label = f"{message_type.__name__}.{name}"
     bits = next((mark.bits for mark in marks if isinstance(mark, Compact)), None)
-    wide = Wide in marks
-    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, bits, wide)
+    how = (bits, Wide in marks, OnGrid in marks)
+    return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, *how)
 
 
 def kinds_of(message_type: type[Message]) -> frozenset[str]:
@@ -497,9 +501,9 @@ def encode(message: Message, limits: Limits = NO_LIMITS) -> bytes:
 
 def _to_wire(field: Field, message: Message) -> Any:
     value = getattr(message, field.name)
-    if field.bits is None or value is None:
-        return value
-    return compact.to_wire(value, _bits(field, message))
+    if value is not None and field.bits is not None:
+        return compact.to_wire(value, _bits(field, message))
+    return grid_form.to_wire(value) if field.on_grid else value
 
 
 def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_LIMITS) -> M:
@@ -521,6 +525,8 @@ def _as_declared(field: Field, tree: Mapping[str, Any]) -> Any:
         if type(bits) is not int or bits not in compact.BITS:
             raise MessageRefused(f"{field.label} is in {bits!r} bits, none of {compact.BITS}")
         return compact.from_wire(value, bits)
+    if field.on_grid:
+        return grid_form.from_wire(value)
     # JSON writes 2.0 and 2 as it likes; the declared type decides.
     return float(value) if field.type is float and type(value) is int else value
 

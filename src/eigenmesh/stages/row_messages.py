@@ -19,7 +19,7 @@ from eigenmesh.runtime.message import (
     Integers,
     Message,
     NonNegative,
-    Numbers,
+    OnGrid,
     OwnColumns,
     OwnRows,
     Positive,
@@ -32,7 +32,6 @@ from eigenmesh.runtime.results import Replies
 
 LARGEST = 1e75  # of a value: kernels take squares of products
 NOT_A_GRAM = "no rows have such sums and such sums of products"
-_SHORT = (np.uint8, np.int8, np.uint16, np.int16)
 
 
 class KernelSetup(Message, reveals=None):
@@ -68,11 +67,11 @@ def count(rows: Rows) -> RowCount:
 
 
 class RowBlock(Message, reveals="rows"):
-    """Some rows: `dense` (n, d), or the arrays of a CSR matrix; whole numbers as short integers."""
+    """Some rows: `dense` (n, d), or the arrays of a CSR matrix; in few bits where that is exact."""
 
     n_columns: Annotated[int, Reveals("counts"), NonNegative]
-    dense: Annotated[Numbers | None, Shape("n", "n_columns")]
-    data: Annotated[Numbers | None, Shape("nnz")]
+    dense: Annotated[Floats | None, Shape("n", "n_columns"), OnGrid]
+    data: Annotated[Floats | None, Shape("nnz"), OnGrid]
     indices: Annotated[Integers | None, Shape("nnz"), NonNegative]
     indptr: Annotated[Integers | None, Shape("n_plus_1"), NonNegative]
 
@@ -99,38 +98,25 @@ def pack(rows: Rows) -> dict[str, Any]:
     fields: dict[str, Any] = dict.fromkeys(("dense", "data", "indices", "indptr"))
     if is_sparse(rows):
         csr: Any = sp.csr_array(rows)
-        fields.update(data=_short(csr.data), indices=csr.indices, indptr=csr.indptr)
+        fields.update(data=_floats(csr.data), indices=csr.indices, indptr=csr.indptr)
     else:
-        fields["dense"] = _short(np.ascontiguousarray(rows))
+        fields["dense"] = _floats(np.ascontiguousarray(rows))
     return {"n_columns": int(rows.shape[1]), **fields}
 
 
-def _short(values: Any) -> Any:
-    """Whole numbers in the fewest bytes that hold them; all others, and float32, as they are."""
-    if values.dtype != np.float64 or not values.size:
-        return values
-    low, high = float(values.min()), float(values.max())
-    for dtype in _SHORT:
-        if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
-            shortened = values.astype(dtype)
-            return shortened if np.array_equal(shortened, values) else values
-    return values
-
-
-def _long(values: Any) -> Any:
-    """What `_short` was given."""
+def _floats(values: Any) -> Any:
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 
 
 def unpack(block: Any) -> Rows:
     """The rows of a RowBlock, or of any message with its fields."""
     if block.dense is not None:
-        rows: Rows = _long(block.dense)
+        rows: Rows = block.dense
         return rows
     if block.data is None or block.indices is None or block.indptr is None:
         raise MessageRefused("a block of rows is neither dense nor sparse")
     shape = (len(block.indptr) - 1, block.n_columns)
-    matrix = sp.csr_array((_long(block.data), block.indices, block.indptr), shape=shape)
+    matrix = sp.csr_array((block.data, block.indices, block.indptr), shape=shape)
     try:
         matrix.check_format(full_check=True)
     except ValueError:
