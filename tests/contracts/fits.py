@@ -70,6 +70,11 @@ FITS = [
         for name in ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
     ),
     Fit("diskpca-median", rows, lambda: em.DisKPCA(2, kernel="rbf", gamma="median", **FEW)),
+    Fit(
+        "diskpca-small",
+        rows,
+        lambda: em.DisKPCA(2, **RBF, gram_rank=6, precision=8, accuracy=0.5, **FEW),
+    ),
     Fit("diskpca-paper", rows, lambda: em.DisKPCA(2, **RBF, exact=False, **FEW)),
     Fit("diskpca-poly", rows, lambda: em.DisKPCA(2, kernel="poly", degree=2, gamma=0.1, **FEW)),
     Fit("sketching", rows, lambda: em.SketchingPCA(2, **RBF, embedding_dim=20, random_state=0)),

@@ -32,6 +32,7 @@ from eigenmesh.estimators.checks import (
 )
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
+from eigenmesh.estimators.precision import checked_gram_rank, checked_precision
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
@@ -136,6 +137,7 @@ class KernelPCA(Served, FrontDoor):
         by the standard deviation; fill missing values (NaN) with the column's mean, of a column at
         most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
     local_rank, fusion : of OneShotKPCA.
+    gram_rank, precision : how parties send less: of `DisKPCA`, precision of `OneShotKPCA`, too.
     topology : of parties without a coordinator; None for one.
     averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     small_parties : what becomes of parties with fewer rows than their policies let a sum be over
@@ -237,6 +239,8 @@ class KernelPCA(Served, FrontDoor):
         preparation: Preparation | None = None,
         epsilon: float | None = None,
         delta: float = 1e-6,
+        gram_rank: int | str | None = None,
+        precision: int | str = "exact",
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -270,6 +274,8 @@ class KernelPCA(Served, FrontDoor):
         self.preparation = preparation
         self.epsilon = epsilon
         self.delta = delta
+        self.gram_rank = gram_rank
+        self.precision = precision
 
     # Fitting.
 
@@ -373,6 +379,8 @@ class KernelPCA(Served, FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
+        checked_precision(self.precision)
+        checked_gram_rank(self.gram_rank)
         one_of(self.small_parties, "small_parties", CHOICES)
         require_private(self, "KernelPCA")
         one_of(self.method, "method", ("auto", "exact", *names))

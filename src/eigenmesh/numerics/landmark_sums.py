@@ -14,7 +14,7 @@ double    all in float64: float64 rows, kernels without a fused form, or few row
 raw       H in float32, blocks added up in float64: every direction is safe
 hybrid    H, and P for the unsafe directions, at most a quarter of all
 project   P for all directions, or where these are few; G goes back as H = C G Cᵀ with C = K(Y, Y)B,
-          so that messages are alike
+          so that all routes give one form
 ========  =========================================================================================
 
 From the sums down to the block: a route is chosen, a pass goes over the rows, blocks are filled.
@@ -47,6 +47,7 @@ from eigenmesh.numerics.arrays import (
 )
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import LARGEST_MULTIPLIED_DEGREE, Kernel, multiply_up
+from eigenmesh.numerics.leading_directions import leading_basis
 from eigenmesh.threads import one_blas_thread, spread
 
 
@@ -58,15 +59,29 @@ class LandmarkSums(NamedTuple):
     n_rows: int
     trace: float  # Σ k(x, x)
 
-    def packed(self) -> dict[str, Any]:
-        """The fields of a message with them: of the Gram matrix its upper triangle."""
-        fields = self._asdict()
-        return {"upper": upper(fields.pop("gram")), **fields}
+    def packed(self, span: Span | None = None, dtype: Any = np.float64) -> dict[str, Any]:
+        """The fields of a message with them: of the Gram matrix its upper triangle.
+
+        In a span of a certain rank they are those of the rows' coordinates in it.
+        """
+        gram, sums = self.gram, self.sums
+        if span is not None and span.rank is not None:
+            gram, sums = span.basis.T @ gram @ span.basis, span.basis.T @ sums
+        return {
+            "upper": upper(gram).astype(dtype, copy=False),
+            "sums": sums.astype(dtype, copy=False),
+            "n_rows": self.n_rows,
+            "trace": self.trace,
+        }
 
     @classmethod
-    def unpacked(cls, message: Any) -> LandmarkSums:
+    def unpacked(cls, message: Any, span: Span | None = None) -> LandmarkSums:
         """Those of a message with such fields."""
-        return cls(full(message.upper), message.sums, message.n_rows, message.trace)
+        gram, sums = full(message.upper), np.asarray(message.sums, np.float64)
+        if span is not None and span.rank is not None:
+            C = span.K @ span.basis  # CᵀB = I: whoever takes BᵀHB has what was sent
+            gram, sums = C @ gram @ C.T, C @ sums
+        return cls(gram, sums, message.n_rows, message.trace)
 
 
 @dataclass
@@ -185,35 +200,38 @@ class Span:
     """What depends on the landmarks alone, in float64 whatever the rows are.
 
     It is made once for all of one process who have the same landmarks, if these are not very many.
+    With a `rank` it is the space of so many leading directions, and all else is outside.
     """
 
     kernel: Kernel
     landmarks: Rows  # (q, d)
     K: Doubles  # K(Y, Y)
     is_shared: bool = False
+    rank: int | None = None
 
     @classmethod
-    def of(cls, kernel: Kernel, Y: Rows) -> Self:
-        """The span of φ(Y)."""
+    def of(cls, kernel: Kernel, Y: Rows, rank: int | None = None) -> Self:
+        """The span of φ(Y), or its leading directions."""
         Y = as_rows(Y, np.float64)
+        rank = None if rank is None or rank >= Y.shape[0] else rank
         if is_sparse(Y) or not 0 < Y.size <= _SHARED_NUMBERS or len(Y) > _SHARED_LANDMARKS:
-            return cls._new(kernel, Y, is_shared=False)
+            return cls._new(kernel, Y, False, rank)
         # By their bytes: arrays have no hash, and every party has one of its own.
-        return cls._shared(kernel, np.ascontiguousarray(Y).tobytes(), int(Y.shape[1]))
+        return cls._shared(kernel, np.ascontiguousarray(Y).tobytes(), int(Y.shape[1]), rank)
 
     @classmethod
     @lru_cache(maxsize=1)
-    def _shared(cls, kernel: Kernel, landmarks: bytes, n_columns: int) -> Self:
+    def _shared(cls, kernel: Kernel, landmarks: bytes, n_columns: int, rank: int | None) -> Self:
         Y = np.frombuffer(landmarks, dtype=np.float64).reshape(-1, n_columns)
-        return cls._new(kernel, Y, is_shared=True)
+        return cls._new(kernel, Y, True, rank)
 
     @classmethod
-    def _new(cls, kernel: Kernel, Y: Rows, is_shared: bool) -> Self:
+    def _new(cls, kernel: Kernel, Y: Rows, is_shared: bool, rank: int | None) -> Self:
         K = np.asarray(kernel.matrix(Y), dtype=np.float64)
         if not np.isfinite(K).all():
             raise OverflowError("kernel values of the landmarks are not finite")
         K.flags.writeable = False
-        return cls(kernel, Y, K, is_shared)
+        return cls(kernel, Y, K, is_shared, rank)
 
     @cached_property
     def shift(self) -> Doubles:
@@ -223,7 +241,12 @@ class Span:
     @cached_property
     def basis(self) -> Doubles:
         """B (q, r) with BᵀK(Y, Y)B = I."""
-        return pseudo_inverse_root(self.K)
+        return pseudo_inverse_root(self.K) if self.rank is None else self._leading_basis
+
+    @cached_property
+    def _leading_basis(self) -> Doubles:
+        assert self.rank is not None
+        return leading_basis(self.K, self.rank)
 
     @cached_property
     def weights(self) -> Doubles:
@@ -313,6 +336,8 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
         return Route("double")
     # In direction j the error 2⁻²⁴ tr H / w_j, with tr H = n q energy, is to be at most a share
     # 1/_MARGIN of the rows' n variance: that is a floor for w_j.
+    if span.rank is not None:
+        return Route("project" if span.holds_single(variance) else "double")
     q = len(span.K)
     floor = _MARGIN * _EPS * q * energy / variance
     if span.exceeds(floor):
@@ -356,13 +381,14 @@ def _run(
     dtype = np.float64 if route.name == "double" else np.float32
     kernel = span.blocks(dtype, level=route.name == "raw")
     B: Floats | None = None
-    if route.name in ("hybrid", "project"):
+    projects = route.name == "project" or span.rank is not None
+    if route.name == "hybrid" or projects:
         directions = span.basis[:, route.unsafe] if route.name == "hybrid" else span.basis
-        B = np.ascontiguousarray(directions, np.float32)
+        B = np.ascontiguousarray(directions, dtype)
     if kept is not None:
         kept.make_room(A.shape[0], span, kernel)
     room = None if kept is None else kept.values
-    return kernel, gather(A, kernel, B, route.name != "project", room)
+    return kernel, gather(A, kernel, B, not projects, room)
 
 
 def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:

@@ -313,7 +313,7 @@ class Inside:
     def _new(cls, span: Span) -> Self:
         # The trace is at least λ₁: what passes has no direction that B would drop, so both ways
         # project on the same span.
-        if not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):
+        if span.rank is not None or not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):
             B = span.basis
             return cls(lambda K: np.asarray(K @ B), lambda k: np.asarray(B @ (B.T @ k)))
         L = scipy.linalg.cholesky(span.K, lower=True)

@@ -16,7 +16,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, is_sparse
 _SPREADS = 4.0  # of a column, that so many bits reach from end to end
 _LEAST = 1 / 16  # of the columns' usual spread, that a column counts as
 _ROWS = 4096  # that show how far all spread
-_SINGLE = 32
+_MOST = 22  # bits: with a few more for what lies far out, these are as good as float32
 
 
 def rounded_points(points: Rows, rows: Rows, bits: int) -> Rows:
@@ -27,16 +27,18 @@ def rounded_points(points: Rows, rows: Rows, bits: int) -> Rows:
     array([[ 0.5 , 20.  ],
            [ 1.25, 20.  ]])
     """
-    if bits == _SINGLE:
-        return points.astype(np.float32)
     if is_sparse(points):
         values = np.asarray(points.data, np.float64)
         steps = _steps(np.sqrt(np.mean(np.square(values), keepdims=True)), bits)
-        data = (np.rint(values / steps) * steps).astype(_float_type(points))
+        data = on_steps(values, steps).astype(_float_type(points))
         return sp.csr_array((data, points.indices, points.indptr), shape=points.shape)
-    steps = column_steps(rows, bits)
-    nearest = np.rint(np.asarray(points, np.float64) / steps) * steps
+    nearest = on_steps(np.asarray(points, np.float64), column_steps(rows, bits))
     return np.asarray(nearest.astype(_float_type(points)))
+
+
+def on_steps(points: Doubles, steps: Doubles) -> Doubles:
+    """The nearest whole multiples."""
+    return np.asarray(np.rint(points / steps) * steps)
 
 
 def column_steps(rows: Rows, bits: int) -> Doubles:
@@ -63,7 +65,7 @@ def steps_of_spreads(spreads: Doubles, bits: int) -> Doubles:
 def _steps(spreads: Doubles, bits: int) -> Doubles:
     """Where nothing spreads, rows are all alike, and 1 is fine enough for 0 and no other number."""
     reached = np.where(spreads > 0, spreads, np.finfo(float).tiny)
-    return np.asarray(2.0 ** np.ceil(np.log2(_SPREADS * reached / 2.0**bits)))
+    return np.asarray(2.0 ** np.ceil(np.log2(_SPREADS * reached / 2.0 ** min(bits, _MOST))))
 
 
 def _float_type(points: Any) -> Any:

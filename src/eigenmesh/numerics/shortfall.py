@@ -213,13 +213,14 @@ def probe(
     seed: int,
     rng: np.random.Generator,
     fewest: int = 2,
+    rank: int | None = None,
 ) -> ProbeSums:
     """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
 
-    They are of `fewest` rows at least, whatever share is asked for.
+    They are of `fewest` rows at least, whatever share is asked for. `rank` is that of the span.
     """
     with one_blas_thread():
-        view = _view(kernel, as_rows(Y, np.float64), probes.n_features, seed)
+        view = _view(Span.of(kernel, Y, rank), probes.n_features, seed)
         sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
         return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]))
 
@@ -232,10 +233,11 @@ def probe_for_sum(
     seed: int,
     rng: np.random.Generator,
     fewest: int = 2,
+    rank: int | None = None,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
     with one_blas_thread():
-        view = _view(kernel, as_rows(Y, np.float64), probes.n_features, seed)
+        view = _view(Span.of(kernel, Y, rank), probes.n_features, seed)
         sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
         rows, counts = _OutsideRows.of(view, sample), sample.counts
     W = rows.values @ probes.coefficients - probes.offset
@@ -263,9 +265,8 @@ class _View:
     of_landmarks: Doubles  # (q, t), K(Y, Y)⁻¹ z(Y)
 
 
-def _view(kernel: Kernel, Y: Rows, width: int, seed: int) -> _View:
+def _view(span: Span, width: int, seed: int) -> _View:
     """Made once for many parties in one process: each has landmarks of its own, but the same."""
-    span = Span.of(kernel, Y)
     return (_shared_view if span.is_shared else _new_view)(span, width, seed)
 
 

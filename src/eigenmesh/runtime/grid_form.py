@@ -78,7 +78,7 @@ def from_wire(value: Any) -> Any:
     is_sound = (
         np.all((widths >= _FEWEST) & (widths <= _MOST))
         and np.all(np.abs(exponents) <= _EXPONENTS)
-        and np.all((-(2**53) < low) & (low < 2**53))
+        and np.all((low > -(2**53)) & (low < 2**53))
     )
     if not is_sound or len(planes) != _n_bytes(n, widths):
         _refuse("has codes that are none")

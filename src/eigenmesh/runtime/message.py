@@ -589,7 +589,9 @@ def add(total: M, summand: M) -> M:
                 f"{type(total).__name__}.{field.name} has shape {right.shape} where the parties "
                 f"before it sent {left.shape}; a sum needs one shape"
             )
-        sums[field.name] = left + right
+        # In float64, whatever they came in: a sum of many would lose digits.
+        single = field.is_array and left.dtype == right.dtype == np.float32
+        sums[field.name] = np.add(left, right, dtype=np.float64) if single else left + right
     return dataclasses.replace(total, **sums)  # type: ignore[type-var]
 
 

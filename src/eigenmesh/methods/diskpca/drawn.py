@@ -40,9 +40,12 @@ import numpy as np
 from eigenmesh.errors import InputError, StepRefused
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, dense, is_sparse, squared_norms
 from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.rounded_points import on_steps, steps_of_spreads
+from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Floats,
+    InBits,
     Integers,
     Message,
     NonNegative,
@@ -61,6 +64,7 @@ _TINY = 1e-12  # of the largest direction, below which there is none
 _TURNED_TINY = 1e-9  # likewise of products, in which what is nothing is as large as masks round
 _ROUNDING = 1e-6  # of points' spread, by which processors may differ
 _OFFSET_ROUNDING = 1e-12  # of what they lie around
+_STEPS = 1.5  # where two who round to few bits may differ: one's step may be twice the other's
 _STREAM = 0x6472776E  # apart from all other draws by the same seed
 
 
@@ -73,6 +77,7 @@ class SumSetup(Message, reveals=None):
     seed: Annotated[int, NonNegative]
     n_components: Annotated[int, Positive]
     n_landmarks: Annotated[int, Positive]
+    bits: Annotated[int, InBits] = EXACT  # in which landmarks are rounded
 
 
 class RowSums(Message, reveals="moments"):
@@ -177,7 +182,7 @@ class SummedRows(Party):
             return False
         draw = self._draw()
         more, self.draw = draw.more(points.shape[0]), draw.kept
-        return _are_close(points, more, draw.mean)
+        return _are_close(points, more, draw.mean, draw.steps)
 
     def _require_drawn(self, **sent: Any) -> None:
         """Refuse what does not follow from the total before; in one trust domain all is taken."""
@@ -186,8 +191,9 @@ class SummedRows(Party):
         draw = self._draw()
         own = draw.follow(self.site.shown)
         around = draw.mean if "points" in own or "landmarks" in own else None
+        steps = draw.steps if "landmarks" in own else 0.0
         if own.keys() != sent.keys() or not all(
-            _are_close(sent[name], value, around) for name, value in own.items()
+            _are_close(sent[name], value, around, steps) for name, value in own.items()
         ):
             raise StepRefused("what was sent does not follow from the totals and the seed")
         # As it was sent: all parties go on from the same, whatever their processors round.
@@ -251,14 +257,14 @@ def _polar(A: Floats) -> Doubles:
     return np.asarray(U[:, present] @ Vt[present])
 
 
-def _are_close(sent: Any, own: Any, around: Doubles | None) -> bool:
-    """Whether points, or a basis, differ by rounding at most."""
+def _are_close(sent: Any, own: Any, around: Doubles | None, steps: Any = 0.0) -> bool:
+    """Whether points, or a basis, differ by rounding at most, that to few bits included."""
     if np.shape(sent) != np.shape(own):
         return False
     middle = 0.0 if around is None else around
     spread = np.max(np.abs(np.asarray(own) - middle), initial=0.0)
     slack = _ROUNDING * spread + _OFFSET_ROUNDING * np.max(np.abs(middle))
-    return bool(np.all(np.abs(np.asarray(sent) - own) <= slack))
+    return bool(np.all(np.abs(np.asarray(sent) - own) <= slack + _STEPS * steps))
 
 
 def stream_of(seed: int, count: int = 0) -> np.random.Generator:
@@ -294,9 +300,20 @@ class Draw:
     def more(self, count: int) -> Doubles:
         """So many landmarks more."""
         in_all = len(self.kept["landmarks"]) + count
-        points = self._law.draw(count, stream_of(self._setup.seed, in_all))
+        points = self._rounded(self._law.draw(count, stream_of(self._setup.seed, in_all)))
         self.kept["landmarks"] = np.vstack([self.kept["landmarks"], points])
         return points
+
+    @property
+    def steps(self) -> Any:
+        """Multiples of which landmarks are, column by column; 0 if they are not rounded."""
+        if self._setup.bits == EXACT:
+            return 0.0
+        spreads = np.sqrt(np.square(self.kept["factor"]).sum(axis=1))
+        return steps_of_spreads(spreads, self._setup.bits)
+
+    def _rounded(self, points: Doubles) -> Doubles:
+        return points if self._setup.bits == EXACT else on_steps(points, self.steps)
 
     @property
     def _law(self) -> NormalLaw:
@@ -334,7 +351,7 @@ class Draw:
         means = total.sums[enough] / total.counts[enough][:, None]
         left = q - len(points) - len(means)
         more = self._law.draw(left, self._normal(len(points)))
-        return {"landmarks": np.vstack([points, means, more])}
+        return {"landmarks": self._rounded(np.vstack([points, means, more]))}
 
 
 # After which total what follows.

@@ -26,6 +26,7 @@ from eigenmesh.estimators.kernel_gamma import (
     psd_kernel,
 )
 from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.precision import checked_gram_rank, landmark_bits
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.serving import Served
@@ -38,10 +39,11 @@ from eigenmesh.methods.diskpca.protocol import (
     diskpca,
     most_landmarks,
 )
-from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
+from eigenmesh.methods.diskpca.site_scores import RANK_BY_RULE, LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Disclosure, Method, register
 from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, stage
@@ -81,6 +83,15 @@ class DisKPCA(Served, RowEstimator):
         moves it no further than the honest ones are spread. It takes three parties or more, no
         masks, landmarks "uniform" or "centroids" and no accuracy; where parties differ it is not
         the answer of the pooled rows.
+    gram_rank : None, or in how many leading directions of the landmarks' span, which all know, the
+        rows are added up: r (r + 1)/2 numbers a party in place of q (q + 1)/2, so that landmarks
+        may be many. "auto" takes as many as matter for `n_components` within `accuracy`, or within
+        2 % of the last eigenvalue. What is outside these directions is missing as what is outside
+        the landmarks' span is: it is in `residual_`, `landmark_residual_` and `shortfalls_`.
+    precision : "exact", or 32, 16, 8 or 4 bits, to which parties round landmarks before anybody
+        has them, as multiples of a step that goes by how far their rows spread; "auto" is 8, which
+        loses nothing that was measurable, and 4 doubles what landmarks miss. With a `gram_rank`
+        sums travel in float32, and `report_.precision_error` says what that may do.
     random_state : seed of all draws.
     accuracy : None, or the largest share of a wanted eigenvalue that the landmarks may miss: one
         more round measures it, and a warning says if it is more.
@@ -99,6 +110,7 @@ class DisKPCA(Served, RowEstimator):
     landmark_residual_ : squared distance of all rows to the landmarks' span, the trace that they
         leave of the uncentred kernel matrix.
     landmarks_ : the landmarks, (q, n_features).
+    gram_rank_ : in how many directions of their span rows were added up.
     leverage_skew_ : largest leverage score with respect to rank n_components / mean, as measured in
         the embedding; None where it was not measured. Above about 20 "diskpca" beats "uniform" by
         far.
@@ -130,7 +142,7 @@ class DisKPCA(Served, RowEstimator):
         "leverage_skew_",
         "model_",
     )
-    _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
+    _optional = ("shortfalls_", "shortfall_", "shortfall_error_", "gram_rank_")
 
     def __init__(
         self,
@@ -147,6 +159,8 @@ class DisKPCA(Served, RowEstimator):
         exact: bool = True,
         sketch_size: int = 4,
         gram: str = "sum",
+        gram_rank: int | str | None = None,
+        precision: int | str = "exact",
         random_state: Any = None,
         accuracy: float | None = None,
         max_landmarks: int | None = None,
@@ -163,6 +177,8 @@ class DisKPCA(Served, RowEstimator):
         self.exact = exact
         self.sketch_size = sketch_size
         self.gram = gram
+        self.gram_rank = gram_rank
+        self.precision = precision
         self.random_state = random_state
         self.accuracy = accuracy
         self.max_landmarks = max_landmarks
@@ -190,6 +206,8 @@ class DisKPCA(Served, RowEstimator):
             baseline_floats=outcome.baseline_floats,
             notes=(*caveats, *self._facts()),
             cheaper=self._less(fed.split, fed.graph is not None),
+            precision=self._precision_in_words(),
+            precision_error=outcome.rounding / float(outcome.model.eigenvalues.min()),
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
@@ -261,6 +279,7 @@ class DisKPCA(Served, RowEstimator):
                 "landmarks is 'drawn' and exact is False; sketches take rows or centroids: another "
                 "choice is expected, or exact=True"
             )
+        self._require_plain_sums(weights)
         if weights != NONE:
             if not self.exact:
                 raise InputError(
@@ -292,6 +311,36 @@ class DisKPCA(Served, RowEstimator):
                     f"exact=True is expected, without accuracy and sample_weight, and "
                     f"landmarks='uniform' or 'centroids'"
                 )
+
+    def _require_plain_sums(self, weights: str) -> None:
+        """Of what is made small: sketches and weighted sums are not."""
+        reason = "exact is False" if not self.exact else "sample_weight is given"
+        if self.exact and weights == NONE:
+            return
+        for name, is_usual in (
+            ("gram_rank", self.gram_rank is None),
+            ("precision", self.precision == "exact"),
+        ):
+            if not is_usual:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r} and {reason}, where sums and landmarks "
+                    f"travel as they are; its usual value is expected"
+                )
+
+    def _checked_gram_rank(self) -> int | None:
+        k, rank = self._wanted(), checked_gram_rank(self.gram_rank)
+        if isinstance(rank, str):
+            return None if k is None else RANK_BY_RULE
+        if k is not None and rank is not None and rank < k:
+            raise InputError(
+                f"gram_rank is {rank} and n_components {k}; a direction for each component is "
+                f"expected at least, and several times as many are better"
+            )
+        return rank
+
+    def _precision_in_words(self) -> str:
+        bits = landmark_bits(self.precision)
+        return "" if bits == EXACT else f"{bits} bits of landmarks"
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
         if self.accuracy is None:
@@ -328,19 +377,22 @@ class DisKPCA(Served, RowEstimator):
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
         if self.exact:
-            return LandmarkSetup(**agreed)
+            bits = landmark_bits(self.precision)
+            return LandmarkSetup(**agreed, gram_rank=self._checked_gram_rank(), bits=bits)
         return SketchSetup(**agreed, sketch_size=whole_number(self.sketch_size, "sketch_size"))
 
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
     ) -> tuple[str, ...]:
-        """What it would cost if landmarks doubled as often as they may."""
+        """What it would cost if landmarks doubled as often as they may, and what is not sure."""
+        notes: tuple[str, ...] = ()
+        if self.exact and self._checked_gram_rank() == RANK_BY_RULE:
+            notes = ("about: sums are in as many directions as matter, which landmarks will tell",)
         if self.accuracy is None:
-            return ()
+            return notes
         parties = Parties(tuple(names), tuple(shapes))
-        return self._growth_notes(
-            names, shapes, floats_besides([self._stage(1.0)], parties, "rows")
-        )
+        more = floats_besides([self._stage(1.0)], parties, "rows")
+        return (*notes, *self._growth_notes(names, shapes, more))
 
     def _growth_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]], more: int
@@ -363,6 +415,7 @@ class DisKPCA(Served, RowEstimator):
         self.landmark_residual_ = outcome.outside
         self.residual_error_ = outcome.residual_error
         self.leverage_skew_ = outcome.leverage_skew
+        self.gram_rank_ = outcome.rank or int(model.landmarks.shape[0])
         self.n_features_in_ = int(model.landmarks.shape[1])
         self._last_transform: list[RunReport] = []
 
@@ -371,7 +424,10 @@ class DisKPCA(Served, RowEstimator):
 
     def _facts(self) -> tuple[str, ...]:
         """What the answer is worth, in words."""
-        shown = f"the landmarks leave {self.landmark_residual_:.3g} of the uncentred variance out"
+        q, span = self.model_.landmarks.shape[0], "the landmarks leave"
+        if self.gram_rank_ < q:
+            span = f"{self.gram_rank_} directions of the span of {q} landmarks leave"
+        shown = f"{span} {self.landmark_residual_:.3g} of the uncentred variance out"
         claim = residual_claim(self.residual_, self.residual_error_, self._weighted)
         if self.gram == "median":
             shown = f"sums are the median party's a row, times the rows: {shown}"

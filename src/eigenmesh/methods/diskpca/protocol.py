@@ -51,7 +51,11 @@ from eigenmesh.methods.diskpca.drawn import (
     draw_landmarks,
     drawing_rounds,
 )
-from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, ScoredComponents
+from eigenmesh.methods.diskpca.site_scores import (
+    RANK_BY_RULE,
+    LandmarkSetup,
+    ScoredComponents,
+)
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.draws import draw_distinct
@@ -68,6 +72,7 @@ from eigenmesh.numerics.landmark_sums import (
     upper,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.leading_directions import rank_for, usual_rank
 from eigenmesh.numerics.mean_outside import (
     SAMPLE_ROWS,
     OutsideSums,
@@ -79,6 +84,7 @@ from eigenmesh.numerics.mean_outside import (
 from eigenmesh.numerics.paired_shortfall import paired_shortfall
 from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.robust_sums import FEWEST, bounded_sizes, median_weights
+from eigenmesh.numerics.rounded_points import rounded_points
 from eigenmesh.numerics.shortfall import (
     Probes,
     ProbeSums,
@@ -93,10 +99,12 @@ from eigenmesh.numerics.shortfall import (
     shortfall,
     summed_shortfall,
 )
+from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Context,
     Floats,
+    InBits,
     Message,
     NonNegative,
     OwnRows,
@@ -157,6 +165,9 @@ ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
 _OWN_ROWS = 512  # looked at where all are in one place
 _MOST_OWN_ROWS = 1024  # where a doubt is left
+# Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
+# products and, twice over the number of rows, the products of those of rows.
+_FLOAT32_SUMS = 3 * 2.0**-24
 _PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
@@ -166,16 +177,21 @@ _PROBING = _SAMPLING + 1
 
 
 class LandmarkShare(Message, reveals=None):
-    """How many rows a party is to draw."""
+    """How many rows a party is to draw, and in how many bits it rounds them."""
 
     n_rows: Annotated[int, NonNegative]
+    bits: Annotated[int, InBits]
 
 
 class NewLandmarks(RowBlock, reveals="rows"):
-    """Landmarks of the other parties; `before` of them come before the receiver's own."""
+    """Landmarks of the other parties; `before` of them come before the receiver's own.
+
+    Sums are asked for in `rank` leading directions of their span, in all if that is 0.
+    """
 
     is_handed_on: ClassVar[bool] = True
     before: Annotated[int, Reveals("counts"), NonNegative]
+    rank: Annotated[int, Reveals("counts"), NonNegative]
 
 
 class SampledLandmarks(NewLandmarks, reveals="rows"):
@@ -217,7 +233,7 @@ class LeverageMass(Message, reveals="moments"):
 
 
 class ProbeAsk(Message, reveals="gram"):
-    """`numerics.shortfall.Probes`; the receiver holds Y."""
+    """`numerics.shortfall.Probes`, in the directions that sums are in; the receiver holds Y."""
 
     coefficients: Annotated[Floats, Shape("q", "p")]
     offset: Annotated[Floats, Shape("p")]
@@ -319,13 +335,14 @@ class RowHolder(ScoredRows):
     """
 
     Setup: ClassVar[type[Message]] = LandmarkSetup
-    state = ("scores", "drawn", "fresh", "landmarks")
+    state = ("scores", "drawn", "fresh", "landmarks", "rank")
 
     def __init__(self, site: SiteView, setup: LandmarkSetup) -> None:
         super().__init__(site, setup)
         self.drawn = np.zeros(site.data.shape[0], dtype=bool)
         self.fresh = pack(site.data[:0])  # what was sent last, not yet among the landmarks
         self.landmarks: list[dict[str, Any]] = []
+        self.rank = 0  # of the span that sums were asked for in; 0 for all of it
 
     @step(reusable=False)
     def draw_rows(self, share: LandmarkShare) -> RowBlock:
@@ -338,7 +355,7 @@ class RowHolder(ScoredRows):
         indices = draw_distinct(weights, share.n_rows, rng)
         self.drawn = self.drawn.copy()
         self.drawn[indices] = True
-        self.fresh = pack(self.site.data[indices])
+        self.fresh = pack(self._rounded(self.site.data[indices], share.bits))
         return RowBlock(**self.fresh)
 
     @step(reusable=False)
@@ -348,10 +365,16 @@ class RowHolder(ScoredRows):
         No seed moves them; more of them refine the first.
         """
         means: Any = site_centroids(self.site, self.site.data, share.n_rows)
+        means = self._rounded(means, share.bits)
         if is_sparse(self.site.data) and 2 * np.count_nonzero(means) < means.size:
             means = sp.csr_array(means)
         self.fresh, self.landmarks = pack(means), []  # more of them take the place of the first
         return Centroids(**self.fresh)
+
+    def _rounded(self, points: Rows, bits: int) -> Rows:
+        """Before anybody has them: any points are good as landmarks, if all have the same."""
+        few = bits != EXACT and points.shape[0]
+        return rounded_points(points, self.site.data, bits) if few else points
 
     @step
     def norm_mass(self) -> Mass:
@@ -370,16 +393,29 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
         """What the rows add up to with all landmarks, `numerics.landmark_sums`."""
-        A, Y, room = self.site.data, self.take_up(others), self.site.kernel_values
-        return GramSums(**landmark_sums(self.kernel, A, Y, kept=room).packed())
+        sums, span = self._sums(others)
+        return GramSums(**sums.packed(span, self._sum_type(span)))
 
     @step(reusable=False)
     def centred_gram(self, others: SampledLandmarks) -> CentredSums:
         """The same, and what they add up to outside the landmarks' span."""
-        A, Y = self.site.data, self.take_up(others)
-        span = Span.of(self.kernel, Y)
-        sums = landmark_sums(self.kernel, A, Y, span, self.site.kernel_values)
-        return CentredSums(**sums.packed(), **self.outside(span, others.share))
+        sums, span = self._sums(others)
+        packed, outside = sums.packed(span, self._sum_type(span)), self.outside(span, others.share)
+        return CentredSums(**packed, **{name: self._few(own) for name, own in outside.items()})
+
+    def _sums(self, others: NewLandmarks) -> tuple[LandmarkSums, Span]:
+        A, Y, self.rank = self.site.data, self.take_up(others), others.rank
+        span = Span.of(self.kernel, Y, self.rank or None)
+        return landmark_sums(self.kernel, A, Y, span, self.site.kernel_values), span
+
+    def _sum_type(self, span: Span) -> Any:
+        """In all directions sums need all digits: what is off counts by the smallest of them."""
+        few = self.setup.bits != EXACT and span.rank is not None
+        return np.float32 if few else np.float64
+
+    def _few(self, numbers: Any) -> Any:
+        """Of what is an estimate anyhow."""
+        return in_few_bits(numbers, self.setup.bits)
 
     def outside(self, span: Span, share: float) -> dict[str, Any]:
         """The last fields of CentredSums, from a share of the rows; nobody else knows which."""
@@ -394,20 +430,20 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
         """What landmarks miss of some components, `numerics.shortfall`, by rows of its choice."""
-        seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
-        rng = self.site.private_generator(diskpca.number, _PROBING)
-        question = probes_of(components)
-        fewest = self.site.fewest_seen(question.n_numbers)
-        return OutsideProbes(*probe(self.kernel, Y, A, question, seed, rng, fewest))
+        return OutsideProbes(*map(self._few, self._probed(probe, components)))
 
     @step(reusable=False)
     def probe_summed(self, components: ProbeAsk) -> SummedOutside:
         """The same where sums are masked: nobody shall see what a party's rows alone miss."""
-        seed, A, Y = self.setup.seed, self.site.data, self.all_landmarks()
+        return SummedOutside(*self._probed(probe_for_sum, components))
+
+    def _probed(self, by: Callable[..., Any], components: ProbeAsk) -> Any:
+        span = Span.of(self.kernel, self.all_landmarks(), self.rank or None)
+        question = probes_of(components, span)
         rng = self.site.private_generator(diskpca.number, _PROBING)
-        question = probes_of(components)
         fewest = self.site.fewest_seen(question.n_numbers)
-        return SummedOutside(*probe_for_sum(self.kernel, Y, A, question, seed, rng, fewest))
+        how = (question, self.setup.seed, rng, fewest, span.rank)
+        return by(self.kernel, span.landmarks, self.site.data, *how)
 
     @step
     def keep_scores(self, components: ScoredComponents) -> None:
@@ -475,11 +511,13 @@ class LandmarkSet(NamedTuple):
     most: dict[str, int]  # landmarks that each can give
     left: dict[str, int]  # how many more
     draw: Draw | None = None  # of landmarks that no party gave
+    bits: int = EXACT  # in which they are rounded
 
     @property
     def most_in_all(self) -> int:
         """How many there can be."""
-        return most_in_all("drawn" if self.draw else "", sum(self.most.values()))
+        are_no_rows = self.draw is not None or self.bits != EXACT
+        return most_in_all("drawn" if are_no_rows else "", sum(self.most.values()))
 
     @property
     def unheard(self) -> tuple[str, ...]:
@@ -494,6 +532,8 @@ class SpanFit(NamedTuple):
     span: Span
     outside: float  # squared distance of all rows to the span, Σ‖φ(a) − Pφ(a)‖²
     error: float = 0.0  # standard error of the model's total
+    rounding: float = 0.0  # by which, at most, numbers in fewer bits move an eigenvalue
+    planned_rank: int = 0  # directions that a plan counts; 0 for as many as landmarks
 
 
 class MeasuredFit(NamedTuple):
@@ -515,6 +555,8 @@ class DisKPCAResult:
     baseline_floats: int  # what shipping every row would have cost
     residual_error: float = 0.0  # standard error of the model's total
     coverage: Coverage | None = None  # what the landmarks miss; None if nobody asked
+    rank: int | None = None  # directions of the landmarks' span that sums are in; None for all
+    rounding: float = 0.0  # by which, at most, numbers in fewer bits move an eigenvalue
     stop_reason: str = "the landmarks' sums are complete"
 
 
@@ -542,9 +584,19 @@ def shares_of(landmarks: str, q: int, n: int) -> list[int]:
     return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
 
 
-def share_seen(q: int, n: int) -> float:
+def share_seen(q: int, n: int, setup: KernelSetup) -> float:
     """The share of n rows that is looked at from outside the span of q landmarks."""
-    return min(1.0, SAMPLE_ROWS / n) if q < n else 0.0
+    return min(1.0, SAMPLE_ROWS / n) if q < n or projects(setup) else 0.0
+
+
+def projects(setup: KernelSetup) -> bool:
+    """Whether sums may be in fewer directions than there are landmarks."""
+    return isinstance(setup, LandmarkSetup) and setup.gram_rank is not None
+
+
+def bits_of(setup: KernelSetup, q: int, n: int) -> int:
+    """In how many bits the first q landmarks of n rows are: where every row is one, in all."""
+    return setup.bits if isinstance(setup, LandmarkSetup) and q < n else EXACT
 
 
 def allocate(
@@ -592,6 +644,7 @@ class Numbers(NamedTuple):
     last_planned: int  # where a draw may be smaller, what a plan counts
     are_drawn: bool = False  # by no party: each is told all
     shows: bool = False  # the total of which they were drawn: only the first follow from one
+    bits: int = EXACT  # in which they are rounded
 
     @property
     def is_every_row(self) -> bool:
@@ -606,6 +659,7 @@ class ProbedComponents(NamedTuple):
     n_components: int | None
     is_exact: bool
     center: bool
+    gram_rank: int | None = None  # of LandmarkSetup
 
 
 def schedule(
@@ -620,13 +674,14 @@ def schedule(
     """Landmarks, then the sums of a fit in their span; with an accuracy looks, and more of both."""
 
     def fit(numbers: Numbers, is_sure: bool) -> Node:
-        return fit_rounds(scope, setup, numbers, is_sure, center)
+        return fit_rounds(scope, setup, numbers, is_sure, center, n_components)
 
     def in_span(numbers: Numbers) -> Node:
         if accuracy is None:
             return fit(numbers, True)
         is_exact = n_components is not None and accuracy.variance_share is None
-        probes = ProbedComponents(setup.kernel, n_components, is_exact, center)
+        how = (setup.kernel, n_components, is_exact, center, setup.gram_rank)
+        probes = ProbedComponents(*how)
         return growing(scope, RowHolder, landmarks, probes, accuracy, numbers, fit)
 
     leverage = gram_rounds(RowHolder)
@@ -657,10 +712,11 @@ def choosing(
 
     def after_counts(n: int, d: int, most: int) -> Node:
         q = min(n_landmarks, most)
+        bits = bits_of(setup, q, n)
         if landmarks == "drawn":
             return sequence(
                 drawing_rounds(sum_setup(setup, q), d),
-                rest(Numbers(n, d, most, q, q, q, q, are_drawn=True, shows=True)),
+                rest(Numbers(n, d, most, q, q, q, q, are_drawn=True, shows=True, bits=bits)),
             )
         shares = shares_of(landmarks, q, n)
         scores = _scores(role, setup, landmarks, leverage, d) if q < n else None
@@ -668,11 +724,11 @@ def choosing(
         for i, share in enumerate(shares):
             if i:
                 draws.append(ask(role.residual_mass, **unseen_sizes(shares[i - 1], d)))
-            draws.append(drawing(role, landmarks, share, d))
+            draws.append(drawing(role, landmarks, share, d, bits=bits))
         last = shares[-1] if shares else 0
         drawn = settle(
             lambda parties: {"q": q},
-            lambda q: rest(Numbers(n, d, most, q, min(n_landmarks, most), last, last)),
+            lambda q: rest(Numbers(n, d, most, q, min(n_landmarks, most), last, last, bits=bits)),
             lambda own, q: 0 <= q <= min(n_landmarks, most),
             q=q,
         )
@@ -706,17 +762,20 @@ def _scores(
 
 def sum_setup(setup: KernelSetup, q: int) -> SumSetup:
     """For so many landmarks that no party gives."""
-    return SumSetup(seed=setup.seed, n_components=setup.leverage_rank, n_landmarks=q)
+    bits = setup.bits if isinstance(setup, LandmarkSetup) else EXACT
+    return SumSetup(setup.seed, setup.leverage_rank, q, bits)
 
 
-def drawing(role: Any, landmarks: str, share: int, d: int, planned: int | None = None) -> Node:
+def drawing(
+    role: Any, landmarks: str, share: int, d: int, planned: int | None = None, bits: int = EXACT
+) -> Node:
     """One draw of `share` landmarks in all, or at most so many; a plan counts `planned`."""
     step = role.local_centroids if landmarks == "centroids" else role.draw_rows
     own_most = at_most(lambda own: min(share, most_landmarks(landmarks, own.rows)))
     count = share if planned is None else planned
     return ask(
         step,
-        down={"n_rows": own_most},
+        down={"n_rows": own_most, "bits": bits},
         up={"n": at_most(share, by_rows(count)), "n_columns": d, "n_plus_1": at_most(share + 1)},
     )
 
@@ -733,28 +792,51 @@ def unseen_sizes(
             "n_columns": d,
             "n_plus_1": at_most(share + 1),
             "before": at_most(share),
+            "rank": 0,
         }
     }
 
 
-def landmarks_of_fit(numbers: Numbers) -> dict[str, Any]:
+def landmarks_of_fit(numbers: Numbers, rank: Size | int = 0) -> dict[str, Any]:
     """The sizes of what comes with the question for sums; all get the same where none drew it."""
     sizes = unseen_sizes(numbers.last, numbers.d, numbers.last_planned, numbers.are_drawn)
-    return {**sizes, "apart": not numbers.are_drawn, "shows": numbers.shows}
+    down = {**sizes["down"], "rank": rank}
+    return {"down": down, "apart": not numbers.are_drawn, "shows": numbers.shows}
+
+
+def rank_size(gram_rank: int, k: int | None, q: int, is_sure: bool) -> Size:
+    """In how many directions of the span of q landmarks, or of at most so many, sums are."""
+    if gram_rank == RANK_BY_RULE:
+        return at_most(q, planned_rank(gram_rank, k, q))
+    return Size(min(gram_rank, q), is_sure)
+
+
+def planned_rank(gram_rank: int, k: int | None, q: int) -> int:
+    """What a plan counts."""
+    by_rule = gram_rank == RANK_BY_RULE and k is not None
+    return usual_rank(k or q, q) if by_rule else min(gram_rank or q, q)
 
 
 def fit_rounds(
-    scope: Scope, setup: LandmarkSetup, numbers: Numbers, is_sure: bool, center: bool
+    scope: Scope,
+    setup: LandmarkSetup,
+    numbers: Numbers,
+    is_sure: bool,
+    center: bool,
+    n_components: int | None = None,
 ) -> Node:
     """The sums of one fit, of so many landmarks or, unless that is sure, at most so many."""
-    d, q = numbers.d, Size(numbers.q, is_sure)
-    new = landmarks_of_fit(numbers)
+    d, q, rank = numbers.d, Size(numbers.q, is_sure), Size(0)
+    if setup.gram_rank is not None:
+        q = rank = rank_size(setup.gram_rank, n_components, numbers.q, is_sure)
+    new = landmarks_of_fit(numbers, rank)
     plain = total(RowHolder.projected_gram, **new, up={"q": q})
-    if not center or (is_sure and numbers.is_every_row):
+    is_every_row = numbers.is_every_row and not projects(setup)
+    if not center or (is_sure and is_every_row):
         return plain
     t, f = outside_sizes(setup.kernel, d) if len(scope.parties) > 1 else (0, 0)
     centred = total(RowHolder.centred_gram, **new, up={"q": q, "t": t, "f": f})
-    if not numbers.is_every_row:
+    if not is_every_row:
         return centred
     return sequence(maybe(centred, planned=False), maybe(plain))  # as many as rows, or fewer
 
@@ -784,7 +866,7 @@ def growing(
         planned = q if anew else q - own.q
         share = planned if anew or is_sure else min(own.q, most)
         grown = own._replace(q=q, quota=q, last=share, last_planned=planned, shows=False)
-        more = drawing_more(role, landmarks, share, own.d, planned)
+        more = drawing_more(role, landmarks, share, own, planned)
         further = maybe(more, level(grown, own.are_drawn, left - 1), planned=False)
         return sequence(fit(own, is_sure), looks, further)
 
@@ -793,16 +875,20 @@ def growing(
 
 def most_after(accuracy: Accuracy, numbers: Numbers) -> int:
     """How many landmarks there are at most in the end."""
-    return min(accuracy.most_landmarks, numbers.most)
+    most = numbers.most - (numbers.bits != EXACT)  # rounded, they are not the rows
+    return min(accuracy.most_landmarks, max(most, numbers.q))
 
 
-def drawing_more(role: Any, landmarks: str, share: int, d: int, planned: int) -> Node | None:
+def drawing_more(
+    role: Any, landmarks: str, share: int, numbers: Numbers, planned: int
+) -> Node | None:
     """The rounds of `more_landmarks`, with at most `share` new ones."""
     if landmarks == "drawn":
         return None  # nobody is asked
     by_distance = landmarks not in ("uniform", "centroids")
+    d = numbers.d
     far = ask(role.residual_mass, **unseen_sizes(0, d)) if by_distance else None
-    return sequence(far, drawing(role, landmarks, share, d, planned))
+    return sequence(far, drawing(role, landmarks, share, d, planned, numbers.bits))
 
 
 def _looks(
@@ -815,19 +901,27 @@ def _looks(
 ) -> Node | None:
     """The rounds of `measure`: none if every row is a landmark, else one or two."""
     n, d, q = numbers.n, numbers.d, numbers.q
-    if components is None or (is_sure and q >= n):
+    if components is None:
+        return None
+    gram_rank = components.gram_rank
+    is_whole = q >= n and gram_rank is None
+    if is_sure and is_whole:
         return None
     is_alone = len(scope.parties) == 1
     survives = scope.on_loss in ("survivors", "skip")  # one may then be alone who was not
     k = q if components.n_components is None else components.n_components
-    floats = None if is_alone else floats_of_fit(components.kernel, q, d, components.center)
-    (count, width), (_, widest) = probed(k, q, floats), probed(k, q, None)
+    r = q if gram_rank is None else planned_rank(gram_rank, k, q)
+    floats = None if is_alone else floats_of_fit(components.kernel, (q, r, d), components.center)
+    (count, width), (_, widest) = probed(k, r, floats), probed(k, r, None)
+    span = Size(q, is_sure)
+    if gram_rank is not None:
+        span = rank_size(gram_rank, components.n_components, q, is_sure)
     is_exact = is_sure and components.is_exact and not survives
     # Of fewer landmarks, or of a party that is left alone, more components may be probed.
     most = count if is_sure and not survives else k
 
     def look(n_probes: int, most_probes: int, times: int) -> Node:
-        sizes = {"q": Size(q, is_sure), "p": Size(most_probes, is_exact, n_probes)}
+        sizes = {"q": span, "p": Size(most_probes, is_exact, n_probes)}
         t = Size(times * (width if is_exact else widest), is_exact, times * width)
         down, up = {**sizes, "n_features": t}, {**sizes, "t": t}
         if scope.secure:
@@ -836,14 +930,15 @@ def _looks(
 
     closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
     # A fit of too low a rank is not looked at where more landmarks may mend it.
-    sure = q < n and not (is_alone or survives or may_grow)
-    planned = int(q < n and not is_alone)
+    sure = not (is_whole or is_alone or survives or may_grow)
+    planned = int(not (is_whole or is_alone))
     return loop(1, look(count, most, 1), closer, fewest=int(sure), usual=planned)
 
 
-def floats_of_fit(kernel: str, q: int, d: int, center: bool) -> int:
-    """Floats that a party sends and gets in a fit with q landmarks."""
-    return q * (q + 1) // 2 + q + q * d + (outside_floats(kernel, d) if center else 0)
+def floats_of_fit(kernel: str, sizes: tuple[int, int, int], center: bool) -> int:
+    """Floats that a party sends and gets in a fit with q landmarks of d columns, r directions."""
+    q, r, d = sizes
+    return r * (r + 1) // 2 + r + q * d + (outside_floats(kernel, d) if center else 0)
 
 
 # The coordinator's side.
@@ -876,9 +971,14 @@ def diskpca(
     # 3. disLR: the best subspace inside span φ(Y).
     def fit(landmark_set: LandmarkSet) -> SpanFit:
         total = partial(median_total, rows) if is_robust else None
-        return fit_in_span(
-            rows, kernel_of(setup), n_components, landmark_set, center, total_of=total
-        )
+        rank = _rank(setup, landmark_set.Y, n_components, center, accuracy)
+        how = (n_components, landmark_set, center)
+        in_span = fit_in_span(rows, kernel_of(setup), *how, total_of=total, rank=rank)
+        if setup.gram_rank is None:
+            return in_span
+        q = landmark_set.Y.shape[0]
+        planned = planned_rank(setup.gram_rank, n_components, q)
+        return in_span._replace(planned_rank=planned)
 
     if accuracy is None:
         return result_of(first, fit(first), None)
@@ -886,12 +986,24 @@ def diskpca(
     return result_of(*fit_until_accurate(rows, RowHolder, accuracy, center, first, fit, more))
 
 
+def _rank(
+    setup: LandmarkSetup, Y: Rows, k: int | None, center: bool, accuracy: Accuracy | None
+) -> int:
+    """In how many directions of the landmarks' span to add up; 0 for all."""
+    if setup.gram_rank is None or (setup.gram_rank == RANK_BY_RULE and k is None):
+        return 0
+    if setup.gram_rank != RANK_BY_RULE:
+        return min(setup.gram_rank, int(Y.shape[0]))
+    largest_missing = None if accuracy is None else accuracy.largest_missing
+    return rank_for(Span.of(kernel_of(setup), Y).K, k or 0, center, largest_missing)
+
+
 def result_of(
     landmark_set: LandmarkSet, in_span: SpanFit, coverage: Coverage | None
 ) -> DisKPCAResult:
     """What a fit amounts to."""
     facts = (landmark_set.skew, in_span.outside, landmark_set.n_values, in_span.error)
-    return DisKPCAResult(in_span.model, *facts, coverage)
+    return DisKPCAResult(in_span.model, *facts, coverage, in_span.span.rank, in_span.rounding)
 
 
 # 1. Leverage scores.
@@ -963,7 +1075,16 @@ def choose_landmarks(
         points = drawn.kept["landmarks"]
         unseen = to_all(points, rows.parties)
         return LandmarkSet(
-            points, unseen, None, n_values, share_seen(q, n), n_rows, most, left, drawn
+            points,
+            unseen,
+            None,
+            n_values,
+            share_seen(q, n, setup),
+            n_rows,
+            most,
+            left,
+            drawn,
+            bits_of(setup, q, n),
         )
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
@@ -978,18 +1099,19 @@ def choose_landmarks(
 
     # 2. Landmarks, in one or more shares: after the first, by distance to the span so far.
     Y: list[Rows] = []
+    bits = bits_of(setup, q, n)
     fresh: dict[str, Rows] = {}
     for share in shares_of(landmarks, q, n):
         if fresh:
             far = rows.ask(role.residual_mass, each=new_to_each(fresh))
             masses = masses_of(by_party(far), left)
-        fresh = draw_from(rows, draw, masses, left, share, rng)
+        fresh = draw_from(rows, draw, masses, left, (share, bits), rng)
         left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
         Y.extend(fresh.values())
     landmark_rows = stack(Y)
     rows.settle(q=landmark_rows.shape[0])
-    part = share_seen(q, n)
-    return LandmarkSet(landmark_rows, new_to_each(fresh), skew, n_values, part, n_rows, most, left)
+    facts = (skew, n_values, share_seen(q, n, setup), n_rows, most, left)
+    return LandmarkSet(landmark_rows, new_to_each(fresh), *facts, bits=bits)
 
 
 def masses_of(replies: Mapping[str, Any], parties: Collection[str]) -> dict[str, float]:
@@ -1002,12 +1124,13 @@ def draw_from(
     draw: Step,
     masses: Mapping[str, float],
     left: Mapping[str, int],
-    count: int,
+    count_and_bits: tuple[int, int],
     rng: np.random.Generator,
 ) -> dict[str, Rows]:
     """Rows from the parties in proportion to their masses, at most as many as each has left."""
+    count, bits = count_and_bits
     counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
-    requests = {name: LandmarkShare(n_rows=k) for name, k in zip(masses, counts, strict=True)}
+    requests = {name: LandmarkShare(k, bits) for name, k in zip(masses, counts, strict=True)}
     fresh = {name: unpack(r) for name, r in by_party(rows.ask(draw, each=requests)).items()}
     if len(fresh) > 1:
         compare_units(rows, fresh, means=draw.name == "local_centroids")
@@ -1017,7 +1140,8 @@ def draw_from(
 def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
     """To each party what the others drew; it holds its own."""
     drawn = stack(list(fresh.values()))
-    all_of_them = NewLandmarks(**pack(drawn), before=0)  # one for all who drew none: they are many
+    # One for all who drew none: they are many.
+    all_of_them = NewLandmarks(**pack(drawn), before=0, rank=0)
     messages, before = {}, 0
     for name, own in fresh.items():
         after = before + own.shape[0]
@@ -1025,14 +1149,14 @@ def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
             messages[name] = all_of_them
         else:
             others = stack([drawn[:before], drawn[after:]])
-            messages[name] = NewLandmarks(**pack(others), before=before)
+            messages[name] = NewLandmarks(**pack(others), before=before, rank=0)
         before = after
     return messages
 
 
 def to_all(points: Rows, parties: Sequence[str]) -> dict[str, NewLandmarks]:
     """Landmarks that no party gave."""
-    return dict.fromkeys(parties, NewLandmarks(**pack(points), before=0))
+    return dict.fromkeys(parties, NewLandmarks(**pack(points), before=0, rank=0))
 
 
 def require_fresh_replies(rows: Federation) -> None:
@@ -1055,26 +1179,31 @@ def fit_in_span(
     center: bool,
     in_total: bool = True,
     total_of: Callable[..., Any] | None = None,
+    rank: int = 0,
 ) -> SpanFit:
     """The best components inside the span; `in_total` says whether the total variance matters.
 
     If centred, that takes the mean outside the span, too. `total_of` adds up in place of
-    `rows.total`.
+    `rows.total`. With a `rank` the span is that of so many directions, and all else outside.
     """
     estimated = center and in_total and landmark_set.share > 0
     add_up = total_of or (lambda step, each: rows.total(step, each=each).sum)
     if estimated:
-        total = add_up(RowHolder.centred_gram, sampled(landmark_set))
+        total = add_up(RowHolder.centred_gram, _questions(landmark_set, rank, is_sampled=True))
     else:
-        total = add_up(RowHolder.projected_gram, landmark_set.unseen)
-    sums, span = LandmarkSums.unpacked(total), Span.of(kernel, landmark_set.Y)
+        total = add_up(RowHolder.projected_gram, _questions(landmark_set, rank, is_sampled=False))
+    span = Span.of(kernel, landmark_set.Y, rank or None)
+    sums, rounding = LandmarkSums.unpacked(total, span), 0.0
+    if landmark_set.bits != EXACT and span.rank is not None:
+        rounding = _FLOAT32_SUMS * float(np.trace(full(total.upper)))
     outside, error = span_residual(span, sums), 0.0
     model = LandmarkModel.fit(kernel, landmark_set.Y, sums, n_components, center, span)
     model = model.signed_by(span)
     require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
     if estimated:
         model, error = corrected(model, outside_of(total), outside)
-    return SpanFit(model, span, outside, error)
+    model = replace(model, total=model.total + rounding)
+    return SpanFit(model, span, outside, error, rounding)
 
 
 def require_single_sums(rows: Federation) -> None:
@@ -1107,10 +1236,12 @@ def median_total(rows: Federation, step: Step, each: Mapping[str, Message]) -> A
     return replace(replies[0], n_rows=round(float(np.sum(bounded_sizes(sizes)))), **values)
 
 
-def sampled(landmark_set: LandmarkSet) -> dict[str, SampledLandmarks]:
+def _questions(landmark_set: LandmarkSet, rank: int, is_sampled: bool) -> dict[str, NewLandmarks]:
     """What each party has not seen; still one message for all who have seen nothing."""
-    share, news = landmark_set.share, landmark_set.unseen
-    messages = {id(new): SampledLandmarks(**vars(new), share=share) for new in news.values()}
+    kind: Any = SampledLandmarks if is_sampled else NewLandmarks
+    more = {"share": landmark_set.share} if is_sampled else {}
+    news = landmark_set.unseen
+    messages = {id(new): kind(**{**vars(new), "rank": rank}, **more) for new in news.values()}
     return {name: messages[id(new)] for name, new in news.items()}
 
 
@@ -1170,20 +1301,24 @@ def measure(
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
     proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
-    if q >= n or (alone and proven):
+    if (q >= n and fit.span.rank is None) or (alone and proven):
         return Coverage(nothing_missing(k), {}, landmark_set.unheard)
     if rows.own_rows is not None:
         missing = _look_at_own(rows.own_rows, k, accuracy.largest_missing, center, fit, may_grow)
         return Coverage(missing, {}, landmark_set.unheard, q >= landmark_set.most_in_all)
     d = int(model.landmarks.shape[1])
-    fit_floats = None if alone else floats_of_fit(model.kernel.name, q, d, center)
-    count, width = probed(k, q, fit_floats)
+    rank, r = fit.span.rank, fit.planned_rank or q
+    fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
+    count, width = probed(k, r, fit_floats)
+    coefficients = model.coefficients[:, :k]
+    if rank is not None:
+        coefficients = fit.span.basis.T @ fit.span.K @ coefficients
 
     def ask_for(count: int, share: float, n_features: int) -> ProbeAsk:
         scaled = probe_directions(z, count) / np.sqrt(np.maximum(z, np.finfo(float).tiny))[:, None]
         return ProbeAsk(
-            coefficients=model.coefficients[:, :k] @ scaled,
-            offset=model.offset[:k] @ scaled,
+            coefficients=in_few_bits(coefficients @ scaled, landmark_set.bits),
+            offset=in_few_bits(model.offset[:k] @ scaled, landmark_set.bits),
             scale=fit.outside / n,
             share=share,
             n_features=n_features,
@@ -1238,13 +1373,25 @@ def _missing(
 
 
 def _fields_of(record_type: Any, message: Message) -> Any:
-    return record_type(*(getattr(message, name) for name in record_type._fields))
+    return record_type(*(_as_double(getattr(message, name)) for name in record_type._fields))
 
 
-def probes_of(question: ProbeAsk) -> Probes:
+def _as_double(value: Any) -> Any:
+    return value.astype(np.float64, copy=False) if isinstance(value, np.ndarray) else value
+
+
+def in_few_bits(numbers: Any, bits: int) -> Any:
+    """An array in float32, if landmarks are in fewer bits than all."""
+    is_long = bits != EXACT and isinstance(numbers, np.ndarray)
+    return numbers.astype(np.float32) if is_long else numbers
+
+
+def probes_of(question: ProbeAsk, span: Span) -> Probes:
     """What a party is to look for."""
     probes: Probes = _fields_of(Probes, question)
-    return probes
+    if span.rank is None:
+        return probes
+    return probes._replace(coefficients=span.basis @ probes.coefficients)
 
 
 def more_landmarks(
@@ -1253,7 +1400,7 @@ def more_landmarks(
     """What draws more of the same kind, up to a number in all: finer centroids, else rows."""
 
     def draw_more(before: LandmarkSet, count: int) -> LandmarkSet:
-        share = share_seen(count, sum(before.sizes.values()))
+        share = share_seen(count, sum(before.sizes.values()), setup)
         if before.draw is not None:
             points = before.draw.more(count - before.Y.shape[0])
             unseen = to_all(points, rows.parties)
@@ -1264,9 +1411,10 @@ def more_landmarks(
             Y, left, draw = [], before.most, role.local_centroids
         masses = {name: float(size) for name, size in before.sizes.items() if name in left}
         if landmarks not in ("uniform", "centroids"):
-            nothing = NewLandmarks(**pack(before.Y[:0]), before=0)
+            nothing = NewLandmarks(**pack(before.Y[:0]), before=0, rank=0)
             masses = masses_of(by_party(rows.ask(role.residual_mass, nothing)), left)
-        fresh = draw_from(rows, draw, masses, left, count - sum(y.shape[0] for y in Y), rng)
+        missing = count - sum(y.shape[0] for y in Y)
+        fresh = draw_from(rows, draw, masses, left, (missing, before.bits), rng)
         drawn = {name: part.shape[0] for name, part in fresh.items()}
         return before._replace(
             Y=stack([*Y, *fresh.values()]),

@@ -1,19 +1,28 @@
-"""Scores that stay at their site (`stages/site_points.py`), and the landmarks they come from."""
+"""What is agreed on beside the kernel; and scores that stay at their site with their landmarks."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from eigenmesh.numerics.arrays import Rows
-from eigenmesh.runtime.message import Floats, Message, Shape
+from eigenmesh.runtime.compact import EXACT
+from eigenmesh.runtime.message import Floats, InBits, Message, NonNegative, Shape
 from eigenmesh.stages.row_messages import KernelSetup, RowBlock, unpack
+
+RANK_BY_RULE = 0
 
 
 class LandmarkSetup(KernelSetup, reveals=None):
-    """Keys of a site's own store: where scores shall be, and the rows' weights are; or empty."""
+    """How what is sent is made small, and keys of a site's own store; these may be empty.
 
-    scores: str = ""
-    weights: str = ""
+    `gram_rank` is in how many leading directions of the landmarks' span rows are added up,
+    RANK_BY_RULE for as many as matter, None for all. `bits` are those of landmarks.
+    """
+
+    scores: str = ""  # where they shall be
+    weights: str = ""  # where the rows' are
+    gram_rank: Annotated[int | None, NonNegative] = None
+    bits: Annotated[int, InBits] = EXACT
 
 
 class ScoredComponents(Message, reveals="gram"):
