@@ -112,9 +112,11 @@ def of_columns() -> None:
         rows.append([name, *figures])
     heads = ["set", *(f"rank {rank}: paper, 16, 8 bits" for rank in (4, 8, 16))]
     show("Columns: ‖sin Θ‖ at no more bytes than Algorithm 1", heads, rows)
-    for i, rank in enumerate((4, 8, 16)):
-        own_gains = [one[i] for one in gains]
-        print(f"rank {rank}: median {np.median(own_gains):.1f}×, least {min(own_gains):.1f}×")
+    summary = [
+        [str(rank), f"{np.median(own):.1f}×", f"{min(own):.1f}×"]
+        for rank, own in zip((4, 8, 16), zip(*gains, strict=True), strict=True)
+    ]
+    show("Columns: gains over all sets", ["rank", "median", "least"], summary)
 
 
 def _largest(sent: Any, n: int, rank: int, bits: int, most: int) -> float:
