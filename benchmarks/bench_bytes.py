@@ -3,8 +3,8 @@
 Rows: 2000 over 20 parties by a power law, RBF, 10 components, uncentred; *excess* is the squared
 residual over the optimal one, less 1. A paper's method is given its landmarks, and ours the fewest
 bytes at which its error is no larger. Columns: ‖sin Θ‖ of 3 components, ours at no more bytes than
-Algorithm 1 of the one-shot paper. Clusters: inertia in the kernel's feature space. Sets are those of
-`bench_diskpca_quality` and `bench_precision`; without `--data`, those that need no files.
+Algorithm 1 of the one-shot paper. Sets are those of `bench_diskpca_quality` and `bench_precision`;
+without `--data`, those that need no files.
 """
 
 from __future__ import annotations
