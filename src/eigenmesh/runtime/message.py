@@ -11,7 +11,8 @@ a message leaves and again where it arrives::
 A letter or name in `Shape` stands for one size throughout the message; where an integer field has
 that name, it is that field's value. An axis may be an expression of such names, "q*(q+1)//2".
 An array marked `Compact("bits")` travels in as many bits as the field of that name says; one
-marked `OnGrid` as short as its numbers allow, without loss.
+marked `OnGrid` as short as its numbers allow, without loss; and the upper triangle of a Gram
+matrix marked `Factored("n_rows")` as a factor, where that field says that its rows are few.
 Arrays and numbers must be finite, always. What a schedule says of the sizes comes as `Limits`.
 """
 
@@ -43,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.errors import MessageRefused
-from eigenmesh.runtime import compact, grid_form, wire
+from eigenmesh.runtime import compact, gram_form, grid_form, wire
 from eigenmesh.runtime.records import record
 
 KINDS = frozenset(
@@ -89,6 +90,13 @@ class Compact:
     """Marks an array that may travel in fewer bits: the integer field that says how many."""
 
     bits: str
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Marks the upper triangle of a sum of products of rows: the integer field that counts them."""
+
+    n_rows: str
 
 
 OnGrid = "on a grid"  # marks an array whose numbers may be whole multiples of a few steps
@@ -287,6 +295,7 @@ class Field(NamedTuple):
     bits: str | None = None  # the field that says in how many bits it travels
     is_wide: bool = False  # whether its numbers' sizes differ without bound
     on_grid: bool = False  # whether it travels as short as its numbers allow
+    n_rows: str | None = None  # the field that says of how many rows it is a Gram matrix
 
     @property
     def is_array(self) -> bool:
@@ -351,7 +360,8 @@ def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
     dtypes = _DTYPE_KINDS.get(hint, "")
     label = f"{message_type.__name__}.{name}"
     bits = next((mark.bits for mark in marks if isinstance(mark, Compact)), None)
-    how = (bits, Wide in marks, OnGrid in marks)
+    n_rows = next((mark.n_rows for mark in marks if isinstance(mark, Factored)), None)
+    how = (bits, Wide in marks, OnGrid in marks, n_rows)
     return Field(name, label, hint, optional, kind, shape, checks, same, fact, dtypes, *how)
 
 
@@ -503,6 +513,8 @@ def _to_wire(field: Field, message: Message) -> Any:
     value = getattr(message, field.name)
     if value is not None and field.bits is not None:
         return compact.to_wire(value, _bits(field, message))
+    if field.n_rows is not None:
+        return gram_form.to_wire(value, getattr(message, field.n_rows))
     return grid_form.to_wire(value) if field.on_grid else value
 
 
@@ -513,12 +525,12 @@ def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_
     if not isinstance(tree, dict) or tree.keys() != _declaration(message_type).names:
         names = ", ".join(field.name for field in fields)
         raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
-    message = message_type(**{f.name: _as_declared(f, tree) for f in fields})
+    message = message_type(**{f.name: _as_declared(f, tree, limits) for f in fields})
     check(message, limits)
     return message
 
 
-def _as_declared(field: Field, tree: Mapping[str, Any]) -> Any:
+def _as_declared(field: Field, tree: Mapping[str, Any], limits: Limits) -> Any:
     value = tree[field.name]
     if field.bits is not None and value is not None:
         bits = tree[field.bits]
@@ -527,8 +539,16 @@ def _as_declared(field: Field, tree: Mapping[str, Any]) -> Any:
         return compact.from_wire(value, bits)
     if field.on_grid:
         return grid_form.from_wire(value)
+    if field.n_rows is not None:
+        return gram_form.from_wire(value, _largest_named(field, limits))
     # JSON writes 2.0 and 2 as it likes; the declared type decides.
     return float(value) if field.type is float and type(value) is int else value
+
+
+def _largest_named(field: Field, limits: Limits) -> int | None:
+    """The size by which a field's only axis goes, at most."""
+    names = () if field.shape is None else field.shape.axes[0].names
+    return next((limits[name].size for name in names if name in limits), None)
 
 
 def floats_by_kind(message: Message) -> Mapping[str, int]:

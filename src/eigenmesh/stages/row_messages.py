@@ -15,6 +15,7 @@ from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.numerics.plausible import differs, exceeds, is_gram
 from eigenmesh.runtime.message import (
     Context,
+    Factored,
     Floats,
     Integers,
     Message,
@@ -144,7 +145,7 @@ class UpperGram(Message, reveals="gram"):
 class GramSums(Message, reveals="gram"):
     """Gram matrix and sum of some rows' features, how many they are, and Σ k(x, x)."""
 
-    upper: Annotated[Floats, Shape("q*(q+1)//2")]
+    upper: Annotated[Floats, Shape("q*(q+1)//2"), Factored("n_rows")]
     sums: Annotated[Floats, Shape("q")]
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
     trace: Annotated[float, Reveals("moments")]
