@@ -27,14 +27,19 @@ _PIECE = 256  # rows whose sketches need no memory from the system
 
 
 def embedding(
-    kernel: Kernel, n_columns: int, width: int, seed: int | np.random.SeedSequence
+    kernel: Kernel,
+    n_columns: int,
+    width: int,
+    seed: int | np.random.SeedSequence,
+    reduction: str = "gaussian",
 ) -> Embedding:
     """The embedding of a kernel's feature space into `width` dimensions (or a few more).
 
     TensorSketch then Gaussian for "poly" (Pham and Pagh, 2013); orthogonal random features for
     "rbf" (Yu et al., 2016), Cauchy ones for "laplacian" (Rahimi and Recht, 2007); orthogonal
     rectified features for "arc-cosine" (Cho and Saul, 2009); a Gaussian map for "linear", and for
-    "cosine" after scaling. Where the columns are no more than `width`, these two are exact.
+    "cosine" after scaling. Where the columns are no more than `width`, these two are exact. With
+    `reduction` "hadamard" a subsampled Hadamard map follows the tensor sketch of "poly".
 
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> E = embedding(Kernel("rbf", 0.1), 4, 2000, seed=0)(X)
@@ -42,8 +47,8 @@ def embedding(
     True
     """
     if isinstance(seed, np.random.SeedSequence):
-        return _draw(kernel, n_columns, width, seed)
-    return _draw_once(kernel, n_columns, width, int(seed))
+        return _draw(kernel, n_columns, width, seed, reduction)
+    return _draw_once(kernel, n_columns, width, int(seed), reduction)
 
 
 def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int) -> float:
@@ -63,7 +68,10 @@ def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int)
     return float(scores.max() / scores.mean())
 
 
-def _draw(kernel: Kernel, n_columns: int, width: int, seed: Any) -> Embedding:
+def _draw(kernel: Kernel, n_columns: int, width: int, seed: Any, reduction: str) -> Embedding:
+    if reduction == "hadamard":
+        require_tensor_sketch(kernel)
+        return _poly(kernel, n_columns, width, np.random.default_rng(seed), hadamard_map)
     if kernel.name not in _EMBEDDINGS:
         raise InputError(
             f"kernel {kernel.name!r} has no feature embedding; {', '.join(_EMBEDDINGS)} have one"
@@ -109,10 +117,50 @@ def _cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Emb
     return lambda X: linear(unit_rows(as_rows(X, np.float64)))
 
 
-def _poly(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+def require_tensor_sketch(kernel: Kernel) -> None:
+    """Only a tensor sketch is brought down in a second step."""
+    if kernel.name != "poly":
+        raise InputError(
+            f"reduction is 'hadamard' and kernel is {kernel.name!r}, whose embedding has no tensor "
+            f"sketch to reduce; kernel='poly' is expected, or reduction='gaussian'"
+        )
+
+
+def gaussian_map(wide: int, width: int, rng: np.random.Generator) -> Doubles:
+    """(wide, width) of independent normal numbers; keeps lengths on average."""
+    return np.asarray(rng.standard_normal((wide, width)) / np.sqrt(width))
+
+
+def hadamard_map(wide: int, width: int, rng: np.random.Generator) -> Doubles:
+    """(wide, width) columns of a Hadamard matrix whose rows have random signs, drawn.
+
+    As a matrix: at the widths of an embedding a product with it takes less time than the fast
+    transform, which has to be of all columns.
+
+    >>> G = hadamard_map(6, 8, np.random.default_rng(0))
+    >>> bool(np.allclose(G @ G.T, np.eye(6)))
+    True
+    """
+    size = 1 << (max(wide, width) - 1).bit_length()
+    columns = rng.permutation(size)[:width]
+    common = np.arange(wide)[:, None] & columns
+    parity = np.zeros(common.shape, dtype=np.int64)
+    while common.any():
+        parity, common = parity ^ (common & 1), common >> 1
+    signs = rng.choice([-1.0, 1.0], size=(wide, 1))
+    return np.asarray(signs * (1.0 - 2.0 * parity) / np.sqrt(width))
+
+
+def _poly(
+    kernel: Kernel,
+    d: int,
+    width: int,
+    rng: np.random.Generator,
+    reduce: Callable[[int, int, np.random.Generator], Doubles] = gaussian_map,
+) -> Embedding:
     wide = _SKETCH_SHARE * width
     sketch = _TensorSketch.drawn(kernel, d, wide, rng)
-    embed = sketch.then(rng.standard_normal((wide, width)) / np.sqrt(width))
+    embed = sketch.then(reduce(wide, width, rng))
 
     def in_pieces(X: Rows) -> Doubles:
         if X.shape[0] <= _PIECE:

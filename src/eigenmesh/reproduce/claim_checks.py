@@ -219,7 +219,10 @@ def across_panels(quantity: Quantity, low: str, high: str, factor: float) -> Che
 
 
 def gain_shrinks(left: Quantity, right: Quantity) -> Check:
-    """What left has over right is smaller at the last swept value than at the first."""
+    """What left has over right is smaller at the last swept value than at the first, but not lost.
+
+    Less than nothing is no smaller improvement.
+    """
 
     def check(results: Results) -> list[Case]:
         cases = []
@@ -229,7 +232,7 @@ def gain_shrinks(left: Quantity, right: Quantity) -> Check:
                 for v in (values[0], values[-1])
             )
             words = f"{left} − {right}: {first:.3g} → {last:.3g}"
-            cases.append(Case(results.titles[panel], last < first, words))
+            cases.append(Case(results.titles[panel], -_ROUNDING <= last < first, words))
         return cases
 
     return check

@@ -36,6 +36,7 @@ METHODS = {
     # Papers 001 and 004
     "diskpca": Look("disKPCA (sums)", ORANGE, "s"),
     "diskpca-paper": Look("disKPCA (paper, sketches)", VERMILION, "D"),
+    "diskpca-hadamard": Look("disKPCA (paper, Hadamard, best of 3)", WINE, "P", "-."),
     "uniform": Look("uniform landmarks", PURPLE, "v"),
     "sketching": Look("sketching-PCA", OLIVE, "^"),
     "random-features": Look("random features + k-means", GREEN, "^"),

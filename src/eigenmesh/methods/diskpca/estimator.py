@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.errors import EigenmeshWarning, InputError
@@ -30,7 +31,7 @@ from eigenmesh.estimators.precision import checked_gram_rank, landmark_bits
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.serving import Served
-from eigenmesh.methods.diskpca.paper import SketchSetup, diskpca_sketched
+from eigenmesh.methods.diskpca.paper import REDUCTIONS, SketchSetup, diskpca_sketched
 from eigenmesh.methods.diskpca.protocol import (
     GRAMS,
     LANDMARKS,
@@ -42,7 +43,7 @@ from eigenmesh.methods.diskpca.protocol import (
 from eigenmesh.methods.diskpca.site_scores import RANK_BY_RULE, LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Disclosure, Method, register
-from eigenmesh.numerics.embeddings import is_exact
+from eigenmesh.numerics.embeddings import is_exact, require_tensor_sketch
 from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
@@ -78,6 +79,10 @@ class DisKPCA(Served, RowEstimator):
     exact : True sums Gram matrices over the parties; False is the paper's own form, with sketches
         in their place: it sends more and errs more, and is there for comparison.
     sketch_size : of exact=False, columns of a sketch for each of what it sketches.
+    reduction : of exact=False and "poly", what brings a tensor sketch down to `embedding_dim`:
+        "gaussian", or "hadamard", the other form of the paper.
+    n_repeats : fits with other draws each, of which the one that captures most is kept: a bad draw
+        that happens once in ten is kept once in a hundred of two. Costs as many times as much.
     gram : "sum" adds up what the parties' rows add up to. "median" takes the geometric median of
         what each party has a row: a party that lies by any factor, without contradicting itself,
         moves it no further than the honest ones are spread. It takes three parties or more, no
@@ -158,6 +163,8 @@ class DisKPCA(Served, RowEstimator):
         center: bool = True,
         exact: bool = True,
         sketch_size: int = 4,
+        reduction: str = "gaussian",
+        n_repeats: int = 1,
         gram: str = "sum",
         gram_rank: int | str | None = None,
         precision: int | str = "exact",
@@ -176,6 +183,8 @@ class DisKPCA(Served, RowEstimator):
         self.center = center
         self.exact = exact
         self.sketch_size = sketch_size
+        self.reduction = reduction
+        self.n_repeats = n_repeats
         self.gram = gram
         self.gram_rank = gram_rank
         self.precision = precision
@@ -215,21 +224,29 @@ class DisKPCA(Served, RowEstimator):
 
     def _check(self, weighted: bool) -> None:
         """Wrong parameters are told before anybody is asked."""
-        self._planned_stage(weighted)
+        self._planned_stages(weighted)
 
-    def _planned_stage(self, weighted: bool) -> Stage:
-        """The run of a fit as it is before anything is known of the data."""
-        return self._stage(1.0, "sample_weight" if weighted else NONE)
+    def _planned_stages(self, weighted: bool) -> list[Stage]:
+        """The runs of a fit as they are before anything is known of the data."""
+        return self._repeated(1.0, "sample_weight" if weighted else NONE)
+
+    def _repeated(self, gamma: float | None, weights: str = NONE) -> list[Stage]:
+        """The run of a fit, as often as it is repeated."""
+        n_repeats = whole_number(self.n_repeats, "n_repeats")
+        return [self._stage(gamma, weights, repeat) for repeat in range(n_repeats)]
 
     def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
-        fed.require_stages(self._planned_stage(sample_weight is not None))
+        fed.require_stages(*self._planned_stages(sample_weight is not None))
         gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
         with at_sites(fed, sample_weight, "sample_weight") as weights:
             return self._learn(fed, gamma, weights)
 
     def _learn(self, fed: Federation, gamma: float | None, weights: str) -> DisKPCAResult:
         """The fit itself: gamma is a number, and sites keep the weights under that key."""
-        outcome: DisKPCAResult = self._stage(gamma, weights).run(fed).value
+        outcomes: list[DisKPCAResult] = [
+            stage.run(fed).value for stage in self._repeated(gamma, weights)
+        ]
+        outcome = max(outcomes, key=lambda own: float(own.model.eigenvalues.sum()))
         self._adopt(outcome, gamma)
         self._weighted = weights != NONE
         return outcome
@@ -250,7 +267,7 @@ class DisKPCA(Served, RowEstimator):
         return estimator
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
-        return [self._planned_stage(weighted)]
+        return self._planned_stages(weighted)
 
     def _less(self, split: str, on_graph: bool) -> str:
         if self.kernel not in ("linear", "cosine"):
@@ -265,14 +282,14 @@ class DisKPCA(Served, RowEstimator):
     def _stages(self, parties: Parties) -> list[Stage]:
         """What a fit without weights runs."""
         seed = seed_of(self.random_state)
-        return [*gamma_stages(self.kernel, self.gamma, parties, seed), self._stage(1.0)]
+        return [*gamma_stages(self.kernel, self.gamma, parties, seed), *self._repeated(1.0)]
 
-    def _stage(self, gamma: float | None, weights: str = NONE) -> Stage:
+    def _stage(self, gamma: float | None, weights: str = NONE, repeat: int = 0) -> Stage:
         """The run of a fit; `weights` is the key under which sites keep their rows' weights."""
         self._require_median(weights)
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         q = whole_number(self.n_landmarks, "n_landmarks")
-        accuracy, agreed = self._accuracy(q), self._agreed(gamma)
+        accuracy, agreed = self._accuracy(q), self._agreed(gamma, repeat)
         how = (self._wanted(), q, choice, bool(self.center))
         if choice == "drawn" and not self.exact:
             raise InputError(
@@ -371,15 +388,22 @@ class DisKPCA(Served, RowEstimator):
         self._shortfall_errors = coverage.shortfall.errors
         return (*words, *rounded)
 
-    def _agreed(self, gamma: float | None) -> KernelSetup:
+    def _agreed(self, gamma: float | None, repeat: int = 0) -> KernelSetup:
         rank = self._wanted() or _RANK_UNASKED
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
+        if repeat:
+            draws = np.random.SeedSequence(agreed["seed"], spawn_key=(repeat,))
+            agreed["seed"] = int(draws.generate_state(1)[0])
+        reduction = one_of(self.reduction, "reduction", REDUCTIONS)
         if self.exact:
             bits = landmark_bits(self.precision)
             return LandmarkSetup(**agreed, gram_rank=self._checked_gram_rank(), bits=bits)
-        return SketchSetup(**agreed, sketch_size=whole_number(self.sketch_size, "sketch_size"))
+        if reduction == "hadamard":
+            require_tensor_sketch(kernel)
+        size = whole_number(self.sketch_size, "sketch_size")
+        return SketchSetup(**agreed, sketch_size=size, reduction=reduction)
 
     def _plan_notes(
         self, names: Sequence[str], shapes: Sequence[tuple[int, int]]
@@ -391,7 +415,7 @@ class DisKPCA(Served, RowEstimator):
         if self.accuracy is None:
             return notes
         parties = Parties(tuple(names), tuple(shapes))
-        more = floats_besides([self._stage(1.0)], parties, "rows")
+        more = floats_besides(self._repeated(1.0), parties, "rows")
         return (*notes, *self._growth_notes(names, shapes, more))
 
     def _growth_notes(

@@ -84,11 +84,14 @@ from eigenmesh.stages.row_messages import (
     wrong_trace,
 )
 
+REDUCTIONS = ("gaussian", "hadamard")
+
 
 class SketchSetup(KernelSetup, reveals=None):
     """What is agreed on; a sketch has `sketch_size` times the columns of what it sketches."""
 
     sketch_size: Annotated[int, Positive]
+    reduction: str  # of a tensor sketch, to the embedding's width: one of REDUCTIONS
 
 
 class EmbeddingSketch(Message, reveals="sketch", covers="all"):

@@ -323,7 +323,8 @@ class ScoredRows(Party):
 
 def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:
     """Rows A embedded by the shared seed, block by block: every party embeds alike."""
-    embed = embedding(kernel_of(setup), A.shape[1], setup.embedding_dim, setup.seed)
+    how = (setup.embedding_dim, setup.seed, getattr(setup, "reduction", "gaussian"))
+    embed = embedding(kernel_of(setup), A.shape[1], *how)
     return (embed(A[rows]) for rows in blocks(A.shape[0]))
 
 

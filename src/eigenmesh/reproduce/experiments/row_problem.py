@@ -96,12 +96,14 @@ def components(problem: RowProblem, estimator: Any) -> Measures:
     return {"ratio": ratio, **traffic(estimator.report_), "seconds": watch.seconds}
 
 
-def landmark_components(problem: RowProblem, landmarks: str, exact: bool = True) -> Measures:
+def landmark_components(
+    problem: RowProblem, landmarks: str, exact: bool = True, **options: Any
+) -> Measures:
     """From |Y| landmarks, by disKPCA or at random; the paper's own sketches if not exact."""
-    return components(problem, _landmarks(problem, landmarks, exact))
+    return components(problem, _landmarks(problem, landmarks, exact, **options))
 
 
-def _landmarks(problem: RowProblem, landmarks: str, exact: bool = True) -> Any:
+def _landmarks(problem: RowProblem, landmarks: str, exact: bool = True, **options: Any) -> Any:
     return em.DisKPCA(
         problem.k,
         **problem.kernel,
@@ -110,6 +112,7 @@ def _landmarks(problem: RowProblem, landmarks: str, exact: bool = True) -> Any:
         exact=exact,
         center=False,
         random_state=problem.seed,
+        **options,
     )
 
 
@@ -136,6 +139,9 @@ row_components = Experiment(
         "default": default_components,
         "diskpca": partial(landmark_components, landmarks="diskpca"),
         "diskpca-paper": partial(landmark_components, landmarks="diskpca", exact=False),
+        "diskpca-hadamard": partial(
+            landmark_components, landmarks="diskpca", exact=False, reduction="hadamard", n_repeats=3
+        ),
         "uniform": partial(landmark_components, landmarks="uniform"),
     },
 )

@@ -101,6 +101,8 @@ FIG1 = Figure(
     reading=_READING,
 )
 
+_SENT = of("fk-paper", "floats_an_iteration")
+
 FIG2 = Figure(
     "004/fig2",
     "Communication an iteration, with and without the mechanism",
@@ -113,10 +115,9 @@ FIG2 = Figure(
         claim(
             "the mechanism saves more than 98 % of the communication",
             "floats up an iteration, at these numbers of rows",
-            below(
-                of("fk-paper", "floats_an_iteration"),
-                of("fk-direct", "floats_an_iteration").times(0.02),
-            ),
+            below(_SENT, of("fk-direct", "floats_an_iteration").times(0.02)),
+            "at the paper's numbers of rows, with products and rank as measured here",
+            below(_SENT, of("fk-direct", "floats_at_paper_rows").times(0.02)),
         )
     ],
     seeds=BySize(1, 3, 3),

@@ -135,7 +135,7 @@ FIG3 = Figure(
     reading="centred after the product of kernels; σ = √M/3 makes samples nearly orthogonal",
 )
 
-_ONE = {"n_components": 1, "n_iterations": BySize(1, 6, 20)}
+_ONE = {"n_components": 1, "n_iterations": BySize(1, 16, 20)}
 
 FIG4 = Figure(
     "000/fig4",

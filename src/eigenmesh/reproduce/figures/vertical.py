@@ -261,7 +261,7 @@ FIG11 = Figure(
         ),
     ],
     seeds=BySize(1, 3, 3),
-    reading="RBF, gamma = 1 / features (the paper's 15 makes every kernel matrix the identity)",
+    reading="RBF, gamma = 1 / features; the paper prints none",
 )
 
 FIG12 = Figure(
