@@ -70,6 +70,12 @@ def test_a_fit_writes_its_page_and_the_label_is_no_feature(files, model):
     assert [own["groups"]["label"]["names"][code] for code in codes] == list(north["grape"])
 
 
+def test_a_plan_of_files_with_labels_is_that_of_the_fit(files, model):
+    plan = json.loads(run("plan", *files, *FIT, "--json").stdout)
+    assert plan["shapes"]["north"] == [60, 13]
+    assert plan["baseline_floats"] == em.load(model).report_.baseline_floats
+
+
 def test_the_page_of_a_model_has_rows_only_if_they_are_named(files, model, tmp_path):
     page = tmp_path / "page.html"
     result = run("report", model, "--out", page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 import time
 
@@ -57,6 +58,8 @@ def pages(kpca, parts, labels, tmp_path_factory):
     columns = em.split(X, 3, by="columns")
     rows = em.split(X, 5, random_state=0)
     ring = em.KernelPCA(2, kernel="rbf", gamma=0.1, topology="full", random_state=0).fit(rows)
+    targets = [X[own, 0] for own in rows.order]
+    regression = em.KernelPCRegressor(3, random_state=0).fit(rows, targets)
     fits = {
         "rows": (kpca, {"data": parts, "labels": labels}),
         "bare": (kpca, {}),
@@ -64,6 +67,7 @@ def pages(kpca, parts, labels, tmp_path_factory):
         "columns": (em.VFedPCA(2).fit(columns), {"data": columns, "labels": X[:, 0] > 0}),
         "one component": (em.KernelPCA(1, kernel="rbf").fit(X), {"data": X}),
         "graph": (ring, {"data": rows}),
+        "regression": (regression, {"data": rows}),
     }
     return {
         name: em.report(model, folder / f"{name}.html", **how)
@@ -86,6 +90,11 @@ def test_a_page_tells_components_cost_disclosure_and_settings(kpca, pages):
     assert re.search(r"random_state\s+7", words)
     assert em.__version__ in words
     assert report.stop_reason.replace("'", "&#x27;") in words
+
+
+def test_a_regression_says_how_much_it_predicts(pages):
+    words = html.unescape(" ".join(words_of(pages["regression"]).split()))
+    assert re.search(r"\d\d\.\d% of the targets' variance in the fitted rows is predicted", words)
 
 
 def test_what_was_sent_by_round_and_link_is_all_that_was_sent(kpca):

@@ -473,6 +473,7 @@ def plan(
     decimal: options.Decimal = None,
     align: options.Align = "strict",
     columns: options.Columns = None,
+    label_column: options.LabelColumn = None,
     standardize: options.Standardize = False,
     fill_missing: options.FillMissing = None,
     log: options.Log = None,
@@ -496,6 +497,7 @@ def plan(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "split": split}
+        theirs |= {"label_column": label_column}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),
@@ -517,7 +519,8 @@ def plan(
         else:
             usual, files = "rows" if clusters else "columns", data or []
             how = options.reading_words(id_column, align, delimiter, decimal)
-            how |= options.choice_words(options.listed(columns), categories, fill_missing)
+            features = features_beside(label_column, files, options.listed(columns), how)
+            how |= options.choice_words(features, categories, fill_missing)
             split = _split(split, files, usual, how["features"], id_column, how)
             parts = options.parties(files, split, names, allow, **how)
             keeps = _stays(files, parts)

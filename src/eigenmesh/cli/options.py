@@ -210,8 +210,8 @@ Page: TypeAlias = Annotated[
 LabelColumn: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="For rows, with --report: a column of the files that is no feature, by which the rows "
-        "may be coloured on the page.",
+        help="For rows: a column of the files that is no feature, by which they may be coloured on "
+        "the page of --report.",
         show_default=False,
     ),
 ]

@@ -302,7 +302,10 @@ def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any, numb
         facts.add("constant", column, None, "has one value only", "leave it out: it tells nothing")
     elif len(levels) <= min(_MOST_LEVELS, len(texts) / 2):
         facts.kinds[column] = "category"
-        remedy = f"name it: --categories {column!r} (a column a level), or leave it out (--columns)"
+        remedy = (
+            f"name it: --categories {column!r} (a column a level), --label-column {column!r} (to "
+            f"colour a page by), or leave it out (--columns)"
+        )
         facts.add("category", column, first, f"holds words, {len(levels)} different ones", remedy)
     else:
         facts.kinds[column] = "text"

@@ -218,7 +218,7 @@ def figure(value: float) -> str:
 
 def share_in_words(share: float) -> str:
     """A share of shipping everything, in per cent."""
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+    return f"{share:.1%}" if share < 0.1 else f"{share:,.0%}"
 
 
 def facts_table(title: str, facts: Mapping[str, str | Sequence[str]]) -> Table:

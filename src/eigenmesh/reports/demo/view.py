@@ -150,7 +150,8 @@ def _page(story: Story, picture: Path) -> str:
         f"Left: {sum(SIZES):,} patients of {N_GROUPS} groups as points; the federated map lies on "
         f"the pooled one. Right: few numbers left each clinic beside those that it keeps."
     )
-    image = Html(f'<img alt="{element("i", alt)[3:-4]}" src="data:image/png;base64,{content}">')
+    picture_tag = f'<img alt="{element("i", alt)[3:-4]}" src="data:image/png;base64,{content}">'
+    image = element("div", Html(picture_tag), class_="scroll", tabindex="0")  # wide for a phone
     chapters = element(
         "ol",
         *(element("li", element("strong", line.title), ": ", line.words) for line in lines(story)),

@@ -84,6 +84,7 @@ class PageFacts:
     no_rows: str  # why there is no embedding
     columns: MovingColumns | None
     cluster_sizes: tuple[int, ...]
+    r_squared: float | None  # of the fitted rows, where something was predicted
     convergence: Convergence | None
     parameters: tuple[Parameter, ...]
     versions: Mapping[str, str]
@@ -128,6 +129,7 @@ def facts_of(model: Any, data: Any = None, labels: Any = None, no_rows: str = ""
         no_rows=no_rows or NOT_PASSED,
         columns=moving_columns(model, data, embedding),
         cluster_sizes=_cluster_sizes(model),
+        r_squared=getattr(model, "r_squared_", None),
         convergence=convergence_of(model),
         parameters=tuple(_parameters(model)),
         versions=_versions(),

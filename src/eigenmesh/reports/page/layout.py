@@ -114,6 +114,9 @@ def _tiles(facts: PageFacts) -> Iterator[tuple[Html, ...]]:
     k = len(spectrum.values)
     if facts.cluster_sizes:
         yield _tile(f"{len(facts.cluster_sizes)}", "clusters")
+    elif facts.r_squared is not None:
+        words = "of the targets' variance in the fitted rows is predicted (R²)"
+        yield _tile(f"{facts.r_squared:.1%}", words)
     elif spectrum.explained is not None:
         yield _tile(f"{spectrum.explained:.1%}", f"of the variance in {_count(k, 'component')}")
     floats = report.floats_up + report.floats_down
