@@ -41,7 +41,6 @@ _DATE = "|".join(
         rf"{_DAY}\d{{1,2}}(st|nd|rd|th)?[-. ]+\pL{{3,9}}[-., ]+(\d{{4}}|\d{{2}}){_THEN}",
         rf"{_DAY}\pL{{3,9}}\.? \d{{1,2}}(st|nd|rd|th)?,? \d{{4}}{_THEN}",  # May 17, 2024
         rf"{_DAY}{_MONTH} \d{{1,2}} [\d:]+ .*\d{{4}}$",  # Fri May 17 08:30:00 UTC 2024
-        r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$",  # 20240517
         rf"^\d{{4}}[-/. ]{_MONTH}[-/. ]\d{{1,2}}{_THEN}",  # 2024-May-17
         rf"^\d{{1,2}}{_MONTH}\d{{4}}(:.*)?$",  # 17MAY2024:08:30
         rf"^{_MONTH}[-/ ](19|20)\d{{2}}$",  # May 2024
@@ -51,6 +50,7 @@ _DATE = "|".join(
         r"^([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[AaPp][Mm])?$",  # 08:30
     )
 )
+_DATE_AS_NUMBER = r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$"  # 20240517
 _FEWEST_UNLIKE = 0.9  # of ids, some of which may be there twice
 _MOST_LEVELS = 50  # of a category
 _FEWEST_NUMBERS = 10  # unlike, of a column that is no category of <40 and >60
@@ -203,7 +203,7 @@ def _look_at_column(facts: FileFacts, column: str, cells: Any) -> None:
         return
     number = _matches(cells, _NUMBER) & ~missing
     truth = _matches(cells, r"^(?i:true|false)$")
-    date = _matches(cells, _DATE) & ~missing
+    date = _dates(cells, number) & ~missing
     if date.sum() * 2 > (~missing).sum():
         facts.kinds[column] = "date"
         _note_gaps(facts, column, missing, "leave the column out (--columns)")
@@ -250,7 +250,19 @@ def _values(n: int) -> str:
 
 def _matches(cells: Any, pattern: str) -> NDArray[np.bool_]:
     matches = pc.match_substring_regex(cells, pattern)
-    return np.asarray(matches.to_numpy(zero_copy_only=False))
+    return np.array(matches.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _dates(cells: Any, number: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which cells are dates or times.
+
+    Names of months and days in any letters make a hundred times the work of other patterns, which
+    plain numbers and words without a digit are spared.
+    """
+    date = _matches(cells, _DATE_AS_NUMBER)
+    likely = np.flatnonzero(~number & _matches(cells, r"\d"))
+    date[likely] = _matches(cells.take(pa.array(likely)), _DATE)
+    return date
 
 
 def _look_at_numbers(
