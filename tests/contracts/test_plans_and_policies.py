@@ -103,3 +103,19 @@ def test_the_same_seed_gives_the_same_answer_and_the_same_account(fit):
     if hasattr(one, "eigenvalues_"):
         rounding = 1e-4 if one.report_.privacy else 0.0  # no seed gives noise again
         np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, rtol=rounding)
+
+
+def test_a_plan_foresees_where_numbers_determine_rows_between_organisations():
+    (fit,) = (fit for fit in FITS if fit.name == "diskpca-centroids")
+    outcomes = []
+    for size in (20, 60, 400):
+        blocks = np.split(np.random.default_rng(size).normal(size=(3 * size, 6)), 3)
+        keeps_rows = em.Policy(allow=KINDS - {"rows"})
+        parts = em.Partitioned(rows=blocks, names=NAMES, policies=keeps_rows)
+        with em.federation(parts, trust="organisations") as fed:
+            refusals, error = em.plan(fit.build(), fed).refusals, error_of(fit, fed)
+        assert (error is None) == (not refusals)
+        if error is not None:
+            assert refusals[error.party] == ("rows",)
+        outcomes.append(error is None)
+    assert outcomes[0] < outcomes[-1]  # few rows are determined by as many numbers

@@ -69,12 +69,6 @@ app = typer.Typer(
 )
 
 
-app.add_typer(site_app, name="site")
-app.command()(report)
-app.command()(cross_validate)
-app.command()(reproduce)
-
-
 def _print_version(show: bool) -> None:
     if show:
         typer.echo(f"eigenmesh {eigenmesh.__version__}")
@@ -614,6 +608,12 @@ def server(
     with answering(False):
         secure_server(kit)
         _say(f"{kit}: jobs name installed classes only, and what is stored stays in this folder.")
+
+
+app.command()(report)
+app.command()(cross_validate)
+app.command()(reproduce)
+app.add_typer(site_app, name="site")
 
 
 # Where the parties are sites elsewhere.

@@ -19,7 +19,7 @@ from eigenmesh.estimators.naming import columns_of, whole_names
 from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.small_parties import SURVEY, LeftOut
 from eigenmesh.runtime.consent import expected_releases
-from eigenmesh.runtime.content import Release
+from eigenmesh.runtime.content import Release, Trust, is_determined, numbers_over_rows
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.policy import Policy
@@ -204,7 +204,16 @@ def _plan(estimator: Any, source: Any) -> Plan:
     privacy = promised_by(term for run in stages for term in run.args)
     if any(policy.minds_content for policy in policies.values()):
         runs = _runs_of(estimator, source, names, shapes, preparing)
-        content = {name: _by_content(runs, by_name[name], own) for name, own in policies.items()}
+        trust: Trust = "domain"
+        if isinstance(source, Federation) and source.between_organisations:
+            trust = "organisations"
+        content = {
+            name: _by_content(runs, by_name[name], own, trust) for name, own in policies.items()
+        }
+        if trust == "organisations":
+            parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
+            for run in runs:
+                _add_determined(content, run, parties)
     whole = Plan.of(ledger, by_name, split, policies, notes, method, content, privacy)
     graph = estimator._planned_graph(names)
     return replace(whole, averaging="" if graph is None else averaging_on(graph))
@@ -280,7 +289,9 @@ def plan_of_study(study: FitStudy, party: str, shape: tuple[int, int], policy: P
             own = forecast(run.tree, parties) if run.tree is not None else Ledger()
             ledger.entries += own.entries
             ledger.rounds += own.rounds
-    content = {party: _by_content(study.runs, shape, policy)} if policy.minds_content else None
+    content = None
+    if policy.minds_content:
+        content = {party: _by_content(study.runs, shape, policy, "organisations")}
     notes: tuple[str, ...] = (
         f"{ABOUT}: as if every party had {shape[0]:,} rows and {shape[1]:,} columns",
     )
@@ -364,13 +375,26 @@ def _whole(scope: Scope, left_out: LeftOut | None) -> Scope:
     return replace(scope, edges=edges, left_out=())
 
 
-def _by_content(runs: Sequence[Study], shape: tuple[int, int], policy: Policy) -> set[str]:
+def _by_content(
+    runs: Sequence[Study], shape: tuple[int, int], policy: Policy, trust: Trust
+) -> set[str]:
     """The kinds that will leave a party, as its host would see them before the runs begin."""
     kinds: set[str] = set()
     for run in runs:
-        nothing = Release(shape[0], 0, *shape, policy.min_rows, split=run.scope.split)
+        nothing = Release(shape[0], 0, *shape, policy.min_rows, trust, run.scope.split)
         kinds.update(*(expected.kinds for expected in expected_releases(run, nothing)))
     return kinds
+
+
+def _add_determined(content: Mapping[str, set[str]], run: Study, parties: Parties) -> None:
+    """What a run's numbers are worth by then if there are as many as a party has itself."""
+    if run.tree is None:
+        return
+    revealed = forecast(run.tree, parties).revealed()
+    for name, shape in zip(parties.names, parties.shapes, strict=True):
+        numbers = numbers_over_rows(revealed.get(name, {}))
+        if name in content and is_determined(numbers, *shape):
+            content[name].add("columns" if run.scope.split == "columns" else "rows")
 
 
 def _split_of(estimator: Any, source: Any) -> str:
