@@ -109,8 +109,10 @@ def federation(
     delimiter, decimal : for a list of paths of text files, as in `Partitioned`.
     features, categories, allow_missing : for any other source than a Partitioned, as there.
     topology : None for a coordinator; "star", "full", "ring", "grid", "random-regular",
-        ("lattice", k) or a networkx graph for neighbours without one.
-    averaging : how they add up then: along a spanning "tree", or by "gossip"; see `GossipKPCA`.
+        ("lattice", k) or a networkx graph for neighbours without one; a directed one, of links that
+        go one way, with averaging="push-sum".
+    averaging : how they add up then: along a spanning "tree", by "gossip" or by "push-sum"; see
+        `GossipKPCA`.
     timeout : seconds that a party has for one step; None for the engine's own default.
     on_loss : "raise", "survivors", "reuse" or "skip"; see `Federation`.
     max_age : with "reuse", how many rounds old a reply may be; with "skip", how many rounds in a

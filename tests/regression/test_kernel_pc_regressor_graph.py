@@ -195,7 +195,7 @@ def test_one_answer_of_all_nodes_is_told_too(on_a_ring):
 @pytest.mark.parametrize("n_rows", [4, 5])
 def test_a_node_of_few_rows_tells_nothing_of_its_columns(n_rows):
     site = Site("north", lambda: X[:n_rows], store={"y": {"targets": Y[:n_rows]}})
-    mixing = {"mix_centre": 0.0, "mix_radius": 0.0, "lossy": False}
+    mixing = {"mix_centre": 0.0, "mix_radius": 0.0, "lossy": False, "push_sum": False}
     setup = GraphRidgeSetup(**mixing, alpha=1.0, seed=0, targets="y")
     party = GraphTargets(SiteView(site, 0, ("north",)), setup)
     party.begin_centre()

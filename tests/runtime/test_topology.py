@@ -126,8 +126,11 @@ def test_disconnected_graph_is_refused_and_says_who_is_cut_off(graph, cut_off):
         build_graph(named, names(n))
 
 
-def test_directed_graph_is_refused():
-    with pytest.raises(TopologyError, match="directed"):
+def test_a_directed_graph_keeps_its_directions_unless_all_links_go_both_ways():
+    ring = nx.DiGraph([(0, 1), (1, 2), (2, 0)])
+    assert set(build_graph(ring, names(3)).edges) == set(ring.edges)
+    assert not build_graph(ring.to_undirected().to_directed(), names(3)).is_directed()
+    with pytest.raises(TopologyError, match="'p1' cannot reach 'p0'"):
         build_graph(nx.DiGraph([(0, 1)]), names(2))
 
 

@@ -47,9 +47,14 @@ from eigenmesh.runtime.topology import (
     AUTO,
     USUAL,
     Topology,
+    averaging_on,
     build_graph,
+    graph_from_tree,
+    graph_to_tree,
+    is_graph_tree,
     mark_averaging,
     require_averaging,
+    require_two_ways,
 )
 from eigenmesh.stages.row_preparation import RowPreparation
 
@@ -175,7 +180,19 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _averaged_on(self, graph: nx.Graph) -> nx.Graph:
         """The graph, with how its nodes average, if that is said here."""
         averaging = getattr(self, "averaging", AUTO)
-        return graph if averaging == AUTO else mark_averaging(graph, require_averaging(averaging))
+        if averaging != AUTO:
+            mark_averaging(graph, require_averaging(averaging))
+        require_two_ways(graph, averaging_on(graph))
+        self._require_links(graph)
+        return graph
+
+    def _require_links(self, graph: nx.Graph) -> None:
+        """Refuse a graph whose links go one way, where nodes have to answer each other."""
+        if graph.is_directed():
+            raise TopologyError(
+                f"the graph is directed, and nodes of {type(self).__name__} answer each other; an "
+                f"nx.Graph is expected, or GossipKPCA(features='random', averaging='push-sum')"
+            )
 
     def _less(self, split: str, on_graph: bool) -> str:
         """How a fit can send less."""
@@ -333,6 +350,9 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         engine = "dask" if is_dask_collection(source) else "in-process"
         how: dict[str, Any] = {"split": self._split, "topology": topology}
         how["secure"] = topology is None and masks_are_planned()
+        averaging = getattr(self, "averaging", AUTO)
+        if topology is not None and averaging != AUTO:
+            how["averaging"] = require_averaging(averaging)
         how |= self._reads_rows() if engine == "dask" else {}
         with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself
@@ -341,6 +361,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             self._warn_of_columns()
 
     def _averaging_in(self, fed: Federation) -> AbstractContextManager[None]:
+        if fed.graph is not None:
+            self._require_links(fed.graph)
         averaging = getattr(self, "averaging", AUTO)
         return nullcontext() if averaging == AUTO else fed.averaging(averaging)
 
@@ -513,7 +535,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Preparation):
         return value.to_tree()
     if isinstance(value, nx.Graph):  # a topology
-        return {"nodes": list(value.nodes), "edges": [list(edge) for edge in value.edges]}
+        return graph_to_tree(value)
     if isinstance(value, range):
         return list(value)
     if isinstance(value, FederatedEstimator):  # one that another compares
@@ -523,11 +545,8 @@ def _plain(value: Any) -> Any:
 
 def _from_plain(value: Any) -> Any:
     """The parameter that `_plain` wrote."""
-    if isinstance(value, dict) and set(value) == {"nodes", "edges"}:
-        graph = nx.Graph()
-        graph.add_nodes_from(value["nodes"])
-        graph.add_edges_from(value["edges"])
-        return graph
+    if is_graph_tree(value):
+        return graph_from_tree(value)
     if isinstance(value, dict) and {"standardize", "fill_missing", "log"} <= set(value):
         return Preparation(**value)
     if isinstance(value, dict) and set(value) == {"name", "params"}:

@@ -25,7 +25,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import stage
-from eigenmesh.runtime.topology import AUTO, USUAL, build_graph
+from eigenmesh.runtime.topology import AUTO, USUAL, build_graph, graph_from_tree, graph_to_tree
 
 
 @record
@@ -156,7 +156,7 @@ def plain_topology(topology: Any) -> Any:
     """A topology as it goes into a file: a networkx graph by its nodes and edges."""
     if not isinstance(topology, nx.Graph):
         return topology
-    return {"nodes": list(topology.nodes), "edges": [list(edge) for edge in topology.edges]}
+    return graph_to_tree(topology)
 
 
 def with_graph(tree: dict[str, Any]) -> dict[str, Any]:
@@ -164,10 +164,7 @@ def with_graph(tree: dict[str, Any]) -> dict[str, Any]:
     topology = tree["params"]["topology"]
     if not isinstance(topology, dict):
         return tree
-    graph = nx.Graph()
-    graph.add_nodes_from(topology["nodes"])
-    graph.add_edges_from(topology["edges"])
-    return {**tree, "params": {**tree["params"], "topology": graph}}
+    return {**tree, "params": {**tree["params"], "topology": graph_from_tree(topology)}}
 
 
 def unplaced_model(kernel: Kernel, facts: Any) -> LandmarkModel:

@@ -32,7 +32,7 @@ from eigenmesh.runtime.schedule import (
     planned_masks,
 )
 from eigenmesh.runtime.study import FitStudy, Stage, Study, forecast_stages, stage
-from eigenmesh.runtime.topology import averaging_on
+from eigenmesh.runtime.topology import averaging_on, links_of
 from eigenmesh.stages.column_agreement import column_agreement
 from eigenmesh.stages.count import survey
 from eigenmesh.stages.private_match import WHO_LEARNS, alignment
@@ -371,7 +371,7 @@ def _whole(scope: Scope, left_out: LeftOut | None) -> Scope:
         return scope
     edges = None
     if left_out.graph is not None:
-        edges = tuple(sorted((min(e), max(e)) for e in left_out.graph.edges))
+        edges = links_of(left_out.graph)
     return replace(scope, edges=edges, left_out=())
 
 

@@ -41,6 +41,12 @@ by a weight that travels alike: nodes of many neighbours end with more of both. 
 plain average, whatever is lost; the price is acceleration (`mixes_for` allows for that: several
 times more mixes). A node that leaves takes its share with it, value and weight alike: if it goes at
 the start the others' average is left, if later something between.
+
+**Links that go one way**, `averaging="push-sum"`: Kempe, Dobra and Gehrke, "Gossip-based
+computation of aggregate information", FOCS 2003, in the same form. No node needs to know who hears
+whom elsewhere, or whether anything arrives: it gives equal shares of value and weight to all that
+hear it, as running sums, so that links may come and go. Weights stay positive, since a node keeps a
+share of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +68,9 @@ from eigenmesh.numerics.mixing import (
     lossy_mixes,
     lossy_mixes_of_parts,
     metropolis_weight,
+    most_push_sum_mixes,
     next_omega,
+    push_sum_mixes,
 )
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Reveals, Shape
@@ -71,7 +79,7 @@ from eigenmesh.runtime.schedule import Amount, Enlist, Node, Scope, Size, at_mos
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import UP, SpanningTree
 from eigenmesh.runtime.statements import in_short
-from eigenmesh.runtime.topology import TREE, averaging_on, is_lossy
+from eigenmesh.runtime.topology import GOSSIP, PUSH_SUM, TREE, averaging_on, is_lossy
 
 _TIMES_OVER = 3  # news are told where messages may be lost
 
@@ -81,7 +89,8 @@ class MixingSetup(Message, reveals=None):
 
     mix_centre: float
     mix_radius: float
-    lossy: bool
+    lossy: bool  # whether running sums are sent
+    push_sum: bool
 
 
 class Mixture(Message, reveals="moments"):
@@ -125,6 +134,7 @@ class MixingParty(Party):
         flat = value.ravel()
         self.mixing = {"series": series, "shape": list(value.shape), "own": flat, "value": flat}
         self.mixing |= {"before": flat, "weight": 1.0, "omega": 0.0, "part": 0.0}
+        self.mixing["moved"] = 0.0
         self.sums_sent = {"value": np.zeros(value.size), "weight": 0.0}
         self.heard = {}
 
@@ -248,7 +258,8 @@ class MixingParty(Party):
                 mixed[key] = mixed[key] + (getattr(message, key) - before)
             heard[str(sender)] = {"value": message.value, "weight": message.weight}
         self.heard = heard
-        self.mixing = {**now, **mixed, "part": 0.0}
+        moved = abs(mixed["weight"] - now["weight"]) / now["weight"]
+        self.mixing = {**now, **mixed, "part": 0.0, "moved": moved}
 
     # Largest values.
 
@@ -279,12 +290,13 @@ def mixing(nodes: Federation) -> dict[str, Any]:
 
 def mixing_on(graph: nx.Graph) -> dict[str, Any]:
     """The same of a graph; along a tree nothing of its spectrum matters."""
-    is_tree = averaging_on(graph) == TREE
-    spectrum = MixingSpectrum(0.0, 0.0) if is_tree else MixingSpectrum.of(graph)
+    averaging = averaging_on(graph)
+    spectrum = MixingSpectrum.of(graph) if averaging == GOSSIP else MixingSpectrum(0.0, 0.0)
     return {
         "mix_centre": spectrum.centre,
         "mix_radius": spectrum.radius,
-        "lossy": is_lossy(graph),
+        "lossy": is_lossy(graph) or averaging == PUSH_SUM,
+        "push_sum": averaging == PUSH_SUM,
     }
 
 
@@ -297,6 +309,8 @@ def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     """The same of a graph; along a tree there are none, and an average counts as one."""
     if averaging_on(graph) == TREE:
         return 1
+    if averaging_on(graph) == PUSH_SUM:
+        return push_sum_mixes(graph, accuracy, 2 if is_lossy(graph) else 1)
     if is_lossy(graph):
         return lossy_mixes(graph, accuracy)
     return MixingSpectrum.of(graph).mixes(accuracy)
@@ -355,6 +369,8 @@ def _mixes_in(scope: Scope, accuracy: float) -> tuple[int, int, int]:
     usual = mixes_on(graph, accuracy)
     if not scope.lossy:
         return usual, usual, usual
+    if scope.averaging == PUSH_SUM:
+        return usual, 1, most_push_sum_mixes(graph)
     return usual, *lossy_mixes_of_parts(graph, accuracy)
 
 
@@ -362,6 +378,8 @@ def _mixes_in(scope: Scope, accuracy: float) -> tuple[int, int, int]:
 def _mixes_of_attempts(scope: Scope, accuracy: float) -> int:
     """At most so many if the mixes are counted anew whenever a node has left."""
     graph, left = graph_in(scope), range(1 + scope.restarts)
+    if scope.averaging == PUSH_SUM:
+        return len(left) * most_push_sum_mixes(graph)
     return sum(lossy_mixes_of_parts(graph, accuracy, n_left)[1] for n_left in left)
 
 

@@ -26,8 +26,14 @@ from typing import Annotated, Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import MessageRefused, PartyLost
-from eigenmesh.graphs.consensus import MixingParty, rounds_across, rounds_in
+from eigenmesh.errors import MessageRefused, PartyLost, TopologyError
+from eigenmesh.graphs.consensus import (
+    MixingParty,
+    graph_in,
+    require_graph,
+    rounds_across,
+    rounds_in,
+)
 from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles, Rows
 from eigenmesh.runtime.federation import Federation
@@ -47,6 +53,7 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import DOWN
+from eigenmesh.runtime.topology import goes_one_way
 from eigenmesh.stages.row_messages import by_party
 from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.unit_check import compare_units_at
@@ -217,6 +224,7 @@ def spread(
     """Until everybody has everybody's centroids; or other points, by steps of their own."""
     sends: Any = send or role.offer_centroids
     takes: Any = take or role.take_centroids
+    _require_answers(require_graph(nodes))
     for _ in range(_ATTEMPTS):
         if nodes.scope.gossips:
             nodes.exchange(sends, takes, times=ROUNDS_A_HOP * rounds_across(nodes))
@@ -252,6 +260,7 @@ def spreading(
     In a plan each node begins with `counts` of them, and gets every other node's once: along the
     tree, or by gossip from its first neighbour that is nearer to them.
     """
+    _require_answers(graph_in(scope))
     steps = (send or role.offer_centroids, take or role.take_centroids)
     n = scope.n_taking_part
     sizes: dict[str, Any] = {"h": at_most(n), "w": at_most(n), "d": width}
@@ -263,6 +272,16 @@ def spreading(
     if not scope.lossy:
         return hops
     return loop(_ATTEMPTS, hops, ask(role.tell_centroids, h=at_most(n)), fewest=1, usual=1)
+
+
+def _require_answers(graph: nx.Graph) -> None:
+    """Points are asked for, and come back over the same link."""
+    if goes_one_way(graph):
+        raise TopologyError(
+            "links go one way, over which nodes cannot ask each other for centroids or sketches; "
+            "features='random' and a gamma that is a number, 'scale' or 'mean-distance' are "
+            "expected, or an nx.Graph"
+        )
 
 
 def _given_on_tree(own: Own, counts: Counts) -> int:

@@ -12,7 +12,7 @@ many exchanges as the graph is wide all have it::
 
 By gossip such protocols need averages that are right to rounding, whatever was lost on the way:
 `settled_average` looks at the nodes' weights, which by their shares are all equal when nothing is
-under way any more.
+under way any more; by push-sum, at whether they move.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import DOWN
 
 NOTHING = -float(np.finfo(np.float64).max)  # below whatever is passed on: nothing is here yet
+
+
+_SETTLED = 100.0  # times as near to rest as averages are to each other: they may settle slowly
 
 
 class PassingSetup(MixingSetup, reveals=None):
@@ -92,7 +95,12 @@ class PassingParty(MixingParty):
 
     @step(reusable=False)
     def tell_weight(self) -> MixWeight:
-        """Equal at all nodes once their averages have settled, where messages may be lost."""
+        """Equal at all nodes once their averages have settled, where messages may be lost.
+
+        By push-sum weights end as the graph will have them, and what is told is how they moved.
+        """
+        if self.setup.push_sum:
+            return MixWeight(weight=_SETTLED * float(self.mixing["moved"]))
         return MixWeight(weight=float(self.mixing["weight"]) / (1 + len(self.site.neighbours)))
 
     @step(cumulative=True)

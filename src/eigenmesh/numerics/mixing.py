@@ -13,10 +13,12 @@ from typing import NamedTuple
 import networkx as nx
 import numpy as np
 
+from eigenmesh.errors import TopologyError
 from eigenmesh.numerics.arrays import Doubles
 
 ACCURACY = 1e-12  # of averages that must be equal everywhere; rounding alone leaves about 1e-15
 _ROUNDING = 1e-12
+_ROUNDING_OF_POWERS = 1e-14
 _LEFT_BY_LOSSES = 0.5  # of the differences, by a mix at best where messages may be lost
 
 
@@ -72,6 +74,50 @@ def lossy_mixes_of_parts(
 def _doubled(left: float, accuracy: float) -> int:
     # A full graph is level after one mix, unless one message is lost.
     return 2 * int(np.ceil(np.log(accuracy) / np.log(max(left, _LEFT_BY_LOSSES))))
+
+
+def push_sum_mixes(graph: nx.Graph, accuracy: float = ACCURACY, times: int = 1) -> int:
+    """Mixes by equal shares after which value over weight is the average everywhere.
+
+    That is, off by at most a share `accuracy` of the values, or by rounding; `times` over, for what
+    gets lost. Links may go one way.
+
+    >>> push_sum_mixes(nx.DiGraph([(0, 1), (1, 2), (2, 0)]), 1e-6)
+    21
+    """
+    shares = _shares(graph)
+    most, n = most_push_sum_mixes(graph), len(shares)
+    accuracy = max(accuracy, _ROUNDING_OF_POWERS * n)
+    powers = [shares]
+    while _off(powers[-1]) > accuracy and 2 ** len(powers) < most:
+        powers.append(powers[-1] @ powers[-1])
+    if _off(powers[-1]) > accuracy:
+        raise TopologyError(
+            f"news takes more than {most:,} exchanges to be level among these {n} nodes; choose a "
+            f"graph with more links, or with both directions of them"
+        )
+    whole, count = np.eye(n), 0
+    for i in reversed(range(len(powers) - 1)):  # the largest power that is not enough
+        if _off(further := whole @ powers[i]) > accuracy:
+            whole, count = further, count + 2**i
+    return max(times * (count + 1), 1)
+
+
+def most_push_sum_mixes(graph: nx.Graph) -> int:
+    """More are not waited for: in directed graphs there are some that mix for ever."""
+    return 1000 * (1 + len(graph))
+
+
+def _shares(graph: nx.Graph) -> Doubles:
+    """A (n, n): what a node keeps and what it gives to whom; columns add up to 1."""
+    A = nx.to_numpy_array(graph, nodelist=sorted(graph), weight=None).T + np.eye(len(graph))
+    return np.asarray(A / A.sum(axis=0))
+
+
+def _off(power: Doubles) -> float:
+    """By how much of a value of 1 at one node any node's estimate is off, times their number."""
+    n = len(power)
+    return float(np.abs(n * power / power.sum(axis=1, keepdims=True) - 1).max(initial=0.0))
 
 
 def metropolis(graph: nx.Graph) -> Doubles:

@@ -32,7 +32,7 @@ from eigenmesh.estimators.report import RunReport
 from eigenmesh.runtime.content import is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
 from eigenmesh.runtime.privacy import in_words
-from eigenmesh.runtime.topology import GOSSIP, TREE
+from eigenmesh.runtime.topology import GOSSIP, PUSH_SUM, TREE
 
 DIRECTIONS = 16  # along which landmarks are drawn, of narrow rows all columns
 _DRAWN = ".scatter_products"  # the step that tells of them
@@ -404,6 +404,8 @@ _SUMMANDS = {
     "summand, over its rows alone, and of others a sum over more; all learn the total",
     GOSSIP: "by gossip each neighbour learns a node's own summand, over its rows alone, from the "
     "first mix",
+    PUSH_SUM: "by push-sum everybody to whom a node sends learns its own summand, over its rows "
+    "alone, from the first mix",
 }
 _AVERAGED = ".offer_mixture"  # the step by which nodes average
 

@@ -27,12 +27,17 @@ class Exchange:
         names: tuple[str, ...],
         neighbours: Mapping[int, list[int]],
         along: Mapping[int, Mapping[str, Any]] | None = None,
+        heard: Mapping[int, list[int]] | None = None,
     ) -> None:
-        """`along` says, by party, which links of a tree the round is about; None for all links."""
+        """`along` says, by party, which links of a tree the round is about; None for all links.
+
+        `heard` says from whom each hears, if that is not from its `neighbours`, to whom it sends.
+        """
         self._courier = courier
         self._names = names
         self._neighbours = neighbours
         self._along = along
+        self._heard = heard
         self._silent: set[int] = set()
         self.receipts: dict[int, Any] = {}
         self.failures: dict[int, EigenmeshError] = {}
@@ -52,6 +57,8 @@ class Exchange:
         requests: dict[int, dict[str, Any]] = {
             i: {**request, "neighbours": near} for i, near in self._neighbours.items()
         }
+        if self._heard is not None:
+            requests = {i: {**own, "hears": self._heard[i]} for i, own in requests.items()}
         if self._along is not None:
             requests = {i: {**requests[i], "along": own} for i, own in self._along.items()}
         self._swap(requests)
@@ -62,8 +69,13 @@ class Exchange:
     def _near(self) -> Mapping[int, list[int]]:
         """With whom each party that takes part has to do."""
         if self._along is None:
-            return self._neighbours
+            return {i: self._around(i) for i in self._neighbours}
         return {i: sorted({*own["to"], *own["hears"]}) for i, own in self._along.items()}
+
+    def _around(self, i: int) -> list[int]:
+        """To whom a party sends, and from whom it hears."""
+        near = self._neighbours[i]
+        return near if self._heard is None else sorted({*near, *self._heard[i]})
 
     @property
     def missed(self) -> set[tuple[int, int]]:
@@ -74,7 +86,7 @@ class Exchange:
         for i, reply in self._courier.swap(requests, self._near):
             if isinstance(reply, Lost):
                 self._silent.add(i)
-            near = {self._names[j]: j for j in self._neighbours[i]}
+            near = {self._names[j]: j for j in self._around(i)}
             try:
                 self.receipts[i] = self._receipt(i, self._courier.open(i, reply, near))
             except EigenmeshError as error:
@@ -85,11 +97,11 @@ class Exchange:
 
     def _receipt(self, i: int, answer: Any) -> Any:
         """A receipt of the form that the ledger relies on."""
-        near = self._neighbours[i]
+        near, heard = self._neighbours[i], (self._heard or self._neighbours)[i]
         match answer:
             case {"sent": list(sent), "missed": list(missed)}:
                 if all(_is_sent(s, near) for s in sent) and all(
-                    _is_missed(m, near) for m in missed
+                    _is_missed(m, heard) for m in missed
                 ):
                     return answer
         raise MessageRefused("its receipt of the exchange is malformed", party=self._names[i])

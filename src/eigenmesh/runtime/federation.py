@@ -59,11 +59,14 @@ from eigenmesh.runtime.topology import (
     Topology,
     averaging_on,
     build_graph,
+    links_of,
     mark_averaging,
     mark_losses,
     require_averaging,
     require_connected,
+    require_two_ways,
     same_graph,
+    senders_to,
 )
 
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
@@ -98,7 +101,8 @@ class Federation:
         in the next, and says so in `dropped`, until it has missed more than `max_age` rounds in a
         row. "skip" needs a coordinator.
     secure : whether sums are masked, so that nobody sees a summand.
-    averaging : how the nodes of a graph average: along a spanning "tree", or by "gossip".
+    averaging : how the nodes of a graph average: along a spanning "tree", by "gossip", or by
+        "push-sum", for which links may go one way (an nx.DiGraph).
     """
 
     secure = False
@@ -147,6 +151,7 @@ class Federation:
         self._graph = None if topology is None else build_graph(topology, self._names)
         require_averaging(averaging)
         if self._graph is not None:
+            require_two_ways(self._graph, averaging)
             mark_averaging(mark_losses(self._graph, on_loss != "raise"), averaging)
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
@@ -215,11 +220,12 @@ class Federation:
 
     @contextmanager
     def averaging(self, averaging: str) -> Iterator[None]:
-        """The runs inside average so: along a "tree", or by "gossip"."""
+        """The runs inside average so: along a "tree", by "gossip" or by "push-sum"."""
         require_averaging(averaging)
         if self._graph is None:
             yield
             return
+        require_two_ways(self._graph, averaging)
         before = averaging_on(self._graph)
         mark_averaging(self._graph, averaging)
         try:
@@ -405,8 +411,8 @@ class Federation:
         edges, out = None, tuple(name for name in self._names if name in left_out)
         if self._graph is not None:
             taking_part = (i for i, name in enumerate(self._names) if name not in out)
-            edges_in = self._graph.subgraph(taking_part).edges
-            edges = tuple(sorted((min(e), max(e)) for e in edges_in))
+            part = self._graph.subgraph(taking_part)
+            edges = links_of(part)
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)
         averaging = TREE if self._graph is None else averaging_on(self._graph)
         more = {"left_out": out, "prepared": self._prepared_as, "averaging": averaging}
@@ -872,7 +878,7 @@ class Federation:
         along: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> Exchange | None:
         """The round if it was complete; if not, it has been undone and a party is out."""
-        exchange = Exchange(self._courier, self._names, self._neighbours(), along)
+        exchange = Exchange(self._courier, self._names, self._neighbours(), along, self._heard())
         self._statements.reached.update(self.parties)
         exchange.run(send, receive, self.on_loss, self.max_age, fields)
         self._book(send, exchange, is_repeated=along is not None)
@@ -895,6 +901,14 @@ class Federation:
         active = set(self._active())
         adjacent = self._graph.adj
         return {i: sorted(j for j in adjacent[i] if j in active) for i in sorted(active)}
+
+    def _heard(self) -> dict[int, list[int]] | None:
+        """From whom each hears, where links go one way; None where it is from whom it sends to."""
+        assert self._graph is not None
+        if not self._graph.is_directed():
+            return None
+        active, graph = set(self._active()), self._graph
+        return {i: [j for j in senders_to(graph, i) if j in active] for i in sorted(active)}
 
     def _book(self, send: Step, exchange: Exchange, is_repeated: bool) -> None:
         """What has left has left, even if the round was undone.

@@ -68,6 +68,7 @@ from eigenmesh.runtime.schedule import (
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.spanning_tree import NOBODY, Losses
 from eigenmesh.runtime.study import Guard, Study, read_study, without_names
+from eigenmesh.runtime.topology import senders_to
 from eigenmesh.safe_files import write_whole
 
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
@@ -662,12 +663,19 @@ class Host:
     def _checked_neighbours(self, tree: Tree) -> tuple[int, ...]:
         """The neighbours of an exchange, and what becomes of losses: with a study, as it says."""
         own, n_parties, numbers = self._view.index, len(self._view.names), tree["neighbours"]
-        are_parties = all(type(n) is int and 0 <= n < n_parties and n != own for n in numbers)
-        if not are_parties or len(set(numbers)) < len(numbers):
-            raise MessageRefused("the request lists neighbours that are no other parties, or twice")
+        heard = tree.get("hears", numbers)
+        for parties in (numbers, heard):
+            are_parties = all(type(n) is int and 0 <= n < n_parties and n != own for n in parties)
+            if not are_parties or len(set(parties)) < len(parties):
+                raise MessageRefused(
+                    "the request lists neighbours that are no other parties, or twice"
+                )
         if self._guard is not None:
             scope = self._guard.study.scope
-            if scope.graph is None or not set(numbers) <= set(scope.graph.adj[own]):
+            graph = scope.graph
+            if graph is None or not set(numbers) <= set(graph.adj[own]):
+                raise StepRefused("the request lists neighbours that are not the study's")
+            if "hears" in tree and not set(heard) <= set(senders_to(graph, own)):
                 raise StepRefused("the request lists neighbours that are not the study's")
             if (tree["on_loss"], tree["max_age"]) != (scope.on_loss, scope.max_age):
                 raise StepRefused("what becomes of losses is not what the study says")

@@ -53,7 +53,8 @@ class Mailbox:
         """
         messages: dict[int, Message] = {}
         missed: list[Tree] = []
-        for sender in tree["along"]["hears"] if "along" in tree else self._view.neighbours:
+        on_all_links = tree.get("hears", self._view.neighbours)
+        for sender in tree["along"]["hears"] if "along" in tree else on_all_links:
             key = (tree["role"], receive.name, sender)
             try:
                 messages[sender] = self._opened(tree, receive, sender, inbox.get(sender))

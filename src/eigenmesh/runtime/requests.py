@@ -35,6 +35,7 @@ _REQUEST_FIELDS = {
     "receive": str,
     "steps": list,
     "neighbours": list,
+    "hears": list,
     "along": dict,
     "on_loss": str,
     "max_age": int,
@@ -61,7 +62,7 @@ _OPTIONAL = {
     "enlist": {"study", "fit", "told"},
     "step": {"message", "told", "vouchers"},
     "sum": {"message", "told", "vouchers", "total"},
-    "exchange": {"told", "along"},
+    "exchange": {"told", "along", "hears"},
 }
 _NEEDED = {op: frozenset({"op", "run", "turn", *fields}) for op, fields in _FIELDS.items()}
 _ALLOWED = {op: needed | _OPTIONAL.get(op, set()) for op, needed in _NEEDED.items()}

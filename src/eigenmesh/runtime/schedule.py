@@ -50,10 +50,11 @@ from eigenmesh.runtime.requests import MASK_ROUNDS, ON_LOSS
 from eigenmesh.runtime.spanning_tree import BOTH, NOBODY, Losses, SpanningTree
 from eigenmesh.runtime.topology import (
     AVERAGING,
-    GOSSIP,
+    PUSH_SUM,
     TREE,
     averaging_on,
     is_lossy,
+    links_of,
     mark_averaging,
     mark_losses,
 )
@@ -397,7 +398,7 @@ class Scope:
     secure: bool = False  # whether sums are masked
     left_out: tuple[str, ...] = ()  # of the parties, who takes no part
     prepared: str = ""  # the name of how rows were prepared before; as they are if empty
-    averaging: str = TREE  # how nodes of a graph average: along a tree, or by gossip
+    averaging: str = TREE  # how nodes of a graph average; by push-sum edges have directions
 
     @property
     def n_taking_part(self) -> int:
@@ -412,7 +413,8 @@ class Scope:
             and self.on_loss in ON_LOSS
             and type(self.max_age) is int
             and 0 <= self.max_age <= _OLDEST
-            and all(type(i) is type(j) is int and 0 <= i < j < n for i, j in edges)
+            and all(type(i) is type(j) is int and 0 <= min(i, j) != max(i, j) < n for i, j in edges)
+            and all(i < j or self.averaging == PUSH_SUM for i, j in edges)
             and not (self.on_loss == "skip" and self.edges is not None)
             and type(self.secure) is bool
             and type(self.prepared) is str
@@ -428,7 +430,7 @@ class Scope:
         """The graph by number, as the federation has it."""
         if self.edges is None:
             return None
-        graph = nx.Graph()
+        graph = nx.DiGraph() if self.averaging == PUSH_SUM else nx.Graph()
         graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.left_out)
         graph.add_edges_from(self.edges)
         return mark_losses(mark_averaging(graph, self.averaging), self.on_loss != "raise")
@@ -455,7 +457,7 @@ class Scope:
     @property
     def gossips(self) -> bool:
         """Whether nodes average by gossip, and along no tree."""
-        return self.averaging == GOSSIP
+        return self.averaging != TREE
 
     @property
     def forgiving(self) -> bool:
@@ -484,7 +486,7 @@ class Parties:
         """As if these were the parties of a run in which nothing is lost, or might be."""
         edges, lossy, averaging = None, False, TREE
         if self.graph is not None:
-            edges = tuple(sorted((min(e), max(e)) for e in self.graph.edges))
+            edges = links_of(self.graph)
             lossy, averaging = is_lossy(self.graph), averaging_on(self.graph)
         on_loss, secure = "survivors" if lossy else "raise", masks_are_planned()
         masked = secure and edges is None
@@ -494,7 +496,7 @@ class Parties:
     @cached_property
     def owns(self) -> tuple[Own, ...]:
         """What each knows of itself."""
-        degrees = [0 if self.graph is None else self.graph.degree(i) for i in self.numbers]
+        degrees = [0 if self.graph is None else len(self.graph.adj[i]) for i in self.numbers]
         return tuple(Own(*self.shapes[i], degrees[i], i, self) for i in self.numbers)
 
     @cached_property

@@ -9,12 +9,13 @@ import networkx as nx
 
 from eigenmesh.errors import TopologyError
 
-Topology = Any  # a name, ('lattice', k) or a networkx graph
+Topology = Any  # a name, ('lattice', k) or a networkx graph, directed for push-sum
 AUTO, USUAL = "auto", "ring"  # that of an open federation, and what it is if none is open
 _LOSSY = "eigenmesh: messages may be lost"  # an attribute of the graph of an open federation
 _AVERAGING = "eigenmesh: how values are averaged"  # likewise
-TREE, GOSSIP = "tree", "gossip"
-AVERAGING = (TREE, GOSSIP)
+TREE, GOSSIP, PUSH_SUM = "tree", "gossip", "push-sum"
+AVERAGING = (TREE, GOSSIP, PUSH_SUM)
+Links = tuple[tuple[int, int], ...]
 
 
 def build_graph(topology: Topology, names: Sequence[str], seed: int = 0) -> nx.Graph:
@@ -41,8 +42,31 @@ def same_graph(one: nx.Graph, other: nx.Graph) -> bool:
     >>> same_graph(nx.cycle_graph(4), nx.path_graph(4))
     False
     """
-    edges = [{frozenset(edge) for edge in graph.edges} for graph in (one, other)]
-    return set(one) == set(other) and edges[0] == edges[1]
+    links = [set(graph.to_directed(as_view=True).edges) for graph in (one, other)]
+    return set(one) == set(other) and links[0] == links[1]
+
+
+def graph_to_tree(graph: nx.Graph) -> dict[str, Any]:
+    """A graph as it goes into a file."""
+    tree = {"nodes": list(graph.nodes), "edges": [list(edge) for edge in graph.edges]}
+    return {**tree, "directed": True} if graph.is_directed() else tree
+
+
+def is_graph_tree(tree: Any) -> bool:
+    """Whether it is what `graph_to_tree` gives."""
+    return isinstance(tree, dict) and set(tree) - {"directed"} == {"nodes", "edges"}
+
+
+def graph_from_tree(tree: dict[str, Any]) -> nx.Graph:
+    """The graph that `graph_to_tree` took apart.
+
+    >>> graph_from_tree(graph_to_tree(nx.DiGraph([(1, 0)]))).edges
+    OutEdgeView([(1, 0)])
+    """
+    graph = nx.DiGraph() if tree.get("directed") else nx.Graph()
+    graph.add_nodes_from(tree["nodes"])
+    graph.add_edges_from(tree["edges"])
+    return graph
 
 
 def renumbered(graph: nx.Graph) -> nx.Graph:
@@ -84,6 +108,40 @@ def averaging_on(graph: nx.Graph) -> str:
     return str(graph.graph.get(_AVERAGING, TREE))
 
 
+def goes_one_way(graph: nx.Graph) -> bool:
+    """Whether any link has no other back.
+
+    >>> goes_one_way(nx.path_graph(3)), goes_one_way(nx.DiGraph([(0, 1), (1, 2), (2, 0)]))
+    (False, True)
+    """
+    return graph.is_directed() and any((j, i) not in graph.edges for i, j in graph.edges)
+
+
+def links_of(graph: nx.Graph) -> Links:
+    """Who is near whom: by push-sum who sends to whom, else each pair once.
+
+    >>> links_of(nx.path_graph(3)), links_of(mark_averaging(nx.path_graph(2), PUSH_SUM))
+    (((0, 1), (1, 2)), ((0, 1), (1, 0)))
+    """
+    if averaging_on(graph) == PUSH_SUM:
+        return tuple(sorted(graph.to_directed(as_view=True).edges))
+    return tuple(sorted((min(edge), max(edge)) for edge in graph.edges))
+
+
+def senders_to(graph: nx.Graph, node: int) -> list[int]:
+    """Who sends to a node."""
+    return sorted(graph.pred[node] if graph.is_directed() else graph.adj[node])
+
+
+def require_two_ways(graph: nx.Graph, averaging: str) -> None:
+    """Refuse links that go one way where nothing but push-sum can do with them."""
+    if graph.is_directed() and averaging != PUSH_SUM:
+        raise TopologyError(
+            f"the graph is directed and averaging is {averaging!r}; a tree and gossip take links "
+            f"that go both ways: averaging='push-sum' is expected, or an nx.Graph"
+        )
+
+
 def require_averaging(averaging: object) -> str:
     """Refuse what is no way to average."""
     if averaging in AVERAGING:
@@ -97,6 +155,9 @@ def require_connected(graph: nx.Graph, names: Sequence[str]) -> None:
     """Raise `TopologyError` naming a part of the graph that cannot reach the rest."""
     if graph.number_of_nodes() == 0:
         raise TopologyError("the graph has no nodes; at least one party is needed")
+    if graph.is_directed():
+        _require_strongly_connected(graph, names)
+        return
     parts = sorted(nx.connected_components(graph), key=len)
     if len(parts) > 1:
         cut_off = ", ".join(repr(names[i]) for i in sorted(parts[0])[:5])
@@ -104,6 +165,21 @@ def require_connected(graph: nx.Graph, names: Sequence[str]) -> None:
             f"the graph falls into {len(parts)} parts and {cut_off} cannot reach the rest; "
             f"add an edge between the parts"
         )
+
+
+def _require_strongly_connected(graph: nx.DiGraph, names: Sequence[str]) -> None:
+    first = min(graph)
+    for reached, words in (
+        (nx.descendants(graph, first), "cannot be reached from"),
+        (nx.ancestors(graph, first), "cannot reach"),
+    ):
+        apart = sorted(set(graph) - reached - {first})
+        if apart:
+            some = ", ".join(repr(names[i]) for i in apart[:5])
+            raise TopologyError(
+                f"{some} {words} {names[first]!r} along the links' directions; a directed graph "
+                f"is expected in which everybody reaches everybody: add a link"
+            )
 
 
 def _named(topology: Any, n: int, seed: int) -> nx.Graph:
@@ -151,13 +227,11 @@ _BY_NAME: dict[str, Callable[[int, int], nx.Graph]] = {
 
 def _relabelled(graph: nx.Graph, names: Sequence[str]) -> nx.Graph:
     """Nodes may be party numbers or party names."""
-    nodes = set(graph.nodes)
-    if graph.is_directed():
-        raise TopologyError("the graph is directed; neighbours talk both ways, pass an nx.Graph")
+    nodes, kind = set(graph.nodes), nx.DiGraph if goes_one_way(graph) else nx.Graph
     if nodes == set(range(len(names))):
-        return nx.Graph(graph)  # a copy: with nodes that have no edge, without parallel edges
+        return kind(graph)  # a copy: with nodes that have no edge, without parallel edges
     if nodes == set(names):
-        return nx.relabel_nodes(nx.Graph(graph), {name: i for i, name in enumerate(names)})
+        return nx.relabel_nodes(kind(graph), {name: i for i, name in enumerate(names)})
     raise TopologyError(
         f"the graph has the nodes {sorted(map(str, nodes))[:5]}…; the party numbers 0 to "
         f"{len(names) - 1} or the party names are expected"

@@ -61,8 +61,10 @@ class GossipKPCA(GraphEstimator):
         ("lattice", k) or a networkx graph; "auto" for that of a federation that is open, else
         "ring". A plain array is a single node, whose answer is exact.
     averaging : how nodes of a graph add up: along a spanning "tree", exactly and in 2(n − 1)
-        messages, or by "gossip", for those who trust no tree; "auto" for what a federation that is
-        open has, else a tree.
+        messages, or by "gossip", for those who trust no tree; or by "push-sum", which any graph
+        does for, and a directed one (nx.DiGraph, strongly connected) for features="random": nobody
+        need know who hears whom elsewhere, and messages may be lost. "auto" for what a federation
+        that is open has, else a tree.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
@@ -157,6 +159,10 @@ class GossipKPCA(GraphEstimator):
         self.max_features = max_features
 
     _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
+
+    def _require_links(self, graph: nx.Graph) -> None:
+        if self.features != "random":  # centroids are asked for, and answers go back
+            super()._require_links(graph)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows at the nodes: a Partitioned, a Federation on a graph, or a plain array."""

@@ -111,7 +111,7 @@ from eigenmesh.runtime.schedule import (
 )
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import DOWN, UP
-from eigenmesh.runtime.topology import GOSSIP, averaging_on
+from eigenmesh.runtime.topology import TREE, averaging_on
 from eigenmesh.stages.row_messages import RowCount, by_party, count
 
 for kind in (LandmarkModel, FeatureModel, Kernel):
@@ -508,7 +508,7 @@ def sums_scatter(setup: GossipSetup, goal: GossipGoal, averaging: str) -> bool:
     It saves the rounds and has nothing left to converge. A node that is alone may have thousands of
     features and sends nothing: it iterates.
     """
-    if averaging == GOSSIP or setup.features == "rows":
+    if averaging != TREE or setup.features == "rows":
         return False
     return goal.n_features + 1 <= 4 * goal.n_rounds * (setup.n_components + 1)
 
