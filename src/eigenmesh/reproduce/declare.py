@@ -106,6 +106,7 @@ class Figure:
     seeds: Any = BySize(1, 3, 5)
     repeats: int = 1
     rounds: str = "round"  # what the entries of lists are
+    round_names: Sequence[str] = ()  # of each entry; their numbers if left out
     reading: str = ""  # what was read into the paper's words, of all claims
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
@@ -15,6 +15,9 @@ from eigenmesh.reproduce.runner import FigureOutcome
 from eigenmesh.reproduce.style import MEASURES, METHODS, Look
 
 _MOST_ACROSS = 4
+_ON_TOP = 3.0  # of the order in which lines are drawn
+_TOO_FAR = 100.0  # times the smallest mean: a plain axis would show nothing of it
+_LABEL_WIDTH, _LABEL_HEIGHT = 20.0, 10.0  # pixels
 # Inches: a plot with what is above and below it; the bars under it; margins of the page.
 _WIDTH, _LEFT, _PLOT, _ABOVE, _BELOW = 3.5, 0.95, 2.2, 0.72, 0.5
 _BAR, _BAR_BELOW = 0.17, 0.5
@@ -83,6 +86,7 @@ def _frame(sheet: _Sheet, outcome: FigureOutcome, names: list[str], columns: int
 
 def _plot(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     results, over = outcome.results, outcome.figure.over
+    ends: list[LineEnd] = []
     for method in results.methods(panel):
         values = [v for v in results.values(panel) if results.has(panel, v, method, measure)]
         if not values:
@@ -91,10 +95,11 @@ def _plot(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
         if method == "shipping" and over in ("sweep", "round"):
             continue  # it is as good as the pooled answer; what it sends is in the bars
         if over == "round":
-            _courses(axes, outcome, panel, method, measure, values)
+            ends += _courses(axes, outcome, panel, method, measure, values)
         else:
             _line(axes, outcome, panel, method, measure, values, look)
     _dress(axes, outcome, panel, measure)
+    _label(axes, ends)
 
 
 def _line(
@@ -114,15 +119,17 @@ def _line(
     if MEASURES[measure].log:
         y = np.maximum(y, MEASURES[measure].floor)
     if method == "pooled" and (over != "sweep" or len(values) == 1):
-        return axes.axhline(y.mean(), color=look.colour, ls=look.line, lw=1.4)
+        return axes.axhline(y.mean(), color=look.colour, ls=look.line, lw=1.4, zorder=_ON_TOP)
     if over != "sweep" and method == "shipping":
         x = results.measured(panel, values[-1], method, over).mean
         return axes.axvline(x, color=look.colour, ls=look.line, lw=1.6)
     x = _positions(values) if over == "sweep" else _means(outcome, panel, method, over, values)
     low = np.maximum(y - spread, y / 3 if MEASURES[measure].log else -np.inf)
     axes.fill_between(x, low, y + spread, color=look.colour, alpha=0.15, lw=0)
-    width = 2.2 if method == "default" else 1.5
-    return axes.plot(x, y, color=look.colour, marker=look.marker, ls=look.line, lw=width, ms=5)[0]
+    style = {"lw": 2.2 if method == "default" else 1.5, "ms": 5}
+    if method == "pooled":  # dashes, which show what they cover
+        style["zorder"] = _ON_TOP
+    return axes.plot(x, y, color=look.colour, marker=look.marker, ls=look.line, **style)[0]
 
 
 def _means(outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any) -> Any:
@@ -135,34 +142,73 @@ def _positions(values: Any) -> Any:
     return np.array(values, dtype=float) if plain else np.arange(len(values))
 
 
+class LineEnd(NamedTuple):
+    """Where a line of a swept value ends, and what is to be said there."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
 def _courses(
     axes: Any, outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any
-) -> Any:
+) -> list[LineEnd]:
     """A line a swept value, paler for the first ones; lists that have one entry are levels."""
-    look, line = METHODS[method], None
+    look, ends = METHODS[method], []
     for i, value in enumerate(values):
         mean, _ = outcome.results.course(panel, value, method, measure)
         if MEASURES[measure].log:
             mean = np.maximum(mean, MEASURES[measure].floor)
         shade = 0.35 + 0.65 * (i + 1) / len(values)
         if len(mean) == 1:
-            line = axes.axhline(mean[0], color=look.colour, ls=look.line, lw=1.3, alpha=shade)
+            above = {"zorder": _ON_TOP} if method == "pooled" else {}
+            axes.axhline(mean[0], color=look.colour, ls=look.line, lw=1.3, alpha=shade, **above)
             continue
         x = np.arange(1, len(mean) + 1)
         marker = look.marker if len(mean) <= 30 else ""
         style = {"color": look.colour, "ls": look.line, "marker": marker, "ms": 4}
-        line = axes.plot(x, mean, alpha=shade, lw=1.6, **style)[0]
+        axes.plot(x, mean, alpha=shade, lw=1.6, **style)
         if len(values) > 1:
+            ends.append(LineEnd(float(x[-1]), float(mean[-1]), str(value), look.colour))
+    return ends
+
+
+def _label(axes: Any, ends: list[LineEnd]) -> None:
+    """Swept values at the ends of their lines, moved apart where they would cover each other."""
+    columns: dict[int, list[tuple[float, LineEnd]]] = {}
+    for end in ends:
+        x, y = axes.transData.transform((end.x, end.y))
+        columns.setdefault(round(x / _LABEL_WIDTH), []).append((float(y), end))
+    for column in columns.values():
+        column.sort(key=lambda entry: entry[0])
+        heights = _spread([y for y, _ in column], axes.bbox.y1)
+        for height, (y, end) in zip(heights, column, strict=True):
             axes.annotate(
-                str(value),
-                (x[-1], mean[-1]),
-                xytext=(3, 0),
+                end.text,
+                (end.x, end.y),
+                xytext=(4, (height - y) * 72 / axes.figure.dpi),
                 textcoords="offset points",
                 fontsize=7,
-                color=look.colour,
+                color=end.colour,
                 va="center",
             )
-    return line
+
+
+def _spread(heights: list[float], most: float) -> list[float]:
+    """Rising heights of labels, none nearer to the next than a label is high, nor above `most`.
+
+    >>> _spread([0.0, 4.0, 50.0], 52.0)
+    [0.0, 10.0, 50.0]
+    >>> _spread([50.0, 51.0], 52.0)
+    [42.0, 52.0]
+    """
+    own = list(heights)
+    for i in range(1, len(own)):
+        own[i] = max(own[i], own[i - 1] + _LABEL_HEIGHT)
+    for i in reversed(range(len(own))):
+        own[i], most = min(own[i], most), min(own[i], most) - _LABEL_HEIGHT
+    return own
 
 
 def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
@@ -183,7 +229,7 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
         va="bottom",
     )
     axes.set_ylabel(MEASURES[measure].label, fontsize=9)
-    if MEASURES[measure].log:
+    if MEASURES[measure].log or _spans_decades(outcome, panel, measure):
         axes.set_yscale("log")
         low, high = axes.get_ylim()
         if high < 30 * low:  # a decade's ends alone would leave the axis bare
@@ -194,6 +240,9 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     if over == "round":
         values = results.values(panel)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        names = outcome.figure.round_names
+        if names:
+            axes.set_xticks(range(1, len(names) + 1), names)
         axes.set_xlabel(
             outcome.figure.rounds + (f" ({sweep} at the lines)" if len(values) > 1 else ""),
             fontsize=9,
@@ -210,6 +259,18 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     axes.grid(color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=8)
+
+
+def _spans_decades(outcome: FigureOutcome, panel: int, measure: str) -> bool:
+    """Whether the means of a measure that is drawn plainly are too far apart for it."""
+    results = outcome.results
+    means = [
+        results.measured(panel, value, method, measure).mean
+        for value in results.values(panel)
+        for method in results.methods(panel)
+        if results.has(panel, value, method, measure)
+    ]
+    return bool(means) and min(means) > 0 and max(means) > _TOO_FAR * min(means)
 
 
 def _sweep_axis(axes: Any, values: Any, words: str) -> None:

@@ -36,7 +36,7 @@ METHODS = {
     # Papers 001 and 004
     "diskpca": Look("disKPCA (sums)", ORANGE, "s"),
     "diskpca-paper": Look("disKPCA (paper, sketches)", VERMILION, "D"),
-    "diskpca-hadamard": Look("disKPCA (paper, Hadamard, best of 3)", WINE, "P", "-."),
+    "diskpca-hadamard": Look("disKPCA (paper, Hadamard, best of 2)", WINE, "P", "-."),
     "uniform": Look("uniform landmarks", PURPLE, "v"),
     "sketching": Look("sketching-PCA", OLIVE, "^"),
     "random-features": Look("random features + k-means", GREEN, "^"),
@@ -84,7 +84,7 @@ MEASURES = {
     "image_error": Measure("1 − |cos| to the pooled image", log=True),
     "nmi": Measure("NMI with the labels"),
     "similarity": Measure("|cos| with the pooled component"),
-    "recovery": Measure("‖K̂ − K_s‖² / n²", log=True),
+    "recovery": Measure("‖K̂ − K_s‖² / n²", log=True, floor=1e-8),
     "products": Measure("Lanczos products an iteration"),
     "rank": Measure("rank of the iterate"),
     "floats": Measure("floats sent, all ways", log=True),

@@ -107,7 +107,8 @@ def pooled(problem: FederatedProblem, ship: bool = False) -> Measures:
     nmi = float(normalized_mutual_info_score(problem.y, labels))
     sent = shipped(problem.X.size) if ship else {}
     each = {"floats_an_iteration": float(problem.X.size)} if ship else {}
-    return {"nmi": nmi, **sent, **each, "seconds": watch.seconds}
+    own = {"rank": [float(problem.s)], "recovery": [0.0]}
+    return {"nmi": nmi, **own, **sent, **each, "seconds": watch.seconds}
 
 
 def rival(problem: FederatedProblem, method: str, **options: Any) -> Measures:

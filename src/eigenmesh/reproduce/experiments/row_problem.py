@@ -140,7 +140,7 @@ row_components = Experiment(
         "diskpca": partial(landmark_components, landmarks="diskpca"),
         "diskpca-paper": partial(landmark_components, landmarks="diskpca", exact=False),
         "diskpca-hadamard": partial(
-            landmark_components, landmarks="diskpca", exact=False, reduction="hadamard", n_repeats=3
+            landmark_components, landmarks="diskpca", exact=False, reduction="hadamard", n_repeats=2
         ),
         "uniform": partial(landmark_components, landmarks="uniform"),
     },

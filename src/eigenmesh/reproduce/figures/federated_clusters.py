@@ -72,7 +72,7 @@ FIG1 = Figure(
     panels=[
         _panel(
             title,
-            "shipping default fk fk-paper fk-direct",
+            "pooled shipping default fk fk-paper fk-direct",
             BySize((3,), (12,), (50,)),
             recovery=True,
         )
@@ -191,7 +191,8 @@ FIG5 = Figure(
     shows="rank",
     over="round",
     panels=[
-        _panel(title, "shipping default fk fk-paper", BySize((3,), (12,), (50,))) for title in _SETS
+        _panel(title, "pooled shipping default fk fk-paper", BySize((3,), (12,), (50,)))
+        for title in _SETS
     ],
     claims=[
         claim(
