@@ -299,12 +299,19 @@ def test_init_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path):
     file = write_csv(tmp_path / "a.csv", range(10), X, COLUMNS)
     site = ("--name", "a", "--site", tmp_path / "a")
     assert "'height'" in refusal("site", "init", file, *site, "--columns", "age,height")
-    assert not (tmp_path / "a" / "site.toml").exists()
+    assert not (tmp_path / "a").exists()
+    # What is left would be the next attempt's policy, with more than that one asked for.
+    assert "min_rows is 0" in refusal("site", "init", file, *site, "--min-rows", 0)
+    assert "'height'" in refusal(
+        "site", "init", file, *site, "--allow", "rows", "--columns", "height"
+    )
     assert "'row'" in refusal("site", "init", file, *site, "--allow", "row")
     assert "NAME=KEY" in refusal("site", "init", file, *site, "--peer", "south")
     assert "--submitter" in refusal("site", "init", file, *site, "--startup-kit", tmp_path)
     answer("site", "init", file, *site, "--targets", "dose", "--id-column", "patient")
-    assert answer("site", "check", "--site", tmp_path / "a")["columns"] == "age, bmi, pulse"
+    facts = answer("site", "check", "--site", tmp_path / "a")
+    assert facts["columns"] == "age, bmi, pulse"
+    assert "rows" not in facts["may leave"]
     assert "is there" in refusal("site", "init", file, *site)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from eigenmesh.cli import options
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import load
-from eigenmesh.nvflare_jobs.kit import secure_site
+from eigenmesh.nvflare_jobs.kit import local_folder, secure_site
 from eigenmesh.reports.documents import account_tree, as_json, check_output
 from eigenmesh.reports.dry_run import dry_run as run_dry
 from eigenmesh.reports.site_views import (
@@ -112,6 +112,8 @@ def init(
         )
         if startup_kit is not None and (study is None or not submitter):
             raise InputError("--startup-kit needs --study and --submitter: who may do what by it")
+        if startup_kit is not None:
+            local_folder(startup_kit)  # before the site's folder is made
         kinds = [kind.strip() for entry in allow or LEAST for kind in entry.split(",")]
         folder = new_folder(site, settings, policy_text(kinds, approve=approve, min_rows=min_rows))
         if startup_kit is not None:
@@ -238,7 +240,7 @@ def verify(
             typer.echo(as_json({"lines": own.number, "head": str(own), "heads": head or []}))
             return
         heads_text = f", and has the {len(heads)} heads that were told" if heads else ""
-        _say(f"The log is as it was written: {own.number:,} lines{heads_text}.", "green")
+        _say(f"The log is as it was written: {_lines(own.number)}{heads_text}.", "green")
         _say(f"Its head: {own}")
         if not heads:
             _say("Without a --head from elsewhere, lines that were cut off at its end do not show.")
@@ -310,7 +312,9 @@ def withdraw(
         if json:
             typer.echo(as_json({"withdrawn": len(set(names)), "left": left}))
             return
-        _say(f"{len(set(names)):,} rows are out from the next run on; {left:,} are left.")
+        n = len(set(names))
+        rows = "1 row is" if n == 1 else f"{n:,} rows are"
+        _say(f"{rows} out from the next run on; {left:,} are left.")
         _say("What left before cannot be called back; results in the store go without these rows.")
 
 
@@ -419,6 +423,10 @@ def _list_results(shares: list[Any], json: bool) -> None:
         typer.echo(as_json(facts))
         return
     Console().print(results_table(shares))
+
+
+def _lines(n: int) -> str:
+    return "1 line" if n == 1 else f"{n:,} lines"
 
 
 def _say(words: str, style: str = "") -> None:

@@ -54,6 +54,7 @@ _SLACK = 1.25  # a site keeps to the time of a step itself, and says so; then th
 _MEETING_SECONDS = 60.0
 _JOB_SECONDS = 90.0  # until a job is up; 14 to 21 were measured
 _COMMAND_SECONDS = 60.0
+_ENDING_SECONDS = 10.0  # until the server says of a job whose process is gone that it has ended
 _ENDED = ("FINISHED", "ABANDONED", "FAILED")
 _SILENT = Lost("its process does not answer any more")
 _ABSENT = Lost("it is not in the job")
@@ -242,6 +243,10 @@ class JobEnded(PartyLost):
     """The NVFlare job that carried the requests is over; `party` is whose process ended first."""
 
 
+class _NoAnswer(FederationError):
+    """The server is there, and the job's process beside it did not answer a command."""
+
+
 class ServerUnreachable(JobEnded):
     """Neither the job nor another one can be reached."""
 
@@ -401,7 +406,7 @@ class _Job:
     """A session with the server, and one job that is replaced when it has ended."""
 
     def __init__(self, kit: Path, study: str, names: Sequence[str] | None) -> None:
-        self.study, self.id = study, ""
+        self.study, self.id, self._is_up = study, "", False
         self._names = None if names is None else tuple(names)
         self._lock = threading.Lock()  # a session takes one command at a time
         self._session = _session(kit)
@@ -410,6 +415,7 @@ class _Job:
 
     def submit(self) -> None:
         """Submit a job that names installed classes, and wait until it answers."""
+        self._is_up = False
         with tempfile.TemporaryDirectory() as folder:
             write_job(Path(folder) / "job", self.study, self._names)
             self.id = str(self._talk(lambda s: s.submit_job(str(Path(folder) / "job"))))
@@ -431,6 +437,7 @@ class _Job:
                     f"look whether sites are connected: {', '.join(self.connected()) or 'none is'}"
                 )
             time.sleep(0.5)
+        self._is_up = True
 
     def _answers(self) -> bool:
         with suppress(Exception):  # whatever is wrong shows in the job's status
@@ -528,13 +535,32 @@ class _Job:
 
     def command(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """One app command to the job."""
-        answer = self._talk(lambda s: s.do_app_command(self.id, TOPIC, dict(data)))
+        try:
+            answer = self._talk(lambda s: s.do_app_command(self.id, TOPIC, dict(data)))
+        except _NoAnswer:
+            # The server still has a job whose process is gone, for a moment.
+            if self._is_up and self._ends_within(_ENDING_SECONDS):
+                raise self._ending({}) from None
+            raise
         if not isinstance(answer, dict):
             raise FederationError("the server's job gave a malformed answer")
         return answer
 
+    def _ends_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.ended() is None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.5)
+        return True
+
     def _talk(self, action: Callable[[Any], Any]) -> Any:
-        from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning, NoConnection
+        from nvflare.fuel.flare_api.api_spec import (
+            JobNotFound,
+            JobNotRunning,
+            NoConnection,
+            NoReply,
+        )
 
         with self._lock:
             try:
@@ -544,6 +570,11 @@ class _Job:
             except NoConnection as error:
                 raise ServerUnreachable(
                     f"the NVFlare server cannot be reached ({error}); fit again when it is back"
+                ) from None
+            except NoReply:
+                raise _NoAnswer(
+                    f"the NVFlare job {self.id} gave the server no answer in time: its process is "
+                    f"gone, or the machine busy; fit again"
                 ) from None
             except EigenmeshError:
                 raise

@@ -40,7 +40,7 @@ def secure_site(kit: str | Path, study: str, folder: str | Path, submitters: Seq
     >>> json.loads((kit / "local" / "eigenmesh.json").read_text())["studies"]
     {'heart': {'folder': '/srv/heart', 'submitters': ['analyst@hub.org']}}
     """
-    local = _local(kit)
+    local = local_folder(kit)
     resources = _resources(local, [EXECUTOR, SITE])
     resources["allow_log_streaming"] = False
     resources["components"] = [
@@ -56,7 +56,7 @@ def secure_site(kit: str | Path, study: str, folder: str | Path, submitters: Seq
 
 def secure_server(kit: str | Path) -> None:
     """Let the server run our jobs and keep what it stores in its own folder."""
-    local = _local(kit)
+    local = local_folder(kit)
     resources = _resources(local, [SERVER_CONTROLLER, SERVER])
     root = Path(kit).absolute()
     for own in resources["components"]:
@@ -86,7 +86,8 @@ def _resources(local: Path, classes: Sequence[str]) -> dict[str, Any]:
     return resources
 
 
-def _local(kit: str | Path) -> Path:
+def local_folder(kit: str | Path) -> Path:
+    """The part of a kit that is its owner's to change."""
     local = Path(kit) / "local"
     if not (local / "resources.json.default").exists():
         raise InputError(

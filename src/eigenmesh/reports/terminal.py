@@ -20,8 +20,8 @@ def errors() -> Console:
 
 
 def say(console: Console, words: str, style: str) -> None:
-    """One line, whatever it holds: no markup, no folding."""
-    console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+    """One line, whatever it holds: no markup, no :abc: for a picture, no folding."""
+    console.print(words, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -119,5 +119,7 @@ def digest_of(study: Any) -> str:
     """The digest of a study, or of what has one."""
     digest = getattr(study, "digest", study)
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise InputError(f"{study!r} is approved; the 64 digits of a digest are expected")
+        raise InputError(
+            f"the study is {study!r}; its file, or the 64 digits of its digest, is expected"
+        )
     return digest

@@ -592,8 +592,9 @@ class Federation:
         # The run is over either way: a party that does not hear of it learns from the next run.
         request = {"op": "dismiss"}
         requests = dict.fromkeys(self._active(), request)
-        for _ in self._courier.call(requests, min(self.timeout, 2.0)):
-            pass
+        with suppress(*_LOSSES, FederationError):  # nor is an answer less whole for it
+            for _ in self._courier.call(requests, min(self.timeout, 2.0)):
+                pass
 
     # Asking.
 

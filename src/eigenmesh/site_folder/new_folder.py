@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from eigenmesh.errors import InputError
 from eigenmesh.runtime.masks import identity
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.policy import APPROVALS
-from eigenmesh.safe_files import private_folder, write_whole
+from eigenmesh.safe_files import NewFile, private_folder, write_together
 from eigenmesh.site_folder.folder import SiteFolder, open_site
 from eigenmesh.site_folder.settings import SiteSettings
 
@@ -54,23 +55,30 @@ numbers = 0.5
 def new_folder(path: str | Path, settings: SiteSettings, policy: str) -> SiteFolder:
     """Make a site's folder; one that has settings is left as it is.
 
-    The site is opened before anything else, so that settings which do not fit the data are told.
+    The site is opened before anything else, so that settings which do not fit the data are told;
+    then nothing is left that another attempt would take over, such as a policy that lets more out.
     """
     folder = SiteFolder(path)
     if folder.settings_file.exists():
         raise InputError(
             f"{str(folder.settings_file)!r} is there; edit it, or pass another folder as --site"
         )
+    new = [path for path in (folder.path, folder.private) if not path.exists()]
     folder.path.mkdir(parents=True, exist_ok=True)
-    write_whole(folder.settings_file, settings.to_toml().encode() + b"\n")
+    files = {folder.settings_file: settings.to_toml().encode() + b"\n"}
+    if not folder.policy_file.exists():
+        files[folder.policy_file] = policy.encode()
     try:
-        if not folder.policy_file.exists():
-            write_whole(folder.policy_file, policy.encode())
+        write_together(NewFile(file, content) for file, content in files.items())
         private_folder(folder.private)
         site = open_site(path)
         _ = site.data, site.key
     except BaseException:
-        folder.settings_file.unlink()
+        for file in files:
+            file.unlink(missing_ok=True)
+        for own in reversed(new):
+            with suppress(OSError):  # a key that was made is as good for the next attempt
+                own.rmdir()
         raise
     return folder
 
