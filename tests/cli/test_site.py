@@ -315,6 +315,17 @@ def test_init_says_what_is_wrong_and_leaves_nothing_half_made(tmp_path):
     assert "is there" in refusal("site", "init", file, *site)
 
 
+def test_init_takes_words_and_gaps_for_fits_that_prepare_them(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("patient;age;ward\n" + "".join(f"p{i};{i},5;{'AB'[i % 2]}\n" for i in range(9)))
+    file.write_text(file.read_text().replace("p3;3,5;", "p3;;"))
+    site = ("--name", "a", "--site", tmp_path / "a", "--id-column", "patient")
+    assert "'ward'" in refusal("site", "init", file, *site)
+    assert "'age'" in refusal("site", "init", file, *site, "--categories", "ward")
+    answer("site", "init", file, *site, "--categories", "ward", "--allow-missing")
+    assert "9 rows, 2 columns" in answer("site", "check", "--site", tmp_path / "a")["holds"]
+
+
 def test_check_says_what_is_wrong_with_the_columns_that_are_used(tmp_path):
     X = np.column_stack([np.arange(30.0), np.ones(30), np.linspace(0, 1, 30) ** 2, np.ones(30)])
     file = write_csv(tmp_path / "a.csv", [f"n{i}" for i in range(30)], X, COLUMNS)

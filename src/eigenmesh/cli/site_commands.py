@@ -66,6 +66,14 @@ def init(
     columns: Annotated[
         str | None, typer.Option(help="Features, in this order: age,bmi; all others if left out.")
     ] = None,
+    categories: Annotated[
+        str | None,
+        typer.Option(help="Features that hold levels, as words or numbers: ward,sex."),
+    ] = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="Let gaps in, for fits whose preparation fills them."),
+    ] = False,
     targets: Annotated[str | None, typer.Option(help="What a regression predicts: a,b.")] = None,
     weights: Annotated[str | None, typer.Option(help="The column of the rows' weights.")] = None,
     allow: Annotated[
@@ -108,6 +116,8 @@ def init(
             _columns(columns),
             _columns(targets) or (),
             (_columns(weights) or (None,))[0],
+            categories=tuple(options.listed(categories) or ()),
+            allow_missing=allow_missing,
             peers=dict(_pair(own) for own in peer or ()),
         )
         if startup_kit is not None and (study is None or not submitter):
