@@ -134,7 +134,6 @@ DOOMS = {
     ("kill", 1): KILLED,
     ("kill", 5): KILLED,
     ("behead", 2): "party 'north' (rank 0) is lost: its process has died",
-    ("freeze", 2): "party 'east' is lost",
     ("freeze", 2, "caught"): "CAUGHT party 'east' is lost",
     ("freeze", 5, "run", "survivors"): "FINISHED 2 without east",
     ("freeze", 0, "start"): "party 'east' (rank 1) is stopped and has not started MPI",

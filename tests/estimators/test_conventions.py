@@ -101,7 +101,7 @@ OF_THE_CLASS = {
 
 
 def checks():
-    """Of scikit-learn, for every instance, with those expected to fail marked so."""
+    """Of scikit-learn, for every instance; those that cannot hold are named and not run."""
     classes = set()
     for estimator in ESTIMATORS:
         is_first = type(estimator) not in classes
@@ -110,9 +110,18 @@ def checks():
         for case in estimator_checks_generator(
             estimator, expected_failed_checks=failures, mark="xfail"
         ):
-            _, check = case.values if hasattr(case, "marks") else case
+            is_param = hasattr(case, "marks")
+            _, check = case.values if is_param else case
             if is_first or not is_of_the_class(check):
-                yield case
+                yield not_run(case) if is_param else case
+
+
+def not_run(case):
+    """That a check still fails tells nothing."""
+    (mark,) = case.marks
+    return pytest.param(
+        *case.values, marks=pytest.mark.xfail(reason=mark.kwargs["reason"], run=False)
+    )
 
 
 def is_of_the_class(check):

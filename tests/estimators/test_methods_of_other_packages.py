@@ -35,20 +35,14 @@ assert em.KernelPCA(2).fit(parts).method_.startswith("moments: ")  # those of th
 """
 
 ON_DASK = """
-import numpy as np
 from dask.distributed import Client, LocalCluster
-import eigenmesh as em
 
-if __name__ == "__main__":
-    X = np.random.default_rng(0).normal(size=(60, 5)) * [5, 4, 3, 2, 1]
-    parts = em.split(X, n_parties=3, random_state=0)
-    here = em.KernelPCA(2, method="tiny-moments").fit(parts)
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client, em.federation(parts, engine="dask", client=client) as fed:
-            there = em.KernelPCA(2, method="tiny-moments").fit(fed)
-    np.testing.assert_allclose(here.eigenvalues_, there.eigenvalues_, rtol=1e-12)
-    assert here.report_.bytes == there.report_.bytes
-    print("same")
+with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with Client(cluster) as client, em.federation(parts, engine="dask", client=client) as fed:
+        there = em.KernelPCA(2, method="tiny-moments").fit(fed)
+np.testing.assert_allclose(kpca.eigenvalues_, there.eigenvalues_, rtol=1e-12)
+assert kpca.report_.bytes == there.report_.bytes
+print("same")
 """
 
 ON_MPI = """
@@ -131,25 +125,20 @@ def run(environment, *arguments):
     return done.stdout.splitlines()
 
 
-def test_it_is_fitted_planned_saved_and_loaded_keeps_contracts_and_is_on_the_command_line(
+def test_it_is_fitted_also_on_dask_planned_saved_loaded_keeps_contracts_and_is_on_the_command_line(
     installed, tmp_path
 ):
     model, data = tmp_path / "model.em", [tmp_path / "a.npy", tmp_path / "b.npy"]
-    fitted, planned, contracts = run(installed, "-c", USE + IN_CONTRACTS, model, PAGE.parent)
+    script = USE + ON_DASK + IN_CONTRACTS
+    fitted, planned, on_dask, contracts = run(installed, "-c", script, model, PAGE.parent)
     assert planned == "tiny-moments: 3 parties hold rows; moments add up"
     assert fitted == f"{planned}; what left the parties: counts, moments"
-    assert contracts == "held"
+    assert (on_dask, contracts) == ("same", "held")
     for i, path in enumerate(data):
         np.save(path, np.random.default_rng(i).normal(size=(30, 4)))
     loaded, *shown = run(installed, "-c", LOAD + ON_THE_COMMAND_LINE, model, *data)
     assert loaded == "(1, 2)"
     assert any("tiny-moments: 2 parties hold rows; moments add up" in line for line in shown)
-
-
-def test_it_runs_on_dask(installed, tmp_path):
-    script = tmp_path / "on_dask.py"
-    script.write_text(ON_DASK)
-    assert run(installed, script) == ["same"]
 
 
 def test_it_runs_on_mpi(installed, tmp_path):
@@ -175,6 +164,7 @@ def test_every_method_of_the_house_is_registered_with_a_reason():
         em.ADMMKPCA,
         em.DPCA,
         em.DisKPCA,
+        em.DistributedKMeans,
         em.FedKernelKMeans,
         em.GossipKPCA,
         em.MomentPCA,

@@ -72,10 +72,11 @@ def paper_merge(blocks, rounds):
     """Algorithm 2 of paper 002 with exact local vectors: merged vectors of every round."""
     blocks, history = [np.array(b) for b in blocks], []
     for _ in range(rounds):
-        pairs = [np.linalg.eigh(b @ b.T / b.shape[1]) for b in blocks]
-        values = np.array([v[-1] for v, _ in pairs])
-        vectors = np.array([V[:, -1] for _, V in pairs])
-        lead = np.linalg.eigh((vectors.T * values) @ vectors)[1][:, -1]
+        # Of b bᵀ / d, which has as many rows as there are samples, by the few columns of b.
+        parts = [(*np.linalg.svd(b, full_matrices=False)[:2], b.shape[1]) for b in blocks]
+        values = np.array([s[0] ** 2 / d for _, s, d in parts])
+        vectors = np.array([U[:, 0] for U, _, _ in parts])
+        lead = np.linalg.svd(vectors.T * np.sqrt(values), full_matrices=False)[0][:, 0]
         signs = np.where(vectors @ lead < 0, -1.0, 1.0)
         u = (values * signs / values.sum()) @ vectors
         u /= np.linalg.norm(u)
