@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 import eigenmesh as em
@@ -61,6 +62,8 @@ _FITTED: dict[str, Any] = {}
 
 
 RING: dict[str, Any] = {"topology": "ring"}
+LINKS = nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)])
+ONE_WAY: dict[str, Any] = {"topology": LINKS, "averaging": "push-sum"}
 TARGETS = np.split(Y, CUTS)
 FEW: dict[str, Any] = {"n_landmarks": 12, "random_state": 0}
 
@@ -131,6 +134,14 @@ FITS = [
         rows,
         lambda: em.GossipKPCA(2, **RBF, features="random", n_features=12, random_state=0),
         options=RING,
+    ),
+    Fit(
+        "gossip-push-sum",
+        rows,
+        lambda: em.GossipKPCA(
+            2, **RBF, features="random", n_features=12, random_state=0, **ONE_WAY
+        ),
+        options=ONE_WAY,
     ),
     *(
         Fit(
