@@ -27,7 +27,7 @@ from eigenmesh.runtime.federation import Federation, require_seconds
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import FitStudy
-from eigenmesh.runtime.topology import TREE, Topology
+from eigenmesh.runtime.topology import TREE, Averaging, Topology
 from eigenmesh.site_folder import open_site
 from eigenmesh.stages.column_agreement import agree_on_columns
 
@@ -69,7 +69,7 @@ def federation(
     categories: Sequence[str] | None = None,
     allow_missing: bool | None = None,
     topology: Topology | None = None,
-    averaging: str = TREE,
+    averaging: Averaging = TREE,
     timeout: float | None = None,
     on_loss: str = "raise",
     max_age: int = 3,
@@ -156,7 +156,7 @@ def federation(
         if names is None and under is not None:  # else by name, which is another study's order
             names = under.parties
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
-        losses = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
+        losses: dict[str, Any] = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
         losses |= {"averaging": averaging}
         return federation_on(sites_elsewhere, topology, losses, secure, under)
     if (source is None) == (sites is None):

@@ -217,3 +217,32 @@ def test_one_node_is_its_own_average_and_two_meet_at_once():
     assert alone.tolist() == [[[1.0, 2.0]]]
     pair, _, n_mixes = run(em.Partitioned(rows=[[[1.0]], [[3.0]]]), mix_rows, "enough")
     assert (pair.ravel().tolist(), n_mixes) == ([2.0, 2.0], 1)
+
+
+def test_mixing_ends_where_a_stated_tolerance_says(parts):
+    """By gossip and by push-sum; a tree is exact, and takes none."""
+    mean = stacked(parts).mean(axis=0)
+    spread = np.abs(stacked(parts) - mean).max() * N
+    for averaging in ("gossip", "push-sum"):
+        counts = []
+        for tolerance in (1e-12, 1e-9, 1e-6):
+            values, _, n_mixes = run(parts, mix_rows, None, averaging=(averaging, tolerance))
+            assert np.abs(values - mean).max() <= tolerance * spread
+            with em.federation(parts, topology="ring", averaging=(averaging, tolerance)) as fed:
+                counts.append(mixes_for(fed))
+        assert counts[0] > counts[1] > counts[2] > counts[0] / 3
+    for wrong in (("tree", 1e-6), ("gossip", 0.1), ("gossip", 0.0), ("gossip", "1e-6"), "mean"):
+        with pytest.raises(TopologyError, match="averaging is"):
+            em.federation(parts, topology="ring", averaging=wrong)
+
+
+def test_a_fit_by_gossip_costs_less_with_a_tolerance_and_is_as_near_as_that():
+    X = np.random.default_rng(0).normal(size=(120, 4)) * [3, 2, 1, 0.5]
+    parts = em.split(X, 6, random_state=0)
+    how = {"kernel": "rbf", "gamma": 0.05, "n_features": 20, "random_state": 0, "topology": "ring"}
+    exact = em.GossipKPCA(2, averaging="gossip", **how).fit(parts)
+    model = em.GossipKPCA(2, averaging=("gossip", 1e-6), **how)
+    plan, report = em.plan(model, parts), model.fit(parts).report_
+    np.testing.assert_allclose(model.eigenvalues_, exact.eigenvalues_, rtol=1e-5)
+    assert (plan.floats_up, plan.rounds) == (report.floats_up, report.rounds)
+    assert report.floats_up < 0.9 * exact.report_.floats_up

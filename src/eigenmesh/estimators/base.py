@@ -53,7 +53,6 @@ from eigenmesh.runtime.topology import (
     graph_to_tree,
     is_graph_tree,
     mark_averaging,
-    require_averaging,
     require_two_ways,
 )
 from eigenmesh.stages.row_preparation import RowPreparation
@@ -181,7 +180,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """The graph, with how its nodes average, if that is said here."""
         averaging = getattr(self, "averaging", AUTO)
         if averaging != AUTO:
-            mark_averaging(graph, require_averaging(averaging))
+            mark_averaging(graph, averaging)
         require_two_ways(graph, averaging_on(graph))
         self._require_links(graph)
         return graph
@@ -352,7 +351,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         how["secure"] = topology is None and masks_are_planned()
         averaging = getattr(self, "averaging", AUTO)
         if topology is not None and averaging != AUTO:
-            how["averaging"] = require_averaging(averaging)
+            how["averaging"] = averaging
         how |= self._reads_rows() if engine == "dask" else {}
         with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself

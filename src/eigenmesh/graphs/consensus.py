@@ -63,7 +63,6 @@ from eigenmesh.errors import FederationError, MessageRefused, TopologyError
 from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.mixing import (
-    ACCURACY,
     MixingSpectrum,
     lossy_mixes,
     lossy_mixes_of_parts,
@@ -79,7 +78,14 @@ from eigenmesh.runtime.schedule import Amount, Enlist, Node, Scope, Size, at_mos
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import UP, SpanningTree
 from eigenmesh.runtime.statements import in_short
-from eigenmesh.runtime.topology import GOSSIP, PUSH_SUM, TREE, averaging_on, is_lossy
+from eigenmesh.runtime.topology import (
+    GOSSIP,
+    PUSH_SUM,
+    TREE,
+    averaging_on,
+    is_lossy,
+    tolerance_on,
+)
 
 _TIMES_OVER = 3  # news are told where messages may be lost
 
@@ -300,13 +306,17 @@ def mixing_on(graph: nx.Graph) -> dict[str, Any]:
     }
 
 
-def mixes_for(nodes: Federation, accuracy: float = ACCURACY) -> int:
-    """Mixes after which a share of at most `accuracy` is left of the nodes' differences."""
+def mixes_for(nodes: Federation, accuracy: float | None = None) -> int:
+    """Mixes after which a share of at most `accuracy` is left of the nodes' differences.
+
+    None stands for the tolerance with which nodes of this graph average.
+    """
     return mixes_on(require_graph(nodes), accuracy)
 
 
-def mixes_on(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
+def mixes_on(graph: nx.Graph, accuracy: float | None = None) -> int:
     """The same of a graph; along a tree there are none, and an average counts as one."""
+    accuracy = tolerance_on(graph) if accuracy is None else accuracy
     if averaging_on(graph) == TREE:
         return 1
     if averaging_on(graph) == PUSH_SUM:
@@ -353,12 +363,12 @@ def mixing_rounds(
         return tree_rounds(scope, *steps, n=size)
     if n_mixes is not None:
         return exchange(*steps, n_mixes, n=size)
-    usual, fewest, most = _mixes_in(scope, ACCURACY if accuracy is None else accuracy)
+    usual, fewest, most = _mixes_in(scope, scope.tolerance if accuracy is None else accuracy)
     if finer is not None:
         more, _, most = _mixes_in(scope, finer)
         usual = more if is_fullest else usual
     if accuracy is None and scope.lossy:
-        most = _mixes_of_attempts(scope, ACCURACY if finer is None else finer)
+        most = _mixes_of_attempts(scope, scope.tolerance if finer is None else finer)
     return exchange(*steps, most, fewest, usual, n=size)
 
 

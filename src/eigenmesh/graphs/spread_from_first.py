@@ -32,7 +32,6 @@ from eigenmesh.graphs.consensus import (
 )
 from eigenmesh.graphs.tree_rounds import along_tree, tree_rounds
 from eigenmesh.numerics.arrays import Doubles
-from eigenmesh.numerics.mixing import ACCURACY
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import Floats, Message, Shape
 from eigenmesh.runtime.party import step
@@ -146,7 +145,8 @@ def settled_average(nodes: Federation, role: type[PassingParty]) -> None:
     for _ in range(_MOST_AVERAGES):
         weights = [reply.weight for reply in nodes.ask(role.tell_weight)]
         # Without a node that has left weights are others; its protocol begins anew.
-        if max(weights) - min(weights) <= 10 * ACCURACY or nodes.parties != covered:
+        level = max(weights) - min(weights) <= 10 * nodes.scope.tolerance
+        if level or nodes.parties != covered:
             return
         average(nodes, role)
     raise PartyLost(

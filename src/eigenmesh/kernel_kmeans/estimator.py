@@ -206,7 +206,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         max_iter: int = 300,
         tol: float = 1e-4,
         topology: Topology | None = None,
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,

@@ -232,7 +232,7 @@ class KernelPCA(Served, FrontDoor):
         local_rank: int | None = None,
         fusion: str = "product",
         topology: Topology | None = None,
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         verbose: bool = False,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,

@@ -125,7 +125,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         n_landmarks: int | None = None,
         landmarks: str = "auto",
         topology: Topology | None = None,
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         random_state: Any = None,
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,

@@ -56,17 +56,19 @@ from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
 from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
 from eigenmesh.runtime.topology import (
     TREE,
+    Averaging,
     Topology,
     averaging_on,
     build_graph,
     links_of,
     mark_averaging,
     mark_losses,
-    require_averaging,
     require_connected,
     require_two_ways,
     same_graph,
     senders_to,
+    tolerance_on,
+    way_and_tolerance,
 )
 
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
@@ -102,7 +104,8 @@ class Federation:
         row. "skip" needs a coordinator.
     secure : whether sums are masked, so that nobody sees a summand.
     averaging : how the nodes of a graph average: along a spanning "tree", by "gossip", or by
-        "push-sum", for which links may go one way (an nx.DiGraph).
+        "push-sum", for which links may go one way (an nx.DiGraph). ("gossip", t) and ("push-sum",
+        t) end when a share t of the nodes' differences is left at most; 1e-12 if it is not told.
     """
 
     secure = False
@@ -121,7 +124,7 @@ class Federation:
         on_loss: str = "raise",
         max_age: int = 3,
         secure: bool = False,
-        averaging: str = TREE,
+        averaging: Averaging = TREE,
     ) -> None:
         if on_loss not in ON_LOSS:
             raise InputError(f"on_loss is {on_loss!r}; expected one of {', '.join(ON_LOSS)}")
@@ -149,9 +152,9 @@ class Federation:
         self._engine = engine
         self._names = engine.parties
         self._graph = None if topology is None else build_graph(topology, self._names)
-        require_averaging(averaging)
+        way, _ = way_and_tolerance(averaging)
         if self._graph is not None:
-            require_two_ways(self._graph, averaging)
+            require_two_ways(self._graph, way)
             mark_averaging(mark_losses(self._graph, on_loss != "raise"), averaging)
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
@@ -219,14 +222,16 @@ class Federation:
         require_connected(graph, self._names)
 
     @contextmanager
-    def averaging(self, averaging: str) -> Iterator[None]:
+    def averaging(self, averaging: Averaging) -> Iterator[None]:
         """The runs inside average so: along a "tree", by "gossip" or by "push-sum"."""
-        require_averaging(averaging)
+        way, _ = way_and_tolerance(averaging)
         if self._graph is None:
             yield
             return
-        require_two_ways(self._graph, averaging)
-        before = averaging_on(self._graph)
+        require_two_ways(self._graph, way)
+        before: Averaging = averaging_on(self._graph)
+        if before != TREE:
+            before = (str(before), tolerance_on(self._graph))
         mark_averaging(self._graph, averaging)
         try:
             yield
@@ -414,9 +419,11 @@ class Federation:
             part = self._graph.subgraph(taking_part)
             edges = links_of(part)
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)
-        averaging = TREE if self._graph is None else averaging_on(self._graph)
-        more = {"left_out": out, "prepared": self._prepared_as, "averaging": averaging}
-        return Scope(self._names, *how, **more)  # type: ignore[arg-type]
+        more: dict[str, Any] = {"left_out": out, "prepared": self._prepared_as}
+        if self._graph is not None:
+            more["averaging"] = averaging_on(self._graph)
+            more["tolerance"] = tolerance_on(self._graph)
+        return Scope(self._names, *how, **more)
 
     @contextmanager
     def masking(self) -> Iterator[None]:

@@ -51,12 +51,15 @@ from eigenmesh.runtime.spanning_tree import BOTH, NOBODY, Losses, SpanningTree
 from eigenmesh.runtime.topology import (
     AVERAGING,
     PUSH_SUM,
+    ROUGHEST,
     TREE,
+    USUAL_TOLERANCE,
     averaging_on,
     is_lossy,
     links_of,
     mark_averaging,
     mark_losses,
+    tolerance_on,
 )
 
 _OLDEST = 1000  # rounds that a party may miss in a row, at the most
@@ -399,6 +402,7 @@ class Scope:
     left_out: tuple[str, ...] = ()  # of the parties, who takes no part
     prepared: str = ""  # the name of how rows were prepared before; as they are if empty
     averaging: str = TREE  # how nodes of a graph average; by push-sum edges have directions
+    tolerance: float = USUAL_TOLERANCE  # which share of their differences mixing may leave
 
     @property
     def n_taking_part(self) -> int:
@@ -419,6 +423,7 @@ class Scope:
             and type(self.secure) is bool
             and type(self.prepared) is str
             and self.averaging in AVERAGING
+            and 0 < self.tolerance <= ROUGHEST
             and not (self.secure and (self.forgiving or self.edges is not None))
             and list(self.left_out) == [name for name in self.parties if name in self.left_out]
         )
@@ -433,7 +438,8 @@ class Scope:
         graph = nx.DiGraph() if self.averaging == PUSH_SUM else nx.Graph()
         graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.left_out)
         graph.add_edges_from(self.edges)
-        return mark_losses(mark_averaging(graph, self.averaging), self.on_loss != "raise")
+        how = (self.averaging, self.tolerance) if self.gossips else self.averaging
+        return mark_losses(mark_averaging(graph, how), self.on_loss != "raise")
 
     @cached_property
     def _trees(self) -> dict[Losses, SpanningTree]:
@@ -484,14 +490,16 @@ class Parties:
 
     def scope(self, split: str) -> Scope:
         """As if these were the parties of a run in which nothing is lost, or might be."""
-        edges, lossy, averaging = None, False, TREE
+        edges, lossy, averaging, tolerance = None, False, TREE, USUAL_TOLERANCE
         if self.graph is not None:
             edges = links_of(self.graph)
             lossy, averaging = is_lossy(self.graph), averaging_on(self.graph)
+            tolerance = tolerance_on(self.graph)
         on_loss, secure = "survivors" if lossy else "raise", masks_are_planned()
         masked = secure and edges is None
         members = (*self.names, *self.left_out)
-        return Scope(members, split, on_loss, 3, edges, masked, self.left_out, averaging=averaging)
+        how: dict[str, Any] = {"averaging": averaging, "tolerance": tolerance}
+        return Scope(members, split, on_loss, 3, edges, masked, self.left_out, **how)
 
     @cached_property
     def owns(self) -> tuple[Own, ...]:

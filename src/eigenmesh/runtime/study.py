@@ -39,7 +39,7 @@ from eigenmesh.runtime.schedule import (
     kinds_in,
     table,
 )
-from eigenmesh.runtime.topology import TREE
+from eigenmesh.runtime.topology import TREE, USUAL_TOLERANCE
 from eigenmesh.safe_files import write_whole
 
 _LONGEST = 16_000_000  # bytes of a study; a full graph of 1,000 parties has 6 million
@@ -167,6 +167,8 @@ class Study:
             tree["scope"]["prepared"] = self.scope.prepared
         if self.scope.edges is not None and self.scope.gossips:
             tree["scope"]["averaging"] = self.scope.averaging
+            if self.scope.tolerance != USUAL_TOLERANCE:
+                tree["scope"]["tolerance"] = self.scope.tolerance
         return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
@@ -351,6 +353,7 @@ def read_study(text: str) -> Study:
                 tuple(scope.get("left_out", ())),
                 scope.get("prepared", ""),
                 scope.get("averaging", TREE),
+                scope.get("tolerance", USUAL_TOLERANCE),
             ),
         )
         version = study.protocol.version

@@ -13,8 +13,12 @@ Topology = Any  # a name, ('lattice', k) or a networkx graph, directed for push-
 AUTO, USUAL = "auto", "ring"  # that of an open federation, and what it is if none is open
 _LOSSY = "eigenmesh: messages may be lost"  # an attribute of the graph of an open federation
 _AVERAGING = "eigenmesh: how values are averaged"  # likewise
+_TOLERANCE = "eigenmesh: what differences mixing may leave"  # likewise
 TREE, GOSSIP, PUSH_SUM = "tree", "gossip", "push-sum"
 AVERAGING = (TREE, GOSSIP, PUSH_SUM)
+ROUGHEST = 1e-5  # with more, nodes no longer take what they have for the same
+USUAL_TOLERANCE = 1e-12  # of the differences between nodes, that mixing leaves
+Averaging = str | tuple[str, float]  # how nodes of a graph average, perhaps with a tolerance
 Links = tuple[tuple[int, int], ...]
 
 
@@ -93,10 +97,15 @@ def is_lossy(graph: nx.Graph) -> bool:
     return bool(graph.graph.get(_LOSSY, False))
 
 
-def mark_averaging(graph: nx.Graph, averaging: str) -> nx.Graph:
-    """The graph, with a mark of how values are averaged on it: along a tree, or by gossip."""
-    graph.graph[_AVERAGING] = averaging
+def mark_averaging(graph: nx.Graph, averaging: Averaging) -> nx.Graph:
+    """The graph, with a mark of how values are averaged on it."""
+    graph.graph[_AVERAGING], graph.graph[_TOLERANCE] = way_and_tolerance(averaging)
     return graph
+
+
+def tolerance_on(graph: nx.Graph) -> float:
+    """Which share of the differences between nodes mixing may leave."""
+    return float(graph.graph.get(_TOLERANCE, USUAL_TOLERANCE))
 
 
 def averaging_on(graph: nx.Graph) -> str:
@@ -142,12 +151,23 @@ def require_two_ways(graph: nx.Graph, averaging: str) -> None:
         )
 
 
-def require_averaging(averaging: object) -> str:
-    """Refuse what is no way to average."""
-    if averaging in AVERAGING:
-        return str(averaging)
+def way_and_tolerance(averaging: object) -> tuple[str, float]:
+    """How values are averaged, and how exactly; what is no way to average is refused.
+
+    >>> way_and_tolerance("tree"), way_and_tolerance(("gossip", 1e-6))
+    (('tree', 1e-12), ('gossip', 1e-06))
+    """
+    match averaging:
+        case str() if averaging in AVERAGING:
+            return averaging, USUAL_TOLERANCE
+        case (str(way), float(tolerance)) if (
+            way in AVERAGING[1:] and 1e-14 <= tolerance <= ROUGHEST
+        ):
+            return way, tolerance
     raise TopologyError(
-        f"averaging is {averaging!r}; expected one of {', '.join(map(repr, AVERAGING))}"
+        f"averaging is {averaging!r}; expected one of {', '.join(map(repr, AVERAGING))}, or "
+        f"('gossip', t) or ('push-sum', t), t from 1e-14 to {ROUGHEST} being the share of the "
+        f"nodes' differences that may be left"
     )
 
 

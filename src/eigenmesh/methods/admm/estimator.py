@@ -148,7 +148,7 @@ class ADMMKPCA(GraphEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,

@@ -81,7 +81,7 @@ class DPCA(LinearColumnEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         n_iterations: int = 20,
         n_inner: int = 12,
         penalty: float = 0.1,

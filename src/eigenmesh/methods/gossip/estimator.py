@@ -63,8 +63,9 @@ class GossipKPCA(GraphEstimator):
     averaging : how nodes of a graph add up: along a spanning "tree", exactly and in 2(n − 1)
         messages, or by "gossip", for those who trust no tree; or by "push-sum", which any graph
         does for, and a directed one (nx.DiGraph, strongly connected) for features="random": nobody
-        need know who hears whom elsewhere, and messages may be lost. "auto" for what a federation
-        that is open has, else a tree.
+        need know who hears whom elsewhere, and messages may be lost. ("gossip", t) and
+        ("push-sum", t) end when a share t of the nodes' differences is left, not 1e-12. "auto" for
+        what a federation that is open has, else a tree.
     kernel : "linear", "poly", "rbf", "laplacian", "cosine" or "arc-cosine", as in `DisKPCA`.
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".
@@ -126,7 +127,7 @@ class GossipKPCA(GraphEstimator):
         n_components: int = 2,
         *,
         topology: Any = "auto",
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         kernel: str = "linear",
         gamma: float | str | None = None,
         degree: int = 3,

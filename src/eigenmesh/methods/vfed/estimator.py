@@ -115,7 +115,7 @@ class VFedPCA(LinearColumnEstimator):
         n_rounds: int | None = None,
         tolerance: float = 1e-10,
         topology: Any = None,
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         center: bool = True,
         standardize: bool = False,
         fill_missing: float | None = None,

@@ -140,7 +140,7 @@ class VFedAKPCA(ColumnEstimator):
         variant: str = "exact",
         n_landmarks: int | None = None,
         topology: Any = None,
-        averaging: str = "auto",
+        averaging: str | tuple[str, float] = "auto",
         center: bool = True,
         standardize: bool = False,
         fill_missing: float | None = None,
