@@ -1,5 +1,7 @@
 """Over columns the front doors mask what adds up: the answer is the plain one."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,26 @@ def test_masked_is_plain_for_drawn_columns(seed):
     assert (planned.reveals, planned.rounds) == (masked.report_.reveals, masked.report_.rounds)
     assert planned.floats_up == masked.report_.floats_up
     assert masked.method_.startswith(planned.method)
+
+
+@pytest.mark.parametrize("method", ["auto", "vfed-akpca"])
+@pytest.mark.parametrize("seed", range(10))
+def test_samples_of_any_length_are_as_if_pooled_or_said_to_be_lost(method, seed):
+    """Angles count small samples as much as large ones, for which masked sums have no digits."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 7)) + 0.2 * rng.normal(size=(60, 7))
+    X *= 10 ** (rng.uniform(0, 14) * rng.random((60, 1)))
+    kernel = ("cosine", "arc-cosine")[seed % 2]
+    how = {"kernel": kernel, "degree": 1, "center": rng.random() < 0.5}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        own = em.KernelPCA(2, method=method, **how).fit(em.split(X, 3, by="columns"))
+    pooled = em.KernelPCA(2, eigen_solver="dense", **how).fit(X)
+    off = np.abs(own.eigenvalues_ / pooled.eigenvalues_ - 1).max()
+    lost = any("masked sums have" in str(one.message) for one in caught)
+    assert (off <= 0.01 and not lost) if method == "vfed-akpca" else (off <= 0.01 or lost)
+    assert not lost or (off > 1e-4 and own.shortfall_ > 0.01)
+    assert {one.category for one in caught} <= {em.EigenmeshWarning, em.CostWarning}
 
 
 def test_policies_of_sums_let_all_front_doors_run():

@@ -254,14 +254,17 @@ def sampled_rbf_spectrum(
     return PartySpectrum(values[:r], V, after, float(n)), share
 
 
+_UNSEEN = 1e-7  # of a row's length: what is left out of it moves no cosine by more than its square
+
+
 def principal_coordinates(
-    X: Rows, width: int | None, seed: int, centre: bool = True
+    X: Rows, width: int | None, seed: int, centre: bool = True, angles: bool = False
 ) -> tuple[Doubles, Loadings]:
     """At most `width` ≥ 2 columns that keep distances between rows as well as linear maps can.
 
     If fewer than the rank fit, the last column is the norm of what the others leave out. Without a
     `width` there are as many as the rank, and nothing is left out of these rows. Not centred, they
-    keep inner products instead.
+    keep inner products instead; and `angles`, too, of rows that are small beside the largest.
     """
     X = as_rows(X, np.float64)
     full = min(X.shape)
@@ -269,13 +272,24 @@ def principal_coordinates(
     r = width - 1 if width is not None and is_cut else full
     mean = np.asarray(X.mean(axis=0)).ravel() if centre else np.zeros(X.shape[1])
     values, vectors = left_singular(X, r, centre=centre, seed=seed)
-    if width is None:
-        vectors = vectors[:, : max(numerical_rank(values, max(X.shape)), 1)]
+    rank = max(numerical_rank(values, max(X.shape)), 1)
+    if width is None and not angles:
+        vectors = vectors[:, :rank]
     raw = np.asarray(X.T @ vectors) - np.outer(mean, vectors.sum(axis=0))
     # Xᵀu = σv: by QR and not by division with σ, which may be 0.
     basis = _orthonormal_columns(raw)
+    if width is None and angles:
+        basis = basis[:, : _rank_of_all_rows(np.asarray(X @ basis), rank)]
     share = Loadings(mean, basis, is_cut)
     return share.project(X), share
+
+
+def _rank_of_all_rows(S: Doubles, rank: int) -> int:
+    """From `rank` on, the first number of columns beyond which no row has anything to speak of."""
+    squares = np.square(S)
+    left = np.maximum(np.cumsum(squares[:, ::-1], axis=1)[:, ::-1], 0.0)  # (n, r), from here on
+    is_needed = (left > _UNSEEN**2 * left[:, :1]).any(axis=0)
+    return max(rank, int(np.flatnonzero(is_needed)[-1]) + 1 if is_needed.any() else 1)
 
 
 def _orthonormal_columns(A: Floats) -> Doubles:

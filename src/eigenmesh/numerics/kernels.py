@@ -110,7 +110,7 @@ class Kernel:
             make_cosines(sums, left, right)
         self.from_arguments(sums, out=sums)
         if (power := self._norm_power) > 0:
-            sums *= np.sqrt(left[:, None] * right) ** power
+            sums *= np.sqrt(np.maximum(left, 0)[:, None] * np.maximum(right, 0)) ** power
         return sums
 
     def diagonal_from_sums(self, norms: Floats) -> Floats:
@@ -442,7 +442,7 @@ def make_cosines(inner: Floats, left: Floats, right: Floats) -> None:
     array([[0.5]])
     """
     for norms, shape in ((left, (-1, 1)), (right, (1, -1))):
-        sizes = np.sqrt(norms)
+        sizes = np.sqrt(np.maximum(norms, 0))  # which masked sums may round below 0
         shrink = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 0)
         inner *= shrink.reshape(shape)
     # Sums over parties round a little more than products of unit rows.

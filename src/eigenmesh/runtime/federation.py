@@ -722,7 +722,8 @@ class Federation:
         total, covered = self._collector.total(
             describe(study, *place), step.signature.gives, openings, ask
         )
-        return Total(total, tuple(self._names[i] for i in covered))
+        names = tuple(self._names[i] for i in covered)
+        return Total(total, names, self._collector.units)
 
     def _shown_total(self, label: str) -> Any:
         """The words of the last total, for parties that check what follows from it."""

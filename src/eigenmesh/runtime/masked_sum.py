@@ -70,6 +70,7 @@ from eigenmesh.runtime.masks import (
     stream,
     threshold,
     to_words,
+    units_of,
     unseal,
 )
 from eigenmesh.runtime.message import Integers, Message, Shape, check, decode, encode
@@ -663,6 +664,7 @@ class Collector:
         self._names, self._forgiving = names, forgiving
         self._run_keys: dict[int, bytes] = {}
         self.words: Words | None = None  # of the last total
+        self.units: dict[str, float] = {}  # of the last total, by field
         self._covered: list[int] = []
 
     def total(
@@ -688,6 +690,7 @@ class Collector:
             )
         total = from_words(gives, tally.words, shapes, scale.tolist(), len(self._names))
         self.words, self._covered = tally.words, sorted(tally.covered)
+        self.units = units_of(gives, scale.tolist(), len(self._names))
         return total, tally.covered
 
     def _common_shapes(self, openings: Mapping[int, Opening]) -> str:

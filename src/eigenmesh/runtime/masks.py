@@ -334,6 +334,16 @@ def from_words(
     return total
 
 
+def units_of(
+    message_type: type[Message], exponents: Sequence[int], n_parties: int
+) -> dict[str, float]:
+    """What each field of floats is counted in: every summand is rounded to a multiple of it."""
+    room = _BITS - _log2(n_parties)
+    fields = zip(fields_of(message_type), exponents, strict=True)
+    floats = [(field, int(own)) for field, own in fields if not _is_exact(field)]
+    return {f.name: math.ldexp(1.0, own - room * _words_each(f)) for f, own in floats}
+
+
 def count_words(message_type: type[Message], shapes: Sequence[tuple[int, ...]]) -> int:
     """How many words a summand of these shapes takes."""
     fields = zip(fields_of(message_type), shapes, strict=True)

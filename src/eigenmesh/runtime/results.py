@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+
 from eigenmesh.runtime.ledger import Recording
 from eigenmesh.runtime.records import record
 
@@ -34,10 +36,18 @@ class Replies(Sequence[Any]):
 @record
 @dataclass(frozen=True)
 class Total:
-    """A sum of replies, and the names of the parties it covers."""
+    """A sum of replies, and the names of the parties it covers.
+
+    Where it was masked, `units` are what each party's fields of floats were rounded to.
+    """
 
     sum: Any
     parties: tuple[str, ...]
+    units: Mapping[str, float] = field(default_factory=dict)
+
+    def rounding(self, name: str) -> float:
+        """The standard deviation that rounding has given a field."""
+        return self.units.get(name, 0.0) * float(np.sqrt(len(self.parties) / 12))
 
 
 @record

@@ -28,6 +28,7 @@ samples or with a few, with one role and one end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -47,7 +48,9 @@ from eigenmesh.numerics.kernel_of_sums import (
     ArgumentFusion,
     LandmarkFusion,
     Piece,
+    full_matrix,
     n_pairs,
+    rounded_shares,
     upper_triangle,
 )
 from eigenmesh.numerics.kernels import Kernel
@@ -92,6 +95,9 @@ KERNELS = ("poly", "rbf", "sigmoid", "laplacian", "cosine", "arc-cosine")
 _MOST_SEARCHED = 2000
 # How many times as much columns of one party vary as those of the others, before it is said.
 OTHER_UNITS = 100.0
+_RESOLVED = 1e-6  # of an eigenvalue: what rounding does below it is not told
+_TOO_COARSE = 0.01  # of an eigenvalue: what it does above it is warned of
+_DIGITS = 17  # of 62 bits, less those for the number of parties
 
 
 def other_units(party: str, times: float) -> str:
@@ -280,7 +286,8 @@ def _exact_coordinates(
     too_large = X.shape[1] >= limit and min(X.shape) > _MOST_SEARCHED
     if kernel.of == "manhattan" or too_large:
         return None
-    coordinates, share = principal_coordinates(X, None, seed, centre=kernel.of == "distance")
+    how = {"centre": kernel.of == "distance", "angles": kernel.of == "cosine"}
+    coordinates, share = principal_coordinates(X, None, seed, **how)
     # A new sample may lie outside the span of these; its distances or length need what is left.
     outside = kernel.of != "inner" and coordinates.shape[1] < X.shape[1]
     return coordinates, Loadings(share.mean, share.loadings, residual=outside)
@@ -436,6 +443,9 @@ def _fused_sum(
     norms = sums.norms if len(sums.norms) else np.zeros(n)
     fused = (n, places, norms, kernel, n_components, center)
     fusion = _fused([Piece(arguments=arguments)], *fused)
+    off = _rounding_of(fusion, arguments, places, norms, total_of.rounding("arguments"))
+    if fusion.shortfalls is not None and off.max(initial=0.0) > _RESOLVED:
+        fusion = replace(fusion, shortfalls=np.minimum(fusion.shortfalls + off, 1.0))
     n_new = n if places is None else len(places)
     widths = tuple(s.n_columns for s, name in _named(sizes) if name in covered)
     if setup.compares_units:
@@ -449,10 +459,45 @@ def _fused_sum(
         widths=widths,
         sent=(n_new + (kernel.of == "cosine"),) * len(covered),
         n_samples=n,
-        notes=fusion_notes(fusion),
+        notes=(*fusion_notes(fusion), *_rounding_words(off)),
         sampled=sampling_words(fusion, n),
         stop_reason="the masked sum of all parties is known",
         summed=True,
+    )
+
+
+def _rounding_of(
+    fusion: ArgumentFusion | LandmarkFusion,
+    arguments: Doubles,
+    places: Places | None,
+    norms: Doubles,
+    deviation: float,
+) -> Doubles:
+    """By which share each eigenvalue may be off since arguments were rounded to be masked: (k,).
+
+    Of landmarks by their own arguments, in which rounding shows more than in those of all samples.
+    """
+    kernel, components = fusion.kernel, fusion.components
+    U, z, n = components.eigenvectors, components.eigenvalues, len(components.eigenvectors)
+    if places is None:
+        A = full_matrix(kernel, arguments, n)
+        norms = np.diagonal(A)
+    else:
+        share = len(places) / n
+        A, norms, U, z = arguments[places], norms[places], U[places] / np.sqrt(share), z * share
+    return rounded_shares(kernel, A, norms, U, z, deviation)
+
+
+def _rounding_words(off: Doubles) -> tuple[str, ...]:
+    """That sums were too coarse for their smallest numbers, if they were."""
+    if off.max(initial=0.0) <= _TOO_COARSE:
+        return ()
+    worst = int(off.argmax())
+    return (
+        f"masked sums have {_DIGITS} digits of their largest number, too few for samples that are "
+        f"this much smaller or nearer to each other: eigenvalue {worst + 1} may be off by "
+        f"{min(off[worst], 1.0):.1%}; standardize columns or leave out what dwarfs the rest, or "
+        f"pass method='vfed-akpca', whose sums are not masked and tell columns up to rotation",
     )
 
 

@@ -37,6 +37,7 @@ from eigenmesh.methods.vfed.paper_checks import (
     power_setup,
 )
 from eigenmesh.numerics.column_pieces import KernelShare
+from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
@@ -265,6 +266,10 @@ class VFedAKPCA(ColumnEstimator):
         if printed is not None:
             return paper_caveats(self, self._rounds(), printed.node_vectors)
         return unit_caveats(self, self.model_)
+
+    @property
+    def _judges_shortfall(self) -> bool:  # of sums that masks rounded, which the model's notes say
+        return isinstance(self.model_.fusion, ArgumentFusion)
 
     def _knows_scores(self) -> bool:
         return self.variant == "exact"
