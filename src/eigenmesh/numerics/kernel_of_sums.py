@@ -343,11 +343,13 @@ def rounded_shares(
     if _no_eigenvalue_moves(kernel, A, norms, float(sizes.min()), deviation):
         return np.zeros(len(z))
     rng, weights = np.random.default_rng(0), np.square(U)
-    rounded_norms = norms + deviation * rng.standard_normal(len(norms))
+    # Zeros are rounded to zeros: samples of no length have no angle.
+    some = np.asarray(norms != 0) if kernel.of == "cosine" else np.ones(len(A), bool)
+    rounded_norms = norms + deviation * some * rng.standard_normal(len(norms))
     moved, spread = np.empty_like(U), np.empty_like(U)
     for rows in blocks(len(A)):
         values = A[rows].copy()
-        rounded = values + deviation * rng.standard_normal(values.shape)
+        rounded = values + deviation * rng.standard_normal(values.shape) * some[rows, None] * some
         if kernel.summed.of != "inner":
             np.maximum(rounded, 0.0, out=rounded)
         kernel.from_sums(values, norms[rows], norms)
@@ -360,7 +362,7 @@ def rounded_shares(
     # Of samples whose own length is rounding nothing is known at all.
     lost, own = 0.0, kernel.diagonal_from_sums(np.maximum(norms, np.finfo(float).tiny))
     if kernel.of == "cosine" and deviation:
-        lost = float(own[norms <= 2 * deviation].sum() / own.sum())
+        lost = float(own[some & (norms <= 2 * deviation)].sum() / own.sum())
     return np.asarray(lost + (first + np.square(moved).sum(axis=0) / sizes) / sizes)
 
 
@@ -369,7 +371,7 @@ def _no_eigenvalue_moves(
 ) -> bool:
     """Whether rounding is so fine that the largest move of a kernel value tells enough."""
     if kernel.of == "cosine":
-        return bool(deviation <= _NOTHING * float(norms.min()))
+        return bool(deviation <= _NOTHING * float(norms[norms != 0].min(initial=np.inf)))
     ends = [float(A.min()), float(A.max())] if kernel.of == "inner" else [0.0]
     at = np.array([[end, end + deviation] for end in ends])
     move = float(np.abs(np.diff(kernel.from_arguments(at))).max())

@@ -47,7 +47,8 @@ _SAY_LITTLE = frozenset(_LITTLE)
 _INSIDE_MODELS = frozenset(("rows", "centroids"))
 _SUMMED = frozenset(("gram", "moments", "sketch", "aggregate"))
 _TOGETHER = "together"
-_JOINT = (".argument_summand", ".pair_summand", ".project_summand")  # steps of joint distances
+# Steps of joint distances.
+_JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
 _OTHERS = "parties"
 _SHOWN = 3  # parties by name, of many that are alike
 

@@ -39,7 +39,7 @@ from eigenmesh.numerics.kernel_of_sums import ArgumentFusion, LandmarkFusion
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.memory import most_pairs_of_rows
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.message import Floats, Message, Reveals, SameEverywhere, Shape
+from eigenmesh.runtime.message import Floats, Message, Reveals, SameEverywhere, Shape, Wide
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.records import formerly, record
@@ -171,9 +171,9 @@ class NewSamples(Message, reveals="counts"):
 
 
 class NewSummand(Message, reveals="scores"):
-    """What of new samples adds up over the columns."""
+    """What of new samples adds up over the columns; one far sample must not round the others."""
 
-    arguments: Annotated[Floats, Shape("n_samples", "r")]
+    arguments: Annotated[Floats, Shape("n_samples", "r"), Wide]
 
 
 class ShareHolder(Party):

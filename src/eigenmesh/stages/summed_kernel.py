@@ -66,6 +66,7 @@ from eigenmesh.runtime.message import (
     Reveals,
     SameEverywhere,
     Shape,
+    Wide,
 )
 from eigenmesh.runtime.party import Party, Step, step
 from eigenmesh.runtime.protocol import protocol
@@ -176,6 +177,13 @@ class ArgumentSummand(Message, reveals="distances"):
     norms: Annotated[Floats, Shape("n_norms")]
 
 
+class AngleSummand(ArgumentSummand, reveals="distances"):
+    """The same of kernels of angles, in which small samples count as much as large ones."""
+
+    arguments: Annotated[Floats, Shape("n_arguments"), NonEmpty, Wide]
+    norms: Annotated[Floats, Shape("n_norms"), Wide]
+
+
 class JointSpread(Message, reveals="moments"):
     """The sum of squares of all parties' centred columns, and how many these are."""
 
@@ -224,15 +232,23 @@ class ArgumentHolder(Party):
     @step
     def argument_summand(self) -> ArgumentSummand:
         """Distances or products, to be seen in the sum of all parties; the columns stay."""
+        return ArgumentSummand(**self._summand())
+
+    @step
+    def angle_summand(self) -> AngleSummand:
+        """Products, likewise."""
+        return AngleSummand(**self._summand())
+
+    def _summand(self) -> dict[str, Doubles]:
         X, kernel, agreed = self.columns, Kernel(self.setup.kernel, 1.0, degree=1), self.setup
         places = landmarks_of(agreed, X.shape[0])
         self._keep(ArgumentShare(X if places is None else X[places], agreed.kernel))
         if places is None:
-            return ArgumentSummand(arguments=upper_triangle(kernel, X), norms=np.zeros(0))
+            return {"arguments": upper_triangle(kernel, X), "norms": np.zeros(0)}
         arguments = np.asarray(kernel.summed.arguments(X, X[places]), np.float64)
         inner = kernel.summed.of == "inner"
         norms = np.asarray(squared_norms(X), np.float64) if inner else np.zeros(0)
-        return ArgumentSummand(arguments=arguments.ravel(), norms=norms)
+        return {"arguments": arguments.ravel(), "norms": norms}
 
     @step(reusable=False)
     def compare_units(self, joint: JointSpread) -> None:
@@ -352,13 +368,21 @@ def _masked_schedule(setup: ArgumentSetup) -> Node:
         inner = kernel.summed.of == "inner"
         return own.rows if inner and _are_too_many(setup, own.rows) else 0
 
-    summand = total(ArgumentHolder.argument_summand, n_arguments=arguments, n_norms=norms)
+    summand = total(_summand_step(kernel), n_arguments=arguments, n_norms=norms)
     return sequence(
         enlist(ArgumentHolder, setup),
         ask(ArgumentHolder.sample_sizes),
         summand,
         ask(ArgumentHolder.compare_units) if setup.compares_units else None,
     )
+
+
+def _summand_step(kernel: Kernel) -> Step:
+    step: Any = ArgumentHolder.argument_summand
+    if kernel.of == "cosine":
+        step = ArgumentHolder.angle_summand
+    assert isinstance(step, Step)
+    return step
 
 
 def _are_too_many(setup: ArgumentSetup, n: int) -> bool:
@@ -434,7 +458,7 @@ def _fused_sum(
 ) -> ColumnModel:
     """The same from a masked sum, which is one piece: whose columns it is of nobody can tell."""
     sizes = ask_everyone(columns, ArgumentHolder.sample_sizes)
-    total_of = columns.total(ArgumentHolder.argument_summand)
+    total_of = columns.total(_summand_step(kernel))
     sums, covered = total_of.sum, total_of.parties
     n, places = sizes[0].n_samples, landmarks_of(setup, sizes[0].n_samples)
     arguments = sums.arguments if places is None else sums.arguments.reshape(n, len(places))

@@ -191,6 +191,8 @@ class VFedAKPCA(ColumnEstimator):
         printed = result if isinstance(result, PaperResult) else None
         missing = None if printed is not None else getattr(model.fusion, "shortfalls", None)
         self._adopt(model, kernel.gamma, missing)
+        # What masks have rounded away the model's own notes say.
+        self._judges_shortfall = isinstance(model.fusion, ArgumentFusion)
         self.convergence_ = None if printed is None else np.asarray(printed.convergence)
         self.history_ = None if printed is None else printed.history
         self.node_vectors_ = getattr(result, "node_vectors", None)
@@ -266,10 +268,6 @@ class VFedAKPCA(ColumnEstimator):
         if printed is not None:
             return paper_caveats(self, self._rounds(), printed.node_vectors)
         return unit_caveats(self, self.model_)
-
-    @property
-    def _judges_shortfall(self) -> bool:  # of sums that masks rounded, which the model's notes say
-        return isinstance(self.model_.fusion, ArgumentFusion)
 
     def _knows_scores(self) -> bool:
         return self.variant == "exact"
