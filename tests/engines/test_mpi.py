@@ -29,6 +29,10 @@ from eigenmesh.errors import InputError
 SCRIPTS = Path(__file__).parent / "mpi_scripts"
 ROOT = Path(__file__).parents[2]
 MPIRUN = Path(sys.executable).parent / "mpirun"
+LIGHT = (
+    f"import sys; sys.path.insert(0, {str(SCRIPTS)!r})\n"
+    "from light import leave_out_the_estimators; leave_out_the_estimators()\n"
+)
 OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
 
 pytest.importorskip("mpi4py.run", reason="pip install 'eigenmesh[mpi]'")
@@ -202,10 +206,7 @@ def test_killed_rank_is_a_lost_party_where_mpirun_tolerates_it():
 def test_process_that_computes_is_told_from_one_that_sleeps_or_is_stopped():
     """A rank that holds Python's lock for long cannot give signs of life."""
     code = (
-        "import os, signal, subprocess, sys, time\n"
-        f"sys.path.insert(0, {str(SCRIPTS)!r})\n"
-        "from light import leave_out_the_estimators\n"
-        "leave_out_the_estimators()\n"
+        LIGHT + "import os, signal, subprocess, time\n"
         "from eigenmesh.engines._mpi_pulse import is_computing\n"
         "def is_seen(process, state):\n"
         "    return any(is_computing(process) == state or time.sleep(0.05) for _ in range(200))\n"
@@ -250,9 +251,10 @@ def test_engine_calls_none_of_the_methods_that_pickle():
 
 def test_one_process_without_mpirun_says_how_to_start():
     code = (
-        "import numpy as np, eigenmesh as em\n"
-        "parts = em.Partitioned(rows=[np.ones((2, 2))] * 3)\n"
-        "em.federation(parts, engine='mpi')"
+        LIGHT + "import numpy as np\n"
+        "from eigenmesh.connect import federation\n"
+        "from eigenmesh.data import Partitioned\n"
+        "federation(Partitioned(rows=[np.ones((2, 2))] * 3), engine='mpi')"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "3 parties and 1 MPI ranks" in ended.stderr

@@ -1,5 +1,7 @@
 """Kernel k-means gives the same labels, floats and bytes on MPI as in one process.
 
+Its other solvers meet another engine in `tests/contracts/test_engines.py`.
+
 On a graph too: there labels, centres, and floats but for those of who tells its model.
 """
 
@@ -27,12 +29,6 @@ WEIGHTS = [np.linspace(0.5, 2, n) for n, _ in PARTS.shapes]
 ESTIMATORS = {
     "front door": em.KernelKMeans(4, accuracy=0.05, random_state=0),
     "fed": em.FedKernelKMeans(4, n_features=30, n_iterations=4, random_state=0),
-    "fed gram": em.FedKernelKMeans(
-        4, n_features=30, n_iterations=2, solver="gram", clustering="lloyd", random_state=0
-    ),
-    "fed lanczos": em.FedKernelKMeans(
-        4, n_features=12, n_iterations=1, solver="lanczos", random_state=0
-    ),
 }
 
 

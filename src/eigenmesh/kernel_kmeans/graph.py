@@ -27,6 +27,9 @@ Then clusters may be split and joined (`searches`), as with a coordinator
 (`stages/distributed_kmeans.py`): each in some parts, two of Lloyd's rounds, Ward's rule until there
 are k again, and Lloyd to the end. What is better stays.
 
+Above the usual length: every act of a run stands twice, as rounds of the schedule and as what the
+coordinator asks, and restarts, starts and searches are three such acts.
+
 What hangs on a choice that rounding could turn is made equal bit by bit: the first node clusters
 the candidates and passes its starting points on, and what becomes of parts that it joins; when a
 restart ends, and which is best, is decided by the largest value of all nodes.

@@ -22,8 +22,8 @@ only the part inside the landmarks' span is known, so what is said is an upper b
 where every row is a landmark. Where sums are over whole groups of rows ("groups") the means of
 clusters are not asked for, and the inertia is that of the centres, above that of the means.
 
-Above 150 lines: three small roles, of which a run has one or two, stand beside the two ways in
-which they are put together.
+Above the usual length: three small roles, of which a run has one or two, stand beside the two ways
+in which they are put together.
 """
 
 from __future__ import annotations

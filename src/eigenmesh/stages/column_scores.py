@@ -6,6 +6,9 @@ party reveals        coordinates of its columns of new samples (scores), r_j a s
                      that was made of masked sums, summands that are seen in the sum only
 coordinator learns   these coordinates, or their sum, and the scores of the new samples
 ===================  =============================================================
+
+Above the usual length: how many samples fit into the parties' memory is asked here, by all
+who score or fit over columns.
 """
 
 from __future__ import annotations

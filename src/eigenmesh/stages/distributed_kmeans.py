@@ -24,8 +24,8 @@ shared out by the parties' costs, so that the traffic is known beforehand; all r
 run in the same rounds. Of coresets: draws that outweigh their cluster are scaled down, since a
 centre cannot have a negative weight.
 
-Above 150 lines, since two methods with three ways of seeding share their end, and each of them has
-its part of the schedule beside its part of the coordinator.
+Above the usual length, since two methods with three ways of seeding share their end, and each of
+them has its part of the schedule beside its part of the coordinator.
 """
 
 from __future__ import annotations

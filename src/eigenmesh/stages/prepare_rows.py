@@ -22,6 +22,9 @@ only levels into them that its own `min_rows` rows have: who told of fewer would
 rows, by name for whoever guesses it. Such levels count as other, and the outcome says of how many
 rows. A column of a party that has few values counts as that many rows.
 
+Above the usual length: sums, medians and levels are three preparations, each with messages and a
+round of its own, which end in one rule for the rows.
+
 Runs of the same fit then see the prepared rows at each site (`Scope.prepared`); the site's own data
 stay as they are.
 """

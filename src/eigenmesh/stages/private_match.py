@@ -17,6 +17,9 @@ With keyed hashes (`align`) the coordinator learns which samples any two parties
 and the parties only which all have. For two parties both learn the same here, for more the first
 learns more than the others: put first whom the others trust with that.
 
+Above the usual length: each of five messages is a form of its own, and what the package takes and
+gives is checked here, since nothing else uses it.
+
 Rounds: all parties blind their ids; the others blind the first one's ids again, and send their own;
 the first finds what is common to all, and does the same for the others with these samples alone.
 Samples are in the first party's order. An id takes three exponentiations at its party and as many

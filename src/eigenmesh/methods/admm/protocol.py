@@ -19,7 +19,7 @@ the projections that (9) leaves out (`Neighbourhood.consensus`), from multiplier
 in balance; variant "paper" does none of these. A random start is that of Algorithm 1 as printed:
 there are no signs to make equal then, and none are. At the end all nodes rotate their components
 alike, so that they are in the order of their variance.
-The file is long because a node's part of Algorithm 1 is: its equations stand in one place.
+Above the usual length, because a node's part of Algorithm 1 is: its equations stand in one place.
 A neighbour's missing message is replaced by its last one; a neighbour that has left, or never sent
 its rows, is out of Ω_j.
 """

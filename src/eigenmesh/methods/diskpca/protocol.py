@@ -27,7 +27,7 @@ and an accuracy. With one, the parties are asked once more after a fit, for what
 to outside the span (`numerics.shortfall`). Where the wanted eigenvalues lack more than they may,
 landmarks of the same kind are drawn, twice as many; what leaves a party was settled beforehand.
 
-Far above the usual length, for this reason: one role draws, measures, sums and scores, for all
+Far above the usual length: one role draws, measures, sums and scores, for all
 protocols of this folder, and a step, its rounds in the schedule and its call by the coordinator are
 read together. Messages, party, schedule and coordinator follow each other as in any protocol.
 """

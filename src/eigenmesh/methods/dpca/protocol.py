@@ -17,7 +17,7 @@ itself included, then V_jl ← V_jl + c (S_j − Z_l). Multipliers are kept from
 to the next. The paper's c is a number; here it is a share of the largest ‖B_j‖², so that the answer
 does not depend on the units of the data. Afterwards an average of products says how good it is.
 
-Above 150 lines: every equation is an exchange, and so two steps of a node.
+Above the usual length: every equation is an exchange, and so two steps of a node.
 """
 
 from __future__ import annotations

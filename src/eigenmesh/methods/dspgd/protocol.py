@@ -23,8 +23,8 @@ paper's is asked for, and the rank is capped instead.
 in one X. What it is sent next are all X's that it has not confirmed; features come from the seed.
 X depends on an estimate from those who were there, weighted to stand for all.
 
-Above 150 lines: three solvers of one small eigenproblem, and the sizes of messages to who comes
-back after any number of iterations.
+Above the usual length: three solvers of one small eigenproblem, and the sizes of messages to who
+comes back after any number of iterations.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Every round S ← mix(S + A(W − W_before)), W ← QR(S). Since mixing keeps th
 is the mean of all AW at every moment, and a few mixes a round suffice. At the end the directions
 are averaged to rounding and rotated by the variances of all rows: all nodes have one model.
 
-One file, though a long one: the node's steps, the schedule that orders them and the coordinator
-that asks for them are read side by side, letter by letter.
+Above the usual length: the node's steps, the schedule that orders them and the coordinator that
+asks for them are read side by side, letter by letter.
 
 With an accuracy the nodes average once more, what their rows add up to outside the features' span
 (`numerics.shortfall`, moments), and share more centroids while too much is missing.

@@ -16,7 +16,7 @@ and takes the best vectors that these products and the parties' own vectors allo
 `methods.vfed.maths`. It stops when a proven bound of every residual ‖A u − λ u‖ is a small
 share of its own λ; components beside far larger ones are sought without these.
 
-Above 150 lines: the search begins anew, among those who are left, whenever a party is lost.
+Above the usual length: the search begins anew, among those who are left, whenever a party is lost.
 """
 
 from __future__ import annotations

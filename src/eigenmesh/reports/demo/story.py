@@ -41,7 +41,7 @@ _LOSSES = {"timeout": 60.0, "on_loss": "survivors"}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TwoAnswers:
     """The pooled and the federated answer of the same patients."""
 
     pooled: NDArray[np.float64]  # (n, 2)
@@ -68,7 +68,7 @@ class Story:
     plan: Plan
     model: Any
     report: RunReport
-    comparison: Comparison
+    comparison: TwoAnswers
     refusal: PolicyRefusal  # of a method that sends rows
     instead: str  # what is sent in its place, in words
     loss: dict[str, str]
@@ -158,7 +158,7 @@ def _reasons(lost: Mapping[str, str]) -> dict[str, str]:
     return {name: reason.rpartition(": ")[2] for name, reason in lost.items()}
 
 
-def _compare(clinics: Clinics, kpca: em.KernelPCA) -> Comparison:
+def _compare(clinics: Clinics, kpca: em.KernelPCA) -> TwoAnswers:
     """Only the demonstration has all rows in one place, to see what pooling them would give."""
     whole = WholeMatrixKPCA(2, kernel="rbf", gamma=_GAMMA, eigen_solver="arpack", random_state=0)
     pooled = whole.fit_transform(clinics.X)
@@ -167,7 +167,7 @@ def _compare(clinics: Clinics, kpca: em.KernelPCA) -> Comparison:
     U, _, Vt = np.linalg.svd(federated.T @ pooled)
     turned = federated @ U @ Vt
     error = float(np.abs(turned - pooled).max() / np.abs(pooled).max())
-    return Comparison(pooled, turned, error, clinics.parties)
+    return TwoAnswers(pooled, turned, error, clinics.parties)
 
 
 def _speed() -> Speed:

@@ -10,10 +10,10 @@ Matplotlib is imported here, which takes a second; `import eigenmesh` does witho
 'component 1'
 """
 
-from eigenmesh.reports.plots.candidates import cross_validation
 from eigenmesh.reports.plots.cluster_maps import clusters, eigengap, suggested_clusters
 from eigenmesh.reports.plots.components import convergence, loadings, scree
 from eigenmesh.reports.plots.costs import error_against_bytes
+from eigenmesh.reports.plots.held_out_scores import cross_validation
 from eigenmesh.reports.plots.networks import graph
 from eigenmesh.reports.plots.picture_style import PALETTE, Picture
 from eigenmesh.reports.plots.score_maps import align_signs, compare, embedding
