@@ -14,6 +14,7 @@ from eigenmesh.safe_files import write_whole
 
 _COLOURS = {"held": "#117733", "held in part": "#997700", "not held": "#aa3322"}
 _STYLE = """
+:root { color-scheme: light dark; }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 1500px;
   padding: 0 1rem; color: #222; }
 nav a { margin-right: .8rem; white-space: nowrap; }
@@ -24,6 +25,12 @@ img { width: 100%; height: auto; }
 li { margin-bottom: .7rem; }
 .verdict { color: #fff; border-radius: 3px; padding: .05rem .45rem; font-size: .85rem; }
 .small { color: #555; font-size: .85rem; }
+@media (prefers-color-scheme: dark) {
+  body { background: #16181d; color: #d9dce1; }
+  a { color: #8ab8ff; }
+  .small { color: #a5adb8; }
+  section { border-color: #444b56; }
+}
 """
 
 
