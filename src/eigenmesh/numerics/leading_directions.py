@@ -61,10 +61,11 @@ def rank_for(K: Doubles, k: int, centred: bool, accuracy: float | None) -> int:
     Rows couple a component with a direction at random: of q landmarks that are drawn like the rows,
     with eigenvalues w, what directions beyond the r-th can add to eigenvalue k is about
     Σ_{j>r} w_j / (q w_k) of it. That is to be half of `accuracy`, or 2 % where none is asked for;
-    and there are three directions a component at least, since a tail that is short says little.
+    and there are three directions a component and for one more at least, since a tail that is short
+    says little.
 
     >>> rank_for(np.diag(0.5 ** np.arange(20.0)), 2, False, 0.01)
-    6
+    9
     """
     w = np.linalg.eigvalsh(K)[::-1]
     q, last = len(w), min(k + centred, len(w)) - 1  # the mean takes one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -14,7 +14,7 @@ import numpy as np
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import one_of, whole_number
+from eigenmesh.estimators.checks import one_of, require_switches, whole_number
 from eigenmesh.estimators.graphs import (
     GraphEstimator,
     count_from_zero,
@@ -110,7 +110,8 @@ class ADMMKPCA(GraphEstimator):
         without a reference, or where the reference's own components are not determined.
     trace_ : means of the first two over the nodes, at the start and after every iteration.
     history_ : with a reference, at the start and after every iteration, of every node, of w and of
-        z, the cosines of the principal angles with the reference: (iterations + 1, nodes, 2, k).
+        z, the cosines of the principal angles with the reference: (iterations + 1, nodes, 2, k);
+        NaN where a node has left.
     report_ : what it cost, and what left each node.
 
     Examples
@@ -218,6 +219,7 @@ class ADMMKPCA(GraphEstimator):
     # What the nodes are told.
 
     def _check(self) -> None:
+        require_switches(self)
         whole_number(self.n_components, "n_components")
         whole_number(self.n_centroids, "n_centroids")
         one_of(self.variant, "variant", VARIANTS)
@@ -313,7 +315,7 @@ class ADMMKPCA(GraphEstimator):
         self._last_transform: list[RunReport] = []
         self._compare(result.similarities)
 
-    def _compare(self, similarities: Sequence[Sequence[Similarity]]) -> None:
+    def _compare(self, similarities: Sequence[Mapping[str, Similarity]]) -> None:
         """With the reference, if there is one."""
         self.similarity_: Any = None
         self.consensus_similarity_: Any = None
@@ -321,12 +323,17 @@ class ADMMKPCA(GraphEstimator):
         self.trace_: Any = None
         self.history_: Any = None
         if similarities:
-            self.history_ = np.array(
-                [[(s.local, s.consensus) for s in now] for now in similarities]
-            )
-            self.similarity_, self.consensus_similarity_ = _in_all(self.history_[-1]).T
-            self.ceiling_ = _in_all(np.array([own.ceiling for own in similarities[-1]]))
-            self.trace_ = _in_all(self.history_).mean(axis=1)
+            first, last = similarities[0], similarities[-1]
+            shape = (len(similarities), len(first), 2, len(self.eigenvalues_))
+            self.history_ = np.full(shape, np.nan)  # where a node has left
+            for cosines, now in zip(self.history_, similarities, strict=True):
+                for place, node in enumerate(first):
+                    if node in now:
+                        cosines[place] = now[node].local, now[node].consensus
+            here = [node in last for node in first]
+            self.similarity_, self.consensus_similarity_ = _in_all(self.history_[-1, here]).T
+            self.ceiling_ = _in_all(np.array([own.ceiling for own in last.values()]))
+            self.trace_ = np.nanmean(_in_all(self.history_), axis=1)
 
     def _saved_names(self) -> list[str]:
         return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]

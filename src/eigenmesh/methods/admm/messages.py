@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -90,6 +91,6 @@ class AdmmResult:
 
     outcome: Outcome
     changes: tuple[tuple[float, float], ...]  # by node, of z in the last iteration, and the least
-    similarities: tuple[tuple[Similarity, ...], ...]  # by iteration, from the start; then by node
+    similarities: tuple[Mapping[str, Similarity], ...]  # by iteration, from the start; then by node
     parties: tuple[str, ...]
     stop_reason: str

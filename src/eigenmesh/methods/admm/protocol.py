@@ -497,8 +497,9 @@ def admm_kpca(
     return AdmmResult(outcomes[0], changes, tuple(similarities), outcomes.parties, reason)
 
 
-def _similarities(peers: Federation) -> tuple[Similarity, ...]:
-    return tuple(peers.ask(AdmmPeer.tell_similarity))
+def _similarities(peers: Federation) -> dict[str, Similarity]:
+    replies = peers.ask(AdmmPeer.tell_similarity)
+    return dict(zip(replies.parties, replies, strict=True))
 
 
 def _largest_change(peers: Federation) -> float:
