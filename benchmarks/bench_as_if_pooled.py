@@ -6,10 +6,13 @@ span within `ACCURACY` of the pooled ones; of KernelKMeans the true inertia of t
 1.02 times the best of ten exact runs; of KernelPCRegressor R² in sample within 0.01 of ridge
 regression on pooled components. The pooled answer is taken at the fitted `gamma_`, and that is
 held against its rule apart. WARNED: not within, and a warning concerns the answer. GAP: within, and
-the warning is that the data do not determine the last component, or fewer than were asked for.
-Where small parties are left out the warning must say how many, and excuses only what they change:
-of the rows that count the answer must be within, or another warning concern it.
-ALARM: within, and another warning; one of the data (units, gamma) alarms too, but excuses nothing.
+the warning is that the data do not determine the last component, or fewer than were asked for, or
+a hint (at units, gamma) that is true of the data: whoever fits has to hear that a kernel matrix is
+nearly the identity, however exact its components are. Where small parties are left out the warning
+must say how many, and excuses only what they change: of the rows that count the answer must be
+within, or another warning concern it. NAMED: within all the same, and no other warning, since who
+is left out has to be said before anything is known of them.
+ALARM: within, and another warning; a hint that is not true alarms too, and none excuses anything.
 What is sent, if more than shipping, is warned of apart and neither excuses nor alarms.
 """
 
@@ -49,7 +52,7 @@ ACCURACY = 0.01
 INERTIA = 1.02
 SECONDS = 60  # of the processor, so that a busy machine is not taken for a slow method
 GAMMA_TOLERANCE = {"none": 1e-9, "scale": 1e-6, "mean-distance": 1e-6, "median": 0.08}
-GOOD = ("WITHIN", "GAP", "WARNED", "ERROR")
+GOOD = ("WITHIN", "GAP", "NAMED", "WARNED", "ERROR")
 BAD = ("ALARM", "SILENT", "FOREIGN", "SLOW")
 COST = re.compile(r"floats were sent|than shipping|shipping every")
 GAP = re.compile(r"not determined by the data|does not determine|differ by")
@@ -60,6 +63,9 @@ ANSWER = re.compile(r"eigenvalue|landmark|shortfall")
 LEFT_OUT = re.compile(r"left out")
 MIN_ROWS = 5  # of a party that counts
 APART = ("case", "of_those_in")
+RIGHT = ("WITHIN", "GAP", "NAMED", "ALARM")
+NEARLY_IDENTITY = 0.05  # the median kernel value of two rows
+LOUD = 100  # times the variance of the other columns
 FEWER = re.compile(r"(components|clusters) were asked for")
 
 
@@ -90,6 +96,8 @@ class Verdict:
     )
     shortfall: tuple[float, float] | None = None  # claimed, true
     gap: float | None = None
+    typical: float = 1.0  # median kernel value of two rows
+    loudest: float = 1.0  # variance of a column beside that of the others on average
     avoidable: bool = False  # an error where the pooled rows have an answer
     seconds: float = 0.0
 
@@ -194,9 +202,20 @@ def said(outcome: Verdict) -> str:
             return "SILENT"
     if outcome.misses:
         return "WARNED" if outcome.notes + outcome.fewer + gaps else "SILENT"
-    if outcome.notes + outcome.asides or (outcome.rules and not is_off(outcome)):
+    notes = [note for note in outcome.notes if not LEFT_OUT.search(note)]
+    false_hints = [hint for hint in outcome.asides if not is_true(outcome, hint)]
+    if notes + false_hints or (outcome.rules and not is_off(outcome)):
         return "ALARM"
-    return "GAP" if outcome.gaps + outcome.fewer else "WITHIN"
+    if outcome.notes:
+        return "NAMED"
+    return "GAP" if outcome.gaps + outcome.fewer + outcome.asides else "WITHIN"
+
+
+def is_true(outcome: Verdict, hint: str) -> bool:
+    """Whether a hint at units or gamma is so of the pooled rows."""
+    if "median kernel value" in hint:
+        return outcome.typical < NEARLY_IDENTITY
+    return "varies" in hint and outcome.loudest >= LOUD
 
 
 def leaves_out(outcome: Verdict) -> bool:
@@ -250,6 +269,10 @@ def compare_pooled(outcome: Verdict, model: Any, answer: np.ndarray) -> None:
         if case.gamma == "median":
             outcome.gamma_value = abs(gamma / gamma_by_rule(case.dense, "median", case.kernel) - 1)
     K = kernel_matrix(case.dense, case.kernel, gamma, case.degree, case.coef0)
+    if case.kernel in ("rbf", "laplacian"):
+        outcome.typical = float(np.median(K[np.triu_indices(len(K), 1)]))
+    variances = np.sort(case.dense.var(axis=0))
+    outcome.loudest = float(variances[-1] / max(variances[:-1].mean(), np.finfo(float).tiny))
     truth = Spectrum.of(K, case.k, centred(case))
     if not np.isfinite(answer).all():
         outcome.misses.append("the answer is not finite")
@@ -335,7 +358,7 @@ def shortfall_is_right(claimed: float, true: float) -> bool:
 def within(outcome: Verdict) -> bool:
     """Whether a fit is within `accuracy`, which is of eigenvalues, of clusters and R² as well."""
     short = outcome.shortfall is not None and outcome.shortfall[1] > ACCURACY
-    return outcome.verdict in ("WITHIN", "GAP", "ALARM") and not short
+    return outcome.verdict in RIGHT and not short
 
 
 def table(outcomes: list[Verdict], key: str) -> None:
@@ -349,7 +372,7 @@ def table(outcomes: list[Verdict], key: str) -> None:
 
 
 def ratios(outcomes: list[Verdict]) -> None:
-    right = [one for one in outcomes if one.verdict in ("WITHIN", "GAP", "ALARM")]
+    right = [one for one in outcomes if one.verdict in RIGHT]
     accurate = list(filter(within, outcomes))
     alarms, all_alarms = (sum(o.verdict == "ALARM" for o in some) for some in (accurate, right))
     gaps = [one for one in outcomes if one.gaps]
@@ -361,6 +384,8 @@ def ratios(outcomes: list[Verdict]) -> None:
     silent = sum(one.verdict in ("SILENT", "FOREIGN", "SLOW") for one in outcomes)
     print(f"silent, foreign or slow: {silent} of {len(outcomes)} (wanted: 0)")
     print(f"alarms of those within accuracy: {alarms} of {len(accurate)} (wanted: at most 5 %)")
+    named = sum(bool(one.notes) for one in accurate)
+    print(f"  with parties left out, or another warning: {named} of {len(accurate)}")
     aside = sum(o.verdict == "ALARM" and not o.notes + o.rules for o in accurate)
     print(f"  of which hints at units, which say nothing of the answer: {aside}")
     print(

@@ -142,3 +142,18 @@ def test_components_that_are_hardly_apart_are_told(seed, topology):
     for k, close in ((1, False), (2, True)):
         _, said = fitted("regression", k, X, pieces, None, **options)
         assert any("differ by" in words for words in said) == close
+
+
+@pytest.mark.filterwarnings("ignore:.*less than accuracy=1")
+@pytest.mark.parametrize("door", [em.KernelKMeans, em.KernelPCRegressor])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_landmarks_miss_of_one_array_is_read_off_its_own_rows(door, seed):
+    """Of rough kernels few random features carry most: they told twice what is missing."""
+    rng = np.random.default_rng(seed)
+    n, center = int(rng.integers(150, 400)), door is em.KernelPCRegressor
+    X = np.round(rng.normal(size=(n, 3)) * [30, 1, 1], 1)
+    how = {"kernel": "laplacian", "gamma": "scale", "n_landmarks": 40, "random_state": 0}
+    model = door(6, accuracy=1, **how).fit(X, np.sin(X[:, 0] / 30))
+    pooled = em.KernelPCA(6, kernel="laplacian", gamma=model.gamma_, center=center).fit(X)
+    missing = 1 - model.eigenvalues_[:6] / pooled.eigenvalues_
+    np.testing.assert_allclose(model.shortfalls_, missing, rtol=0.25, atol=0.002)

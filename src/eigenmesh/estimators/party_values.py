@@ -27,6 +27,12 @@ def is_plain(X: Any) -> bool:
     return not split
 
 
+def own_rows(fed: Federation) -> Any:
+    """The rows of one array, which may be compared with each other: they are the caller's."""
+    (site,) = fed.local_sites().values()
+    return site.data
+
+
 def plain_shapes(X: Any) -> list[tuple[int, int]]:
     """The shape of one array, as that of a single party."""
     n, d = X.shape if hasattr(X, "shape") else np.shape(X)

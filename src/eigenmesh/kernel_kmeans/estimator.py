@@ -31,6 +31,7 @@ from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
 from eigenmesh.estimators.party_values import (
     at_sites,
     is_plain,
+    own_rows,
     plain_shapes,
     values_by_party,
     weight_array,
@@ -261,6 +262,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             fed.recording() as recording,
             self._preparing(fed),
         ):
+            if is_plain(X) and self.preparation is None:
+                fed.own_rows = own_rows(fed)
             outcome = self._fitted_to(fed, params, sample_weight)
             self._adopt(outcome)
             if outcome.labels is None:

@@ -17,7 +17,12 @@ from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, checked_gamma, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import psd_kernel
-from eigenmesh.estimators.party_values import is_plain, values_by_party, weight_array
+from eigenmesh.estimators.party_values import (
+    is_plain,
+    own_rows,
+    values_by_party,
+    weight_array,
+)
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
@@ -166,6 +171,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             fed.recording() as recording,
             self._preparing(fed),
         ):
+            if is_plain(X) and self.preparation is None:
+                fed.own_rows = own_rows(fed)
             regression = fit_split(fed, params, y)
         self._adopt(regression)
         self.report_ = RunReport.of(
