@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import networkx as nx
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from eigenmesh.errors import EigenmeshWarning
+from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import in_short, missing_gap
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, one_of, whole_number
@@ -38,6 +40,7 @@ from eigenmesh.methods.gossip.protocol import (
     shortfall_of,
 )
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.arrays import as_rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
@@ -86,6 +89,7 @@ class GossipKPCA(GraphEstimator):
     max_features : with an accuracy, centroids double up to so many while they miss more; None for
         `n_features`, which then stay. No node gives more centroids than a fifth of its rows.
         Random features stay as many as they are: it would take too many.
+    keep_history : for research: after every round each node tells its directions, counted as sent.
 
     Attributes
     ----------
@@ -96,6 +100,10 @@ class GossipKPCA(GraphEstimator):
     shortfalls_ : with an accuracy, the share of each eigenvalue that the features miss, estimated,
         (k,); of random features, by how much they are off, mostly too large. `shortfall_` is the
         largest and `shortfall_error_` its standard error.
+    history_ : with `keep_history`, every node's directions after every round, not yet rotated, as
+        coefficients of the centroids, or of random features, (rounds, nodes, n_features,
+        n_components + 1); `transform_history` gives scores. None without, and where sums along a
+        tree leave no rounds; not saved.
     report_ : what it cost, and what left each node.
 
     Examples
@@ -141,6 +149,7 @@ class GossipKPCA(GraphEstimator):
         random_state: Any = None,
         accuracy: float | None = None,
         max_features: int | None = None,
+        keep_history: bool = False,
     ) -> None:
         self.n_components = n_components
         self.topology = topology
@@ -158,6 +167,7 @@ class GossipKPCA(GraphEstimator):
         self.random_state = random_state
         self.accuracy = accuracy
         self.max_features = max_features
+        self.keep_history = keep_history
 
     _optional = ("shortfalls_", "shortfall_", "shortfall_error_")
 
@@ -266,6 +276,7 @@ class GossipKPCA(GraphEstimator):
             None if self.accuracy is None else float(self.accuracy),
             int(most),
             self._or_random,
+            bool(self.keep_history),
         )
 
     _judges_shortfall = True
@@ -344,6 +355,44 @@ class GossipKPCA(GraphEstimator):
             self.shortfall_ = float(self.shortfalls_.max())
             self.shortfall_error_ = float(result.missing.errors[self.shortfalls_.argmax()])
         self._last_transform: list[RunReport] = []
+        self._keep(result)
+
+    def _keep(self, result: GossipResult) -> None:
+        """What nodes told after every round."""
+        self.history_: Any = None
+        if result.history:
+            told, model = np.array(result.history), self.model_
+            is_random = isinstance(model, FeatureModel)
+            lines = len(model.components if is_random else model.landmarks)
+            s = told.shape[2] // (lines + 1)
+            self.history_ = told[:, :, : lines * s].reshape(*told.shape[:2], lines, s)
+            self._history_offsets = told[:, :, lines * s :]
+
+    def transform_history(self, X: Any) -> Iterator[Any]:
+        """Scores of rows after each round at every node, (nodes, n, n_components): for research.
+
+        The directions of a round span what they span; they are not yet turned to the principal
+        ones.
+
+        >>> import eigenmesh as em
+        >>> from sklearn.datasets import load_iris
+        >>> parts = em.split(load_iris().data, n_parties=4, random_state=0)
+        >>> kpca = em.GossipKPCA(1, averaging="gossip", n_rounds=6, keep_history=True).fit(parts)
+        >>> [scores.shape for scores in kpca.transform_history(load_iris().data[:10])][:2]
+        [(4, 10, 1), (4, 10, 1)]
+        """
+        check_is_fitted(self)
+        if getattr(self, "history_", None) is None:
+            raise InputError(
+                "no history was kept; keep_history=True is expected, and rounds: averaging='gossip'"
+            )
+        model, k, rows = self.model_, len(self.eigenvalues_), as_rows(X, np.float64)
+        if isinstance(model, FeatureModel):
+            E = embedding(model.kernel, model.n_columns, model.width, model.seed)(rows)
+        else:
+            E = np.asarray(model.kernel.matrix(rows, model.landmarks))
+        for directions, offsets in zip(self.history_, self._history_offsets, strict=True):
+            yield np.array([E @ C[:, :k] - m[:k] for C, m in zip(directions, offsets, strict=True)])
 
     def _saved_names(self) -> list[str]:
         return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]

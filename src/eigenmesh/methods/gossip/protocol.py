@@ -157,6 +157,15 @@ class Growing(Message, reveals="moments"):
     values: Annotated[Floats, Shape("k"), NonNegative]
 
 
+class RoundDirections(Message, reveals="eigenvectors", covers="joint"):
+    """Coefficients (q, s) of W in φ(Y), or W, and the mean's scores (s,), flat, after a round.
+
+    For whoever keeps a history; coefficients, since W hangs on the signs of a basis.
+    """
+
+    value: Annotated[Floats, Shape("n")]
+
+
 class FeatureCount(Message, reveals=None):
     """Random features in all, or centroids that each node is to give besides those it has given."""
 
@@ -316,6 +325,12 @@ class GossipNode(CentroidNode):
         self.peak = np.sqrt(np.maximum(1 - cosines[-1:] ** 2, 0.0))
         self.add_to_mixture(product - self.product)
         self.W, self.product = W, product
+
+    @step(reusable=False)
+    def tell_directions(self) -> RoundDirections:
+        """As the last round has left them."""
+        C = self.W if self.setup.features == "random" else self.basis @ self.W
+        return RoundDirections(value=np.append(C.ravel(), self.mean @ self.W))
 
     @step(reusable=False)
     def tell_moved(self) -> Moved:
@@ -551,6 +566,7 @@ class GossipResult:
     without: tuple[str, ...]  # nodes that can give no centroid
     exhausted: bool  # no node can give more
     growing: Doubles  # (k,), shares that the iteration lacks; empty if nobody was asked
+    history: tuple[Doubles, ...] = ()  # by round, (nodes, n), as `RoundDirections` has them
 
 
 @record
@@ -569,6 +585,7 @@ class GossipGoal:
     accuracy: float | None = None
     most_features: int = 0
     or_random: bool = False  # random features where no node has rows enough for a centroid
+    keep_history: bool = False
 
 
 def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: bool = False) -> Node:
@@ -700,19 +717,26 @@ def _one_fit(
     finer = None if goal.accuracy is None else MIXED_AGAIN
     tracked = sized(lambda D, s: D * s)
     mixes = mixing_rounds(scope, node, tracked, MIXED, goal.n_mixes, finer, is_fullest)
+
+    def told_size(own: Own) -> int:
+        lines = centroids[0] if centroids is not None else width(own) if exact else own.rows
+        return (lines + 1) * min(k + 1, width(own))
+
+    told = ask(node.tell_directions, n=Size(told_size, exact))
+    turn = sequence(mixes, ask(node.turn), told if goal.keep_history else None)
     return sequence(
         *features,
         ask(node.begin_tracking),
-        _iterations(scope, goal, mixes, setup.n_wanted, is_fullest),
+        _iterations(scope, goal, turn, setup.n_wanted, is_fullest),
         *averaged(node.begin_agreement, lambda D, s: D * s),
         *averaged(node.begin_variances, lambda D, s: s * s + 3),
         ask(node.finish, down=node_total(scope), up={"k": kept}),
     )
 
 
-def _iterations(scope: Scope, goal: GossipGoal, mixes: Node, k: int, is_fullest: bool) -> Node:
+def _iterations(scope: Scope, goal: GossipGoal, turn: Node, k: int, is_fullest: bool) -> Node:
     """`_iterate`: with an accuracy all rounds, and all again, while an eigenvalue grows."""
-    n, turn = goal.n_rounds, sequence(mixes, ask(GossipNode.turn))
+    n = goal.n_rounds
     growing = ask(GossipNode.tell_growing, k=k)
     moved = sequence(largest_rounds(scope, GossipNode, 1), ask(GossipNode.tell_moved))
     watched, is_watched = sequence(turn, moved), goal.tolerance is not None
@@ -790,7 +814,7 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         nodes.enlist(GossipNode, setup)
     growth = Growth.of(setup, goal, rows)
     while True:
-        outcomes, growing, reason = _fit(nodes, setup, goal, growth.each_gives)
+        outcomes, course = _fit(nodes, setup, goal, growth.each_gives)
         exact = fills_all(setup, outcomes[0].n_dimensions, n_columns)
         measured = goal.accuracy is not None
         missing = _missing(nodes, setup, goal, outcomes[0], exact) if measured else None
@@ -805,13 +829,14 @@ def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> Goss
         outcomes.parties,
         n_columns,
         sum(size.n_values for size in sizes.values()),
-        reason,
+        course.reason,
         setup.features,
         growth.total,
         missing,
         growth.without,
         growth.is_exhausted,
-        growing,
+        course.growing,
+        course.history,
     )
 
 
@@ -870,25 +895,33 @@ class Growth:
         return few if self.setup.features == "centroids" else ()
 
 
+class Course(NamedTuple):
+    """What the iteration lacks of each eigenvalue, why it ended, and what nodes told on the way."""
+
+    growing: Doubles
+    reason: str
+    history: tuple[Doubles, ...] = ()
+
+
 def _fit(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, count: int
-) -> tuple[Replies, Doubles, str]:
-    """The components inside the features' span, and what the iteration lacks of each eigenvalue."""
+) -> tuple[Replies, Course]:
+    """The components inside the features' span, and how the iteration went."""
     nodes.ask(GossipNode.begin_features, FeatureCount(count=count))
     if setup.features == "centroids":
         spread(nodes, GossipNode)
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
     if sums_scatter(setup, goal, nodes.scope.averaging):
-        return _from_root(nodes), np.zeros(0), "sums along a tree are exact"
+        return _from_root(nodes), Course(np.zeros(0), "sums along a tree are exact")
     nodes.ask(GossipNode.begin_tracking)
-    growing, reason = _iterate(nodes, goal)
+    course = _iterate(nodes, goal)
     nodes.ask(GossipNode.begin_agreement)
     average(nodes, GossipNode)
     nodes.ask(GossipNode.begin_variances)
     average(nodes, GossipNode)
     whole = NodeTotal(n_nodes=len(nodes.parties))
-    return nodes.ask(GossipNode.finish, whole), growing, reason
+    return nodes.ask(GossipNode.finish, whole), course
 
 
 def _from_root(nodes: Federation) -> Replies:
@@ -978,24 +1011,30 @@ def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     return shortfall_of(missing).is_within(goal.accuracy)
 
 
-def _iterate(nodes: Federation, goal: GossipGoal) -> tuple[Doubles, str]:
+def _iterate(nodes: Federation, goal: GossipGoal) -> Course:
     """`n_rounds` rounds; with an accuracy as many again, while an eigenvalue grows by more."""
-    tolerance, growing = goal.tolerance, np.zeros(0)
+    tolerance, growing, history = goal.tolerance, np.zeros(0), list[Doubles]()
     most = goal.n_rounds * (1 if goal.accuracy is None else PATIENCE)
     n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
+
+    def course(reason: str) -> Course:
+        return Course(growing, reason, tuple(history))
+
     for done in range(1, 1 + most):
         if done == goal.n_rounds + 1:
             n_mixes = goal.n_mixes or mixes_for(nodes, MIXED_AGAIN)
         average(nodes, GossipNode, n_mixes)
         nodes.ask(GossipNode.turn)
+        if goal.keep_history:
+            history.append(np.array([own.value for own in nodes.ask(GossipNode.tell_directions)]))
         if goal.accuracy is not None and done % goal.n_rounds == 0:
             replies = nodes.ask(GossipNode.tell_growing)
             growing = np.max([node.values for node in replies], axis=0)
             if growing.max(initial=0.0) <= _SETTLED * goal.accuracy:
-                return growing, f"no eigenvalue grows by more after {done} rounds"
+                return course(f"no eigenvalue grows by more after {done} rounds")
         if tolerance is None:
             continue
         largest(nodes, GossipNode)
         if nodes.ask(GossipNode.tell_moved)[0].change <= tolerance:
-            return growing, f"no direction moved by more than {tolerance:g} in round {done}"
-    return growing, f"{most} rounds are done"
+            return course(f"no direction moved by more than {tolerance:g} in round {done}")
+    return course(f"{most} rounds are done")

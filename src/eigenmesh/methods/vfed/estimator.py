@@ -60,8 +60,8 @@ class VFedPCA(LinearColumnEstimator):
         "isolated", each party on its own; whether signs are aligned before merging, without which
         centred data go wrong.
     random_state : seed.
-    keep_history : of "exact" with a coordinator, keep the vectors of every round; nothing more is
-        sent, but they take rounds × samples × components.
+    keep_history : keep the vectors of every round, which take rounds × samples × components. With a
+        coordinator nothing more is sent; on a graph every node tells its vectors each round.
 
     Attributes
     ----------
@@ -73,8 +73,9 @@ class VFedPCA(LinearColumnEstimator):
         of "paper" how far the merged vector has moved.
     shortfalls_, shortfall_ : the share of each eigenvalue that may be missing, and the largest; not
         with "paper", which does not know.
-    history_ : of "paper" with a coordinator, the merged vector of every round, (rounds, n); with
-        `keep_history` the eigenvectors as they were after each, (rounds, n, k). Else None.
+    history_ : with `keep_history` the eigenvectors as they were after every round, (rounds, n, k),
+        on a graph those of every node, (rounds, nodes, n, k). Of "paper" with a coordinator always,
+        the merged vectors; of a single component (rounds, n). Else None.
     node_vectors_ : without a coordinator the eigenvectors at every node, (nodes, n, k).
     report_ : what it cost, and what left each party.
 
@@ -160,8 +161,7 @@ class VFedPCA(LinearColumnEstimator):
         self.convergence_ = np.asarray(result.convergence)
         self.node_vectors_ = result.node_vectors
         self._settled = isinstance(result, VFedResult) and result.converged
-        paper_like = isinstance(result, PaperResult)
-        self.history_ = np.asarray(result.history) if paper_like or result.history else None
+        self.history_ = np.asarray(result.history) if len(result.history) else None
         caveats = self._caveats(result)
         reason, cheaper = result.stop_reason, self._less(fed.split, fed.graph is not None)
         self.report_ = concluded(result.model, matched, caveats, reason, recording, fed, cheaper)
@@ -192,9 +192,8 @@ class VFedPCA(LinearColumnEstimator):
         """The search for k components, or as many as there are where a share is asked for."""
         agreed = self._agreed(k, at_most=not isinstance(self._wanted(), int))
         how = (agreed, self._rounds(), positive(self.tolerance, "tolerance"))
-        if on_graph:
-            return stage(vfed_peers, *how)
-        return stage(vfed_pca, *how, keep_history=bool(self.keep_history))
+        search = vfed_peers if on_graph else vfed_pca
+        return stage(search, *how, keep_history=bool(self.keep_history))
 
     def _numbers(self, shapes: Sequence[tuple[int, int]]) -> list[int]:
         """How many components are sought, one after the other; the last are all that there can be.
@@ -221,7 +220,8 @@ class VFedPCA(LinearColumnEstimator):
 
     def _paper_run(self) -> Stage:
         k = whole_number(self.n_components, "n_components")
-        return stage(vfed_paper, power_setup(self, Kernel("linear")), k, self._rounds())
+        how = (power_setup(self, Kernel("linear")), k, self._rounds(), bool(self.keep_history))
+        return stage(vfed_paper, *how)
 
     def _agreed(self, k: int, at_most: bool = False) -> VFedSetup:
         count = self._wanted()

@@ -95,6 +95,12 @@ class Progress(Message, reveals="moments"):
     rank: Annotated[int, NonNegative]
 
 
+class PeerVectors(Message, reveals="eigenvectors", covers="joint"):
+    """A node's vectors after a product, for whoever keeps a history."""
+
+    vectors: Annotated[Floats, Shape("n", "k"), NonEmpty]
+
+
 class PeerScores(Message, reveals="scores", covers="joint"):
     """A node's answer."""
 
@@ -168,6 +174,11 @@ class PeerHolder(PassingParty):
         )
 
     @step(reusable=False)
+    def tell_vectors(self) -> PeerVectors:
+        """The best vectors so far."""
+        return PeerVectors(vectors=self.pairs["vectors"])
+
+    @step(reusable=False)
     def propose_scores(self) -> None:
         """The first node's vectors, to be passed on; zeros in the place of those not wanted."""
         k = n_components_of(self.setup, self.pairs["values"], self.trace)
@@ -227,7 +238,9 @@ class PeerHolder(PassingParty):
         self.block = block[:, : int(np.count_nonzero(np.abs(block).max(axis=0, initial=0.0)))]
 
 
-def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) -> Node:
+def schedule(
+    scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float, keep_history: bool = False
+) -> Node:
     """Directions from the first node and an average of products, a round; in the end the scores."""
 
     def width(own: Own) -> int:
@@ -246,6 +259,7 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) ->
         ask(PeerHolder.multiply),
         settling(scope, PeerHolder, block_and_one),
         ask(PeerHolder.look),
+        ask(PeerHolder.tell_vectors, n=rows, k=width) if keep_history else None,
         fewest=1,
     )
     return restarted(
@@ -260,13 +274,23 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float) ->
 
 
 @protocol("vfed-peers", roles=(PeerHolder,), schedule=schedule)
-def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: float) -> VFedResult:
-    """Every node's side, in at most `n_rounds` products; anew without a node that leaves."""
+def vfed_peers(
+    nodes: Federation,
+    setup: VFedSetup,
+    n_rounds: int,
+    tolerance: float,
+    keep_history: bool = False,
+) -> VFedResult:
+    """Every node's side, in at most `n_rounds` products; anew without a node that leaves.
+
+    With `keep_history` the nodes tell their vectors after every product.
+    """
     while True:
         covered = nodes.parties
         nodes.enlist(PeerHolder, _agreed(require_graph(nodes), setup, tolerance))
         starts = nodes.ask(PeerHolder.introduce)
-        end = _search(nodes, covered, 0 if setup.at_most else setup.n_components, n_rounds)
+        k = 0 if setup.at_most else setup.n_components
+        end = _search(nodes, covered, k, n_rounds, keep_history)
         if end is None:
             continue
         nodes.ask(PeerHolder.propose_scores)
@@ -279,21 +303,32 @@ def vfed_peers(nodes: Federation, setup: VFedSetup, n_rounds: int, tolerance: fl
 
 
 class SearchEnd(NamedTuple):
-    """The bounds of the residuals after each product, whether all are small, and why it ended."""
+    """The bounds of the residuals after each product, whether all are small, and why it ended.
+
+    The history has every node's vectors after each, (nodes, n, k), if it was asked for.
+    """
 
     trace: list[float]
     settled: bool
     reason: str
+    history: tuple[Doubles, ...] = ()
 
 
-def _search(nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int) -> SearchEnd | None:
+def _search(
+    nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int, keep_history: bool
+) -> SearchEnd | None:
     """Products until the residuals are small; None if a node has left."""
-    trace, why = list[float](), "as many were asked for"
+    trace, history, why = list[float](), list[Doubles](), "as many were asked for"
     for _ in range(n_rounds):
         replies = _product(nodes, covered)
         if replies is None:
             return None
         trace.append(max(reply.residual for reply in replies))
+        if keep_history:
+            told = nodes.ask(PeerHolder.tell_vectors)
+            if nodes.parties != covered:
+                return None
+            history.append(np.array([own.vectors for own in told]))
         if all(reply.settled for reply in replies):
             why = "that is small enough"
             break
@@ -304,7 +339,8 @@ def _search(nodes: Federation, covered: tuple[str, ...], k: int, n_rounds: int) 
     _require_rank(replies, k)
     size = f"residuals are at most {trace[-1]:.1e} of their eigenvalues"
     settled = all(reply.settled for reply in replies)
-    return SearchEnd(trace, settled, f"{size}, after {len(trace)} products: {why}")
+    reason = f"{size}, after {len(trace)} products: {why}"
+    return SearchEnd(trace, settled, reason, tuple(history))
 
 
 def _product(nodes: Federation, covered: tuple[str, ...]) -> Replies | None:
@@ -342,4 +378,5 @@ def _result(starts: Replies, scores: Replies, setup: VFedSetup, end: SearchEnd) 
     model = model_of(starts, np.append(values, first.next_value), U, k, setup.model)
     vectors = np.array([own.scores / np.linalg.norm(own.scores, axis=0) for own in scores])
     bounds = (first.residuals, first.shortfalls)
-    return VFedResult(model, tuple(end.trace), *bounds, end.settled, end.reason, vectors)
+    facts = (*bounds, end.settled, end.reason, vectors, end.history)
+    return VFedResult(model, tuple(end.trace), *facts)

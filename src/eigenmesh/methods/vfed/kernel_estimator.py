@@ -88,6 +88,7 @@ class VFedAKPCA(ColumnEstimator):
     standardize, fill_missing : what each owner does to its columns first, as in `VFedPCA`.
     n_rounds, local_iterations, warm_start, weight_scaling, merge, align_signs : of "paper", as in
         `VFedPCA`.
+    keep_history : of "paper", as in `VFedPCA`.
     random_state : seed of landmarks, of the pairs drawn for gamma="median", and of "paper".
 
     Attributes
@@ -152,6 +153,7 @@ class VFedAKPCA(ColumnEstimator):
         merge: str = "weighted",
         align_signs: bool = True,
         random_state: Any = None,
+        keep_history: bool = False,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -172,6 +174,7 @@ class VFedAKPCA(ColumnEstimator):
         self.merge = merge
         self.align_signs = align_signs
         self.random_state = random_state
+        self.keep_history = keep_history
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to columns split over parties: a Partitioned, a Federation, or a plain array.
@@ -194,7 +197,8 @@ class VFedAKPCA(ColumnEstimator):
         # What masks have rounded away the model's own notes say.
         self._judges_shortfall = isinstance(model.fusion, ArgumentFusion)
         self.convergence_ = None if printed is None else np.asarray(printed.convergence)
-        self.history_ = None if printed is None else printed.history
+        history = () if printed is None else printed.history
+        self.history_ = history if len(history) else None
         self.node_vectors_ = getattr(result, "node_vectors", None)
         caveats = self._caveats(printed)
         reason = model.stop_reason if printed is None else printed.stop_reason
@@ -307,7 +311,7 @@ class VFedAKPCA(ColumnEstimator):
     def _paper_run(self, kernel: Kernel, on_graph: bool) -> Stage:
         k, setup = whole_number(self.n_components, "n_components"), power_setup(self, kernel)
         if self.variant == "paper":
-            return stage(vfed_paper, setup, k, self._rounds())
+            return stage(vfed_paper, setup, k, self._rounds(), bool(self.keep_history))
         if on_graph:
             raise InputError(
                 "variant is 'sum' and parties are on a graph; whole kernel matrices go to a "

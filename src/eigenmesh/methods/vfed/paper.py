@@ -24,7 +24,7 @@ round do not come to agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,25 +57,33 @@ MERGES = ("weighted", "average", "isolated")
 @record
 @dataclass(frozen=True)
 class PaperResult:
-    """The model, the merged vector of every round, how far it moved, and every node's vectors."""
+    """The model, the merged vectors of every round, how far the first moved, and every node's.
+
+    The history is (rounds, n) of one component, (rounds, n, k) of several; on a graph, where it is
+    told if it is asked for, (rounds, nodes, n, k); empty if there is none.
+    """
 
     model: ColumnModel
-    history: Doubles  # (rounds, n), of the first component, where there is a coordinator
+    history: Doubles
     convergence: tuple[float, ...]
     node_vectors: Doubles | None  # (nodes, n, k), where there is none
     stop_reason: str
     converged: bool = False
 
 
-def schedule(scope: Scope, setup: PowerSetup, k: int, n_rounds: int) -> Node:
+def schedule(
+    scope: Scope, setup: PowerSetup, k: int, n_rounds: int, keep_history: bool = False
+) -> Node:
     """A vector up and down a round; when a party leaves, the others begin anew."""
     if setup.merge == "isolated":
         alone = times(k, ask(PowerHolder.work_alone), ask(PowerHolder.next_component))
         rounds = sequence(alone, ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=0))
     elif scope.edges is not None:
-        swaps = exchange(
-            PowerHolder.offer_pair, PowerHolder.merge_pairs, n_rounds, n=rows, directions=1
-        )
+        swap = (PowerHolder.offer_pair, PowerHolder.merge_pairs)
+        swaps = exchange(*swap, n_rounds, n=rows, directions=1)
+        if keep_history:
+            told = ask(PowerHolder.tell_joint, n=rows)
+            swaps = times(n_rounds, exchange(*swap, n=rows, directions=1), told)
         rounds = sequence(
             times(k, swaps, ask(PowerHolder.next_component)),
             ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=k * n_rounds),
@@ -98,8 +106,12 @@ def schedule(scope: Scope, setup: PowerSetup, k: int, n_rounds: int) -> Node:
 
 
 @protocol("vfed-paper", roles=(PowerHolder,), schedule=schedule)
-def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) -> PaperResult:
+def vfed_paper(
+    columns: Federation, setup: PowerSetup, k: int, n_rounds: int, keep_history: bool = False
+) -> PaperResult:
     """Algorithms 2 to 4 with a coordinator, Algorithm 5 on a graph; k times, by deflation.
+
+    With `keep_history` nodes of a graph tell their vectors after every round.
 
     Eq. (14) leaves a party's vector in the others' columns: when it leaves, they begin anew.
     """
@@ -110,7 +122,8 @@ def vfed_paper(columns: Federation, setup: PowerSetup, k: int, n_rounds: int) ->
         if setup.merge == "isolated":
             result = _alone(columns, introductions, setup, k)
         elif columns.graph is not None:
-            result = _among_neighbours(columns, introductions, setup, k, n_rounds)
+            sizes = (k, n_rounds)
+            result = _among_neighbours(columns, introductions, setup, sizes, keep_history)
         else:
             result = _with_server(columns, introductions, setup, k, n_rounds)
         if columns.parties == introductions.parties:
@@ -149,19 +162,34 @@ def _with_server(
     moved = [apart(u, v) for u, v in zip(first[1:], first, strict=False)]
     model = paper_model(introductions, ends, vectors, setup)
     reason = f"{n_rounds} rounds were asked for"
-    return PaperResult(model, np.array(first), (1.0, *moved), None, reason)
+    whole = np.array(history).reshape(k, n_rounds, -1).transpose(1, 2, 0)
+    return PaperResult(model, whole[:, :, 0] if k == 1 else whole, (1.0, *moved), None, reason)
 
 
 def _among_neighbours(
-    columns: Federation, introductions: Replies, setup: PowerSetup, k: int, n_rounds: int
+    columns: Federation,
+    introductions: Replies,
+    setup: PowerSetup,
+    sizes: tuple[int, int],
+    keep_history: bool,
 ) -> PaperResult:
+    (k, n_rounds), history = sizes, list[Doubles]()
+    swap = (PowerHolder.offer_pair, PowerHolder.merge_pairs)
     for _ in range(k):
-        columns.exchange(PowerHolder.offer_pair, PowerHolder.merge_pairs, times=n_rounds)
+        if not keep_history:
+            columns.exchange(*swap, times=n_rounds)
+        for _ in range(n_rounds if keep_history else 0):
+            columns.exchange(*swap)
+            history.append(np.array([own.vector for own in columns.ask(PowerHolder.tell_joint)]))
         columns.ask(PowerHolder.next_component)
     ends = columns.ask(PowerHolder.tell_vectors)
     moved = tuple(float(step) for step in ends[0].moved[:n_rounds])
     reason = f"{n_rounds} rounds were asked for"
-    return _of_nodes(introductions, ends, setup, moved, reason)
+    result = _of_nodes(introductions, ends, setup, moved, reason)
+    if not keep_history or columns.parties != introductions.parties:
+        return result
+    by_component = np.array(history).reshape(k, n_rounds, len(ends), -1)
+    return replace(result, history=by_component.transpose(1, 2, 3, 0))
 
 
 def _alone(columns: Federation, introductions: Replies, setup: PowerSetup, k: int) -> PaperResult:

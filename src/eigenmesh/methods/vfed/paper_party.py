@@ -118,6 +118,12 @@ class KernelVectors(Message, reveals="eigenvectors"):
     vectors: Annotated[Floats, Shape("n", "k"), NonEmpty]
 
 
+class NodeVector(Message, reveals="eigenvectors", covers="joint"):
+    """A node's merged vector after a round, for whoever keeps a history."""
+
+    vector: Annotated[Floats, Shape("n"), NonEmpty]
+
+
 class NodeVectors(Message, reveals="eigenvectors", covers="joint"):
     """A node's components, the variance of its own columns along them, and how its vector moved."""
 
@@ -207,6 +213,11 @@ class PowerHolder(Party):
         u = merge([pairs[i] for i in sorted(pairs)], self.setup, self.pair["component"])
         self.moved = [*self.moved, apart(u, self.joint) if self.joint.size else 1.0]
         self._take(u, is_component=False)
+
+    @step(reusable=False)
+    def tell_joint(self) -> NodeVector:
+        """What the last round has come to."""
+        return NodeVector(vector=self.joint)
 
     @step
     def work_alone(self) -> None:
