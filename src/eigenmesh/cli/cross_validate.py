@@ -139,32 +139,32 @@ def cross_validate(
 
 
 def _search(
-    asked: tuple[str | None, str | None, str | None],
-    grid: dict[str, str],
+    numbers: tuple[str | None, str | None, str | None],
+    texts: dict[str, str],
     how: dict[str, Any],
     words: dict[str, Any],
 ) -> CrossValidation:
     """What the options amount to."""
-    components, clusters, target = asked
+    components, clusters, target = numbers
     if (components is None) == (clusters is None):
         raise InputError("--components or --clusters is expected, one of them, as 2,5,10")
     takes_gamma = words["kernel"] not in ("linear", "cosine", "arc-cosine")
-    compared: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
     own: dict[str, Any] = dict(words)
     if takes_gamma:
-        is_rule = grid["gamma"] in RULES
-        own["gamma"] = grid["gamma"] if is_rule else 1.0
-        compared["gamma"] = AROUND if is_rule else _numbers(grid["gamma"], "gamma", float)
+        is_rule = texts["gamma"] in RULES
+        own["gamma"] = texts["gamma"] if is_rule else 1.0
+        grid["gamma"] = AROUND if is_rule else _numbers(texts["gamma"], "gamma", float)
     if clusters is not None:
         if target is not None:
             raise InputError("--target is predicted from components; pass --components, as 2,5,10")
-        compared["n_clusters"] = _numbers(clusters, "clusters", int)
-        return CrossValidation(KernelKMeans(**own), **compared, **how)
-    compared["n_components"] = _numbers(components or "", "components", int)
+        grid["n_clusters"] = _numbers(clusters, "clusters", int)
+        return CrossValidation(KernelKMeans(**own), **grid, **how)
+    grid["n_components"] = _numbers(components or "", "components", int)
     if target is None:
-        return CrossValidation(KernelPCA(**own), **compared, **how)
-    compared["alpha"] = _numbers(grid["alpha"], "alpha", float)
-    return CrossValidation(KernelPCRegressor(**own), **compared, **how)
+        return CrossValidation(KernelPCA(**own), **grid, **how)
+    grid["alpha"] = _numbers(texts["alpha"], "alpha", float)
+    return CrossValidation(KernelPCRegressor(**own), **grid, **how)
 
 
 def _numbers(text: str, option: str, kind: type) -> list[Any]:

@@ -231,10 +231,10 @@ def cross_validation(
 
 def _in_use(sums: FoldSums) -> list[FoldTotals]:
     """Of every fold that has rows."""
-    filled = np.flatnonzero(sums.n_rows)
-    if len(filled) < 2:
+    in_use = np.flatnonzero(sums.n_rows)
+    if len(in_use) < 2:
         raise InputError(
-            f"all rows are in {len(filled)} of {len(sums.n_rows)} folds, each of which takes as "
+            f"all rows are in {len(in_use)} of {len(sums.n_rows)} folds, each of which takes as "
             f"many rows of a party as its policy lets a sum be over (min_rows); more rows are "
             f"expected, or secure=True, by which parties of any size count"
         )
@@ -248,5 +248,5 @@ def _in_use(sums: FoldSums) -> list[FoldTotals]:
             sums.target_sums[f],
             sums.target_squares[f],
         )
-        for f in filled
+        for f in in_use
     ]

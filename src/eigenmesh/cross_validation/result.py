@@ -120,8 +120,8 @@ class CrossValidationResult(Shown):
         """The table's, a candidate each."""
         best = self.best
         for one in self.candidates:
-            shown = (f"{value:.4g}" for value in one.params.values())
-            yield (*shown, f"{one.score:.3f}", f"{one.error:.3f}", "taken" if one is best else "")
+            cells = (f"{value:.4g}" for value in one.params.values())
+            yield (*cells, f"{one.score:.3f}", f"{one.error:.3f}", "taken" if one is best else "")
 
     def __str__(self) -> str:
         rows = [self.heading, *self.rows()]

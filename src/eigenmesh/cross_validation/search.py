@@ -217,8 +217,8 @@ class CrossValidation(FederatedEstimator):
                 mean = fed.run(mean_target, TargetSetup(key)).value.mean
                 centre = np.asarray(mean, dtype=np.float64)
             own = grid.own_gamma
-            found = None if own is None else kernel_gamma(fed, grid.kernel, own.rule, grid.seed)
-            gammas = grid.gammas(found)
+            base = None if own is None else kernel_gamma(fed, grid.kernel, own.rule, grid.seed)
+            gammas = grid.gammas(base)
             runs = [shared.stage(gamma, key, centre) for gamma in gammas]
             return gammas, [run.run(fed).value for run in runs]
 
@@ -344,11 +344,11 @@ class Grid:
         """A row, as far as is known before the parties are asked."""
         return int(self.comparison.task == "regression")
 
-    def gammas(self, found: float | None) -> list[float | None]:
+    def gammas(self, base: float | None) -> list[float | None]:
         """The values, once the estimator's own is a number."""
         if not KERNELS[self.kernel].uses_gamma:
             return [None]
-        return [factor * (1.0 if found is None else found) for factor in self.factors]
+        return [factor * (1.0 if base is None else base) for factor in self.factors]
 
     def sharing(self, alone: bool, secure: bool) -> SharedLandmarks:
         """With the landmarks that suit: rows where they are in one place."""
@@ -373,8 +373,8 @@ class SharedLandmarks:
         """All runs, with stand-ins for what is found on the way; `search` is for gamma."""
         grid = self.grid
         targets = [stage(mean_target, TargetSetup(key))] if grid.n_targets else []
-        found = None if grid.own_gamma is None else 1.0
-        runs = [self.stage(gamma, key, centre) for gamma in grid.gammas(found)]
+        base = None if grid.own_gamma is None else 1.0
+        runs = [self.stage(gamma, key, centre) for gamma in grid.gammas(base)]
         return [*targets, *search, *runs]
 
     def stage(self, gamma: float | None, key: str, centre: Doubles) -> Stage:
@@ -458,13 +458,13 @@ def _comparison(search: CrossValidation, task: Task) -> Comparison:
             raise InputError(
                 f"{other} is given, which a {type(own).__name__} has not; leave it out"
             )
-    asked = getattr(search, name)
-    values = [getattr(own, name)] if asked is None else _several(asked, name)
+    own_grid = getattr(search, name)
+    values = [getattr(own, name)] if own_grid is None else _several(own_grid, name)
     counts = tuple(dict.fromkeys(_count(value, name) for value in values))
     alphas: tuple[float, ...] = (0.0,)
     if task == "regression":
-        given = [own.alpha] if search.alpha is None else _several(search.alpha, "alpha")
-        alphas = tuple(dict.fromkeys(finite_number(value, "alpha") for value in given))
+        penalties = [own.alpha] if search.alpha is None else _several(search.alpha, "alpha")
+        alphas = tuple(dict.fromkeys(finite_number(value, "alpha") for value in penalties))
         if min(alphas) < 0:
             raise InputError(f"alpha is {min(alphas)}; numbers from 0 are expected")
     center = bool(getattr(own, "center", True)) and task != "clusters"
@@ -488,20 +488,20 @@ def _several(values: Any, name: str) -> list[Any]:
 
 def _gammas(search: CrossValidation, own: Any) -> tuple[OwnGamma | None, tuple[float, ...]]:
     """The estimator's own gamma, if it counts, and its factors; or all values."""
-    asked = search.gamma
+    own_grid = search.gamma
     if not KERNELS[own.kernel].uses_gamma:
-        if asked is not None:
+        if own_grid is not None:
             raise InputError(f"gamma is given, which the {own.kernel!r} kernel has not")
         return None, (1.0,)
-    if asked is None:
+    if own_grid is None:
         return OwnGamma(checked_gamma(own.gamma)), (1.0,)
-    if isinstance(asked, str) and asked == AROUND:
+    if isinstance(own_grid, str) and own_grid == AROUND:
         return OwnGamma(checked_gamma(own.gamma)), _FACTORS
-    values = [checked_gamma(value) for value in _several(asked, "gamma")]
+    values = [checked_gamma(value) for value in _several(own_grid, "gamma")]
     numbers = [value for value in values if isinstance(value, float)]
     if len(numbers) < len(values):
         raise InputError(
-            f"gamma is {asked!r}; numbers to compare are expected, or {AROUND!r} for several times "
-            f"the estimator's own, which may be a rule"
+            f"gamma is {own_grid!r}; numbers to compare are expected, or {AROUND!r} for several "
+            f"times the estimator's own, which may be a rule"
         )
     return None, tuple(dict.fromkeys(numbers))
