@@ -43,7 +43,10 @@ PARTS = em.split(DIGITS, N_NODES, law="power", exponent=0.5, random_state=0)
 POOLED = np.vstack(PARTS.parts)
 WEIGHTS = [np.linspace(0, 2, n) for n, _ in PARTS.shapes]
 MOMENTS_ONLY = em.Policy(allow={"moments", "counts"})
-QUIET = em.split(DIGITS, N_NODES, law="power", exponent=0.5, random_state=0, policies=MOMENTS_ONLY)
+NO_CENTROIDS = em.Policy(allow={"moments", "counts", "rows"})  # so that features are random
+SPLIT = {"n_parties": N_NODES, "law": "power", "exponent": 0.5, "random_state": 0}
+QUIET = em.split(DIGITS, **SPLIT, policies=NO_CENTROIDS)
+KEPT = em.split(DIGITS, **SPLIT, policies=MOMENTS_ONLY)
 
 
 SIX = em.split(DIGITS, 6, random_state=0)
@@ -156,6 +159,17 @@ def test_centres_are_the_means_of_the_pooled_scores(method, parts):
     np.testing.assert_array_equal(labels, nearest(Z, means)[0])
 
 
+def test_where_rows_are_kept_clusters_are_of_groups_and_nearly_as_good():
+    """Nodes of 54 to 108 rows, in groups of five: sums of any two rounds differ by whole ones."""
+    found, exact = (kmeans(tol=0).fit(parts) for parts in (KEPT, QUIET))
+    assert "over whole groups of rows" in found.method_
+    assert "groups" not in exact.method_
+    Z, labels = own_scores(found, KEPT), np.concatenate(found.labels_)
+    np.testing.assert_array_equal(labels, nearest(Z, found.cluster_centers_)[0])
+    best = KMeans(K, n_init=30, random_state=0).fit(Z).inertia_
+    assert nearest(Z, found.cluster_centers_)[1].sum() < 1.1 * best
+
+
 @pytest.mark.parametrize("parts", [PARTS, QUIET])
 def test_the_seeds_are_good(parts):
     """Also those that are drawn, since random features have no landmarks."""
@@ -266,6 +280,7 @@ PLANNED = [
     (PARTS, {"method": "admm", "n_eigenvectors": 3}),
     (PARTS, {"kernel": "linear", "n_landmarks": 30, "n_eigenvectors": 7}),
     (QUIET, {"n_init": 2, "gamma": 0.05, "n_eigenvectors": K}),
+    (KEPT, {"n_init": 2, "gamma": 0.05, "n_eigenvectors": K}),
     (em.Partitioned(rows=[POOLED]), {"n_eigenvectors": K}),
 ]
 

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import PartyLost, PolicyRefusal
-from eigenmesh.numerics.coresets import mean_coreset
+from eigenmesh.numerics.coresets import point_groups
 from eigenmesh.numerics.kmeans import WeightedPoints
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import forecast_stages, stage
@@ -310,7 +310,7 @@ def test_means_cover_five_points_each_and_all_of_them(seed):
     rng = np.random.default_rng(seed)
     n, most = int(rng.integers(5, 3000)), int(rng.integers(1, 80))
     data = WeightedPoints(rng.normal(size=(n, 3)) ** 3, rng.integers(1, 4, size=n).astype(float))
-    part = mean_coreset(data, most, 5, rng)
+    part = point_groups(data, most, 5, rng).means
     assert len(part.points) == min(most, n // 5)
     assert part.weights.sum() == pytest.approx(data.weights.sum())
     np.testing.assert_allclose(

@@ -55,6 +55,7 @@ from eigenmesh.kernel_kmeans.choose_clustering import (
 )
 from eigenmesh.kernel_kmeans.fit_components import (
     PlannedComponents,
+    as_policies_want,
     fit_columns,
     fit_graph,
     require_suits,
@@ -578,6 +579,11 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self, params: ClusteringParameters, source: Any, split: str, on_graph: bool
     ) -> PlannedComponents:
         require_suits(params, split, on_graph)
+        if split == "rows" and isinstance(source, Federation | Partitioned):
+            opened = self._opened(source, self.topology)
+            # The plan says who refuses what.
+            with opened as fed, fed.rehearsing(), suppress(PolicyRefusal):
+                params = as_policies_want(fed, params)
         graph = source.graph if isinstance(source, Federation) else None
         chooser = self._components(1, graph, self.small_parties)._planned(source)
 

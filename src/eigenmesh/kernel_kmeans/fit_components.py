@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.errors import InputError, RankError
+from eigenmesh.errors import InputError, PolicyRefusal, RankError
 from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.small_parties import names_of
@@ -50,8 +50,11 @@ def require_suits(params: ClusteringParameters, split: str, on_graph: bool) -> N
             f"landmarks is {params.landmarks!r}; for {where} 'auto' is expected: n_landmarks says "
             f"how many, and method which"
         )
-    if params.kmeans == "coreset":
-        raise InputError(f"kmeans is 'coreset'; for {where} 'auto' or 'lloyd' is expected")
+    ways = ("auto", "lloyd", "groups") if split == "rows" else ("auto", "lloyd")
+    if params.kmeans not in ways:
+        raise InputError(
+            f"kmeans is {params.kmeans!r}; for {where} {' or '.join(map(repr, ways))} is expected"
+        )
 
 
 def most_components(params: ClusteringParameters, split: str, widths: list[int]) -> int:
@@ -205,8 +208,7 @@ def fit_graph(
     fed: Federation, params: ClusteringParameters, build: Build, weights: str
 ) -> ClusterFit:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
-    dim = most_components(params, "rows", [params.n_eigenvectors])
-    fed.require_stages(graph_clustering(params, dim, ClusterSpan("landmarks", 1)))
+    params = as_policies_want(fed, params)
     kpca, _ = _components(fed, params, build)
     span = span_of(kpca.estimator_)
     run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
@@ -215,15 +217,32 @@ def fit_graph(
     filled = int(np.count_nonzero(clusters.weights))
     agreement = f"the nodes' centres differ by at most {clusters.apart:.1e}"
     too_few = shortfall(params.n_clusters, len(clusters.centres), filled)
+    groups = " over whole groups of rows" if params.kmeans == "groups" else ""
     return _outcome(
         kpca,
         clusters,
         claim,
-        "Lloyd's iteration, its sums added up by neighbours",
+        f"Lloyd's iteration, its sums{groups} added up by neighbours",
         stop_reason=clusters.stop_reason,
         caveats=(*_apart(kpca, clusters), *too_few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
     )
+
+
+def as_policies_want(fed: Federation, params: ClusteringParameters) -> ClusteringParameters:
+    """Sums over whole groups where organisations, or a policy, keep single rows."""
+    dim = most_components(params, "rows", [params.n_eigenvectors])
+    unasked = params.kmeans == "auto"
+    if unasked and fed.between_organisations:
+        params = params._replace(kmeans="groups")
+    try:
+        fed.require_stages(graph_clustering(params, dim, ClusterSpan("landmarks", 1)))
+    except PolicyRefusal:
+        if not unasked or params.kmeans == "groups":
+            raise
+        params = params._replace(kmeans="groups")
+        fed.require_stages(graph_clustering(params, dim, ClusterSpan("landmarks", 1)))
+    return params
 
 
 class ClusterSpan(NamedTuple):
@@ -239,7 +258,8 @@ def graph_clustering(
     """Lloyd's iteration on scores of `dim` components."""
     run = (params.n_clusters, params.n_init, params.tol, span.name, weights, params.seed)
     searches = SEARCHES if params.more_eigenvectors else 0
-    return stage(graph_kmeans, ClusterGoal(*run, searches), params.max_iter, dim, span.width)
+    goal = ClusterGoal(*run, searches, params.kmeans == "groups")
+    return stage(graph_kmeans, goal, params.max_iter, dim, span.width)
 
 
 def span_of(estimator: Any) -> ClusterSpan:

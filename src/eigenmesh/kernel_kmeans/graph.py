@@ -12,7 +12,7 @@ node reveals   to its neighbours, on their way to averages: for each cluster the
                in a cluster so shows that row's scores to its neighbours; and four times, for
                each cluster, the sum of its scores weighed by the fourth power of their
                squared distances, which where a row is far from all others is about that
-               row's scores
+               row's scores; of whole groups (`GroupNode`) the same, no row alone
                to all, if it is the first: the centres to start from (moments)
                to whoever runs the fit: what clusters cost on average (moments)
 =============  ===========================================================================
@@ -62,6 +62,7 @@ from eigenmesh.kernel_kmeans.graph_node import (
     ClusterNode,
     ClusterOutcome,
     ClusterSetup,
+    GroupNode,
     n_drawn,
     n_scored,
 )
@@ -107,6 +108,7 @@ class ClusterGoal:
     weights: str
     seed: int
     searches: int = 0  # for better clusters, by splitting and joining
+    groups: bool = False  # whether sums are over whole groups of rows
 
 
 @record
@@ -125,13 +127,21 @@ class GraphClusters:
     stop_reason: str
 
 
+Role = type[ClusterNode]
+
+
+def role_of(goal: ClusterGoal) -> Role:
+    """Whoever sums single rows, or whole groups."""
+    return GroupNode if goal.groups else ClusterNode
+
+
 class _NodeLeft(Exception):
     """A node has left in the middle of what needs all of them."""
 
 
 def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: int) -> Node:
     """Candidates, starts, Lloyd's iteration and what comes of it; anew without who leaves."""
-    node, k = ClusterNode, goal.n_clusters
+    node, k = role_of(goal), goal.n_clusters
     landmarks = goal.span == "landmarks"
     m = n_scored(width) if landmarks else n_drawn(k)
     candidates: list[Node] = [ask(node.score_landmarks)]
@@ -150,27 +160,29 @@ def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: in
         ask(node.begin_clusters),
         mixing_rounds(scope, node, at_most(3 + k + k * width)),
         largest_rounds(scope, node, at_most(2 * k * dim)),
-        loop(scope.n_taking_part, _telling(k, dim), fewest=1, usual=1),
+        loop(scope.n_taking_part, _telling(node, k, dim), fewest=1, usual=1),
     )
 
 
 def _proposing(scope: Scope, goal: ClusterGoal, dim: int, m: Size | Amount) -> Node:
     """Starts of m candidates."""
+    node = role_of(goal)
     return sequence(
-        ask(ClusterNode.begin_weights),
-        mixing_rounds(scope, ClusterNode, m),
-        ask(ClusterNode.propose_starts),
-        handing_down(scope, ClusterNode, goal.n_init * goal.n_clusters * dim + 1),
-        ask(ClusterNode.take_starts),
+        ask(node.begin_weights),
+        mixing_rounds(scope, node, m),
+        ask(node.propose_starts),
+        handing_down(scope, node, goal.n_init * goal.n_clusters * dim + 1),
+        ask(node.take_starts),
     )
 
 
 def _looking(scope: Scope, goal: ClusterGoal, dim: int, m: int) -> Node:
     """Far rows, and the starts of then m candidates; less where a start has fewer centres."""
+    node = role_of(goal)
     return sequence(
-        ask(ClusterNode.begin_far),
-        mixing_rounds(scope, ClusterNode, at_most(goal.n_clusters * (dim + 1))),
-        ask(ClusterNode.add_far),
+        ask(node.begin_far),
+        mixing_rounds(scope, node, at_most(goal.n_clusters * (dim + 1))),
+        ask(node.add_far),
         _proposing(scope, goal, dim, at_most(m)),
     )
 
@@ -184,22 +196,24 @@ def _iterations(
     usual: int = USUAL_ITERATIONS,
 ) -> Node:
     """Of restarts that have stayed nothing is sent, and of clusters that are missing."""
+    node = role_of(goal)
     return loop(
         max_iter,
-        _moving(scope, restarts, goal.n_clusters, dim),
-        largest_rounds(scope, ClusterNode, 2 * restarts),
-        ask(ClusterNode.tell_moving),
+        _moving(scope, goal, restarts, goal.n_clusters, dim),
+        largest_rounds(scope, node, 2 * restarts),
+        ask(node.tell_moving),
         fewest=1,
         usual=usual,
     )
 
 
-def _moving(scope: Scope, restarts: int, k: int, dim: int) -> Node:
+def _moving(scope: Scope, goal: ClusterGoal, restarts: int, k: int, dim: int) -> Node:
     """One step of Lloyd's."""
+    node = role_of(goal)
     return sequence(
-        ask(ClusterNode.begin_sums),
-        mixing_rounds(scope, ClusterNode, at_most(restarts * (k * dim + k + 1))),
-        ask(ClusterNode.move),
+        ask(node.begin_sums),
+        mixing_rounds(scope, node, at_most(restarts * (k * dim + k + 1))),
+        ask(node.move),
     )
 
 
@@ -207,7 +221,8 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
     """Clusters in parts, joined ones on trial, and what is better to its end."""
     if not goal.searches:
         return None
-    node, cost = ClusterNode, ask(ClusterNode.tell_cost)
+    node = role_of(goal)
+    cost = ask(node.tell_cost)
     trial, to_the_end = (
         _iterations(scope, goal, most, dim, 1, USUAL_TRIAL) for most in (TRIAL_ROUNDS, max_iter)
     )
@@ -215,7 +230,7 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
     def one(parts: int) -> Node:
         return sequence(
             ask(node.split),
-            times(SPLIT_ROUNDS, _moving(scope, 1, parts * goal.n_clusters, dim)),
+            times(SPLIT_ROUNDS, _moving(scope, goal, 1, parts * goal.n_clusters, dim)),
             ask(node.propose_joined),
             handing_down(scope, node, at_most(goal.n_clusters * dim)),
             ask(node.take_joined),
@@ -228,13 +243,13 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
     return maybe(cost, *(maybe(one(parts), planned=n < patience(dim)) for n, parts in tries))
 
 
-def _telling(k: int, dim: int) -> Node:
+def _telling(node: Role, k: int, dim: int) -> Node:
     """The first node that answers tells."""
     first = at_most(k, planned=lambda own: 0 if own.index else k)
-    return ask(ClusterNode.tell_clusters, k=first, dim=dim, missable=True)
+    return ask(node.tell_clusters, k=first, dim=dim, missable=True)
 
 
-@protocol("graph-kmeans", roles=(ClusterNode,), schedule=schedule)
+@protocol("graph-kmeans", roles=(ClusterNode, GroupNode), schedule=schedule)
 def graph_kmeans(
     nodes: Federation, goal: ClusterGoal, max_iter: int, dim: int, width: int
 ) -> GraphClusters:
@@ -242,16 +257,17 @@ def graph_kmeans(
 
     Scores have `dim` coordinates, the span `width`: as many as landmarks, features or scores.
     """
+    node = role_of(goal)
     while True:
         covered = nodes.parties
-        nodes.enlist(ClusterNode, _agreed(require_graph(nodes), goal))
+        nodes.enlist(node, _agreed(require_graph(nodes), goal))
         try:
-            _start(nodes, goal.span, covered)
-            n_iter, stayed = _lloyd(nodes, max_iter, covered)
-            nodes.ask(ClusterNode.keep_best)
+            _start(nodes, node, goal.span, covered)
+            n_iter, stayed = _lloyd(nodes, node, max_iter, covered)
+            nodes.ask(node.keep_best)
             reason = _why_it_ended(goal.tol, n_iter, stayed)
             n_iter += _search(nodes, goal, max_iter, dim, covered)
-            outcome = _conclude(nodes, covered)
+            outcome = _conclude(nodes, node, covered)
         except _NodeLeft:
             continue
         return GraphClusters(**vars(outcome), parties=covered, n_iter=n_iter, stop_reason=reason)
@@ -259,37 +275,40 @@ def graph_kmeans(
 
 def _agreed(graph: nx.Graph, goal: ClusterGoal) -> ClusterSetup:
     mixed, terms = mixing_on(graph), {**vars(goal)}
-    terms.pop("searches")  # of which the schedule alone speaks
+    for name in ("searches", "groups"):  # of which schedule and role speak
+        terms.pop(name)
     return ClusterSetup(**mixed, **terms, first=root_on(graph), n_nodes=len(graph))
 
 
-def _start(nodes: Federation, span: str, covered: Sequence[str]) -> None:
+def _start(nodes: Federation, node: Role, span: str, covered: Sequence[str]) -> None:
     if span == "landmarks":
-        nodes.ask(ClusterNode.score_landmarks)
+        nodes.ask(node.score_landmarks)
     else:
-        _averaged(nodes, ClusterNode.begin_spread, covered)
-        nodes.ask(ClusterNode.draw_candidates)
-    _propose(nodes, covered)
+        _averaged(nodes, node, node.begin_spread, covered)
+        nodes.ask(node.draw_candidates)
+    _propose(nodes, node, covered)
     for _ in range(LOOKS):
-        _averaged(nodes, ClusterNode.begin_far, covered)
-        nodes.ask(ClusterNode.add_far)
-        _propose(nodes, covered)
+        _averaged(nodes, node, node.begin_far, covered)
+        nodes.ask(node.add_far)
+        _propose(nodes, node, covered)
 
 
-def _propose(nodes: Federation, covered: Sequence[str]) -> None:
-    _averaged(nodes, ClusterNode.begin_weights, covered)
-    nodes.ask(ClusterNode.propose_starts)
-    _together(nodes, lambda: hand_down(nodes, ClusterNode), covered)
-    nodes.ask(ClusterNode.take_starts)
+def _propose(nodes: Federation, node: Role, covered: Sequence[str]) -> None:
+    _averaged(nodes, node, node.begin_weights, covered)
+    nodes.ask(node.propose_starts)
+    _together(nodes, lambda: hand_down(nodes, node), covered)
+    nodes.ask(node.take_starts)
 
 
-def _lloyd(nodes: Federation, max_iter: int, covered: Sequence[str]) -> tuple[int, bool]:
+def _lloyd(
+    nodes: Federation, node: Role, max_iter: int, covered: Sequence[str]
+) -> tuple[int, bool]:
     """All restarts in the same rounds, until the last one stays: how many, and whether it does."""
     for done in range(1, max_iter + 1):
-        _averaged(nodes, ClusterNode.begin_sums, covered)
-        nodes.ask(ClusterNode.move)
-        _together(nodes, lambda: largest(nodes, ClusterNode), covered)
-        if not nodes.ask(ClusterNode.tell_moving)[0].n_moving:
+        _averaged(nodes, node, node.begin_sums, covered)
+        nodes.ask(node.move)
+        _together(nodes, lambda: largest(nodes, node), covered)
+        if not nodes.ask(node.tell_moving)[0].n_moving:
             return done, True
     return max_iter, False
 
@@ -306,17 +325,18 @@ def _search(
     """Split and join while that pays; how many rounds it took."""
     if not goal.searches or goal.n_clusters < 2:
         return 0
-    best, rounds, in_vain = nodes.ask(ClusterNode.tell_cost)[0], 0, 0
+    node = role_of(goal)
+    best, rounds, in_vain = nodes.ask(node.tell_cost)[0], 0, 0
     for _ in parts_in_turn(goal.searches, dim):
         if best.cost <= best.enough or in_vain == patience(dim):
             break
-        _split_and_join(nodes, covered)
-        n_iter, stayed = _lloyd(nodes, TRIAL_ROUNDS, covered)
+        _split_and_join(nodes, node, covered)
+        n_iter, stayed = _lloyd(nodes, node, TRIAL_ROUNDS, covered)
         rounds, in_vain = rounds + SPLIT_ROUNDS + n_iter, in_vain + 1
-        if _finds_better(nodes.ask(ClusterNode.tell_cost)[0], best):
-            rounds += 0 if stayed else _lloyd(nodes, max_iter, covered)[0]
-            end = nodes.ask(ClusterNode.tell_cost)[0]
-            nodes.ask(ClusterNode.keep_best)
+        if _finds_better(nodes.ask(node.tell_cost)[0], best):
+            rounds += 0 if stayed else _lloyd(nodes, node, max_iter, covered)[0]
+            end = nodes.ask(node.tell_cost)[0]
+            nodes.ask(node.keep_best)
             in_vain = 0 if end.cost < (1 - LEAST_GAIN) * best.cost else in_vain
             best = end
     return rounds
@@ -326,30 +346,30 @@ def _finds_better(trial: ClusterCost, best: ClusterCost) -> bool:
     return trial.cost < best.cost
 
 
-def _split_and_join(nodes: Federation, covered: Sequence[str]) -> None:
-    nodes.ask(ClusterNode.split)
+def _split_and_join(nodes: Federation, node: Role, covered: Sequence[str]) -> None:
+    nodes.ask(node.split)
     for _ in range(SPLIT_ROUNDS):
-        _averaged(nodes, ClusterNode.begin_sums, covered)
-        nodes.ask(ClusterNode.move)
-    nodes.ask(ClusterNode.propose_joined)
-    _together(nodes, lambda: hand_down(nodes, ClusterNode), covered)
-    nodes.ask(ClusterNode.take_joined)
+        _averaged(nodes, node, node.begin_sums, covered)
+        nodes.ask(node.move)
+    nodes.ask(node.propose_joined)
+    _together(nodes, lambda: hand_down(nodes, node), covered)
+    nodes.ask(node.take_joined)
 
 
-def _conclude(nodes: Federation, covered: Sequence[str]) -> ClusterOutcome:
-    _averaged(nodes, ClusterNode.begin_clusters, covered)
-    _together(nodes, lambda: largest(nodes, ClusterNode), covered)
+def _conclude(nodes: Federation, node: Role, covered: Sequence[str]) -> ClusterOutcome:
+    _averaged(nodes, node, node.begin_clusters, covered)
+    _together(nodes, lambda: largest(nodes, node), covered)
     for name in covered:  # the first that answers
-        replies = nodes.ask(ClusterNode.tell_clusters, each={name: Question()})
+        replies = nodes.ask(node.tell_clusters, each={name: Question()})
         if replies.parties:
             outcome: ClusterOutcome = replies[0]
             return outcome
     raise PartyLost("no node is left to tell the clusters")
 
 
-def _averaged(nodes: Federation, begin: Step, covered: Sequence[str]) -> None:
+def _averaged(nodes: Federation, node: Role, begin: Step, covered: Sequence[str]) -> None:
     nodes.ask(begin)
-    _together(nodes, lambda: average(nodes, ClusterNode), covered)
+    _together(nodes, lambda: average(nodes, node), covered)
 
 
 def _together(nodes: Federation, act: Callable[[], None], covered: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.errors import InputError, MissingPartyShare
+from eigenmesh.graphs.consensus import Mixture
 from eigenmesh.graphs.node_models import KEPT, Question
 from eigenmesh.graphs.spread_from_first import PassedOn, PassingParty, PassingSetup
 from eigenmesh.kernel_kmeans.protocol import LABELS, good_enough
@@ -32,6 +33,8 @@ from eigenmesh.runtime.message import Floats, Message, NonNegative, Positive, Re
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.distributed_kmeans import PARTS
+from eigenmesh.stages.kmeans_party import MOST_GROUPS
+from eigenmesh.stages.site_centroids import site_groups
 
 SPANS = ("landmarks", "features", "scores")  # in which the clusters' means are compared with rows
 DRAWN = 50  # candidates drawn where there are no landmarks, times the number of clusters
@@ -40,6 +43,7 @@ EMPTY = 1e-9  # share of the weight below which averages are rounding, and a clu
 # For rows far from all candidates, before the start. With two all of 7 fits to breast cancer (poly
 # 2, 7 clusters) stayed 4 to 9 % above the best inertia, with four 1 of 3.
 LOOKS = 4
+NOBODYS = -1  # the group of a row that has no weight
 _FAR = 4  # power of squared distances: so weighed, the mean is near the farthest rows
 _STILL = 1e-20  # of the scores' mean square: a squared move that is rounding
 
@@ -54,6 +58,14 @@ class ClusterSetup(PassingSetup, reveals=None):
     span: str  # one of SPANS
     weights: str
     seed: int
+
+
+class ClusterMixture(Mixture, reveals="moments", covers=1):
+    """A running average of what clusters add up to; a sum over one row is that row's scores."""
+
+
+class GroupMixture(Mixture, reveals="moments", covers="fewest"):
+    """The same over whole groups of rows, each as many as a node lets a sum be over."""
 
 
 class PassedCentres(PassedOn, reveals="moments", covers="joint"):
@@ -102,6 +114,7 @@ class ClusterNode(PassingParty):
         self.data = WeightedPoints(
             np.asarray(self.model.transform(site.data), dtype=np.float64), self._weights()
         )
+        self.summed = self.data  # what averages are of
         self.candidates, self.costs = np.zeros((0, 0)), np.zeros(0)
         self.centres, self.stayed = np.zeros((0, 0, 0)), np.zeros(0, dtype=bool)
         self.best, self.best_cost = np.zeros((0, 0)), 0.0
@@ -149,8 +162,8 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def begin_weights(self) -> None:
         """Average the weight of the scores nearest to each candidate."""
-        labels, _ = nearest(self.data.points, self.candidates)
-        self.start_mixing(weight_of_each(labels, self.data.weights, len(self.candidates)))
+        labels, _ = nearest(self.summed.points, self.candidates)
+        self.start_mixing(weight_of_each(labels, self.summed.weights, len(self.candidates)))
 
     # 2. The start.
 
@@ -184,7 +197,7 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def begin_far(self) -> None:
         """Average where rows are far from the best start: each cluster's mean, so weighed."""
-        (Z, w), centres = self.data, self.centres[0]
+        (Z, w), centres = self.summed, self.centres[0]
         labels, squared = nearest(Z, centres)
         masses = w * (squared / self._mean_square) ** _FAR
         sums = membership(labels, masses, len(centres)) @ Z
@@ -207,7 +220,7 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def begin_sums(self) -> None:
         """Average what the scores nearest to each centre add up to, restart by restart."""
-        self.start_mixing(np.stack([_summed(self.data, self.centres[i]) for i in self._moving]))
+        self.start_mixing(np.stack([_summed(self.summed, self.centres[i]) for i in self._moving]))
 
     @step(reusable=False)
     def move(self) -> None:
@@ -282,11 +295,15 @@ class ClusterNode(PassingParty):
         centres = self.best
         labels, squared = nearest(self.data.points, centres)
         self.site.keep(LABELS, {"labels": labels})
+        cost, labels = float(self.data.weights @ squared), self._summed_labels(labels)
         sums, trace, inside = self._span_sums(labels, len(centres))
         weights = weight_of_each(labels, self.data.weights, len(centres))
-        cost = float(self.data.weights @ squared)
         self.start_mixing(np.concatenate([[cost, trace, inside], weights, sums.ravel()]))
         self._compare(np.stack([centres, -centres]))
+
+    def _summed_labels(self, labels: Any) -> Any:
+        """In which cluster rows are when sums of clusters are formed."""
+        return labels
 
     def _span_sums(self, labels: Any, k: int) -> tuple[Doubles, float, float]:
         """Of each cluster the sum (k, width), and Σ w ‖·‖² of all rows, whole and inside."""
@@ -332,6 +349,16 @@ class ClusterNode(PassingParty):
     # Messages of their own kind.
 
     @step(cumulative=True)
+    def offer_mixture(self) -> ClusterMixture:
+        """The running average, to every neighbour."""
+        return ClusterMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, ClusterMixture]) -> None:
+        """One mix."""
+        self.mix(received)
+
+    @step(cumulative=True)
     def offer_peak(self) -> PassedCentres:
         """What is passed on, or the largest values so far."""
         return PassedCentres(value=self.peak, number=self.passes)
@@ -340,6 +367,38 @@ class ClusterNode(PassingParty):
     def take_peaks(self, received: dict[int, PassedCentres]) -> None:
         """Keep the largest of each."""
         super().take_peaks(received)
+
+
+class GroupNode(ClusterNode):
+    """Sums are over whole groups of rows that stay together, which go where their mean is nearest.
+
+    Labels are each row's own.
+    """
+
+    def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
+        super().__init__(site, setup)
+        counting = np.flatnonzero(self.data.weights > 0)
+        points = WeightedPoints(self.data.points[counting], self.data.weights[counting])
+        groups = site_groups(site, points, MOST_GROUPS)
+        self.summed, self.group_of = groups.means, np.full(len(self.data.weights), NOBODYS)
+        if len(groups.labels):
+            self.group_of[counting] = groups.labels
+
+    def _summed_labels(self, labels: Any) -> Any:
+        nearest_of, _ = nearest(self.summed.points, self.best)
+        grouped, kept = self.group_of != NOBODYS, labels.copy()
+        kept[grouped] = nearest_of[self.group_of[grouped]]
+        return kept
+
+    @step(cumulative=True)
+    def offer_mixture(self) -> GroupMixture:
+        """The running average, to every neighbour."""
+        return GroupMixture(**self.mixture_fields())
+
+    @step
+    def take_mixture(self, received: dict[int, GroupMixture]) -> None:
+        """One mix."""
+        self.mix(received)
 
 
 def n_drawn(n_clusters: int) -> int:

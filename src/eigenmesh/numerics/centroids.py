@@ -47,6 +47,7 @@ _SKETCH = 64  # columns that keep distances well enough to begin with
 _WIDE = 2 * _SKETCH  # columns from which a sketch pays
 
 Draws = Callable[[int], np.random.Generator]  # by the number of a part, always the same
+SplitBy = Callable[[Indices], Rows]  # some of the rows, in the form that trees are made by
 
 
 class TreeNode(NamedTuple):
@@ -62,19 +63,21 @@ class TreeNode(NamedTuple):
 
 
 class CentroidTree:
-    """Splits of some rows, as far as they have been needed.
+    """Splits of some rows, as far as they have been needed; by where they are, or by others.
 
     >>> tree = CentroidTree(np.array([[0.0], [0.2], [9.0], [9.2]]), 2, np.random.default_rng(0))
     >>> tree.means(tree.cut(2)).ravel().round(1).tolist()
     [0.1, 9.1]
     """
 
-    def __init__(self, rows: Rows, least: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, rows: Rows, least: int, rng: np.random.Generator, split_by: Rows | None = None
+    ) -> None:
         self._rows, self._least, self._rng = rows, least, rng
-        n = int(rows.shape[0])
+        n, by = int(rows.shape[0]), rows if split_by is None else split_by
         self._order = rng.permutation(n)
         # Products of rows far from the origin would lose the digits in which the rows differ.
-        self._offsets = rows if is_sparse(rows) else rows - rows.mean(axis=0)
+        self._offsets = by if is_sparse(by) else by - by.mean(axis=0)
         self._points = _points(self._offsets, rng)[self._order]
         self._splits: list[tuple[TreeNode, TreeNode, TreeNode]] = []  # a node and its two sides
         self._root = TreeNode(0, n)
@@ -98,6 +101,10 @@ class CentroidTree:
         self._grow(before + count - 1)
         splits = self._splits[before - 1 : before + count - 1]
         return [min(sides, key=lambda side: side.size) for _, *sides in splits]
+
+    def rows_in(self, node: TreeNode) -> Indices:
+        """The numbers of a node's rows."""
+        return np.asarray(self._order[node.start : node.stop])
 
     def means(self, nodes: list[TreeNode]) -> Floats:
         """Of the rows of each node (nodes, d), in an order that tells nothing of the tree."""
@@ -130,7 +137,7 @@ class CentroidTree:
         here = slice(node.start, node.stop)
         points, order = self._points[here], self._order[here]
         places, middle = _division(points, self._rng)
-        if self._rows.shape[1] > _WIDE:
+        if self._offsets.shape[1] > _WIDE:
             places, middle = _in_full(self._offsets[order], places, middle)
         left = _multiple(int(np.count_nonzero(places <= middle)), node.size, self._least)
         turned = np.argpartition(places, left)
@@ -214,12 +221,20 @@ def most_centroids(n_rows: int, least: int = MIN_CLUSTER) -> int:
     return part_sizes(n_rows)[-1] // least
 
 
-def centroids(A: Rows, count: int, least: int, draws: Draws, before: int = 0) -> Floats:
+def centroids(
+    A: Rows,
+    count: int,
+    least: int,
+    draws: Draws,
+    before: int = 0,
+    split_by: SplitBy | None = None,
+) -> Floats:
     """Means of `count` nodes of the rows' tree, none of fewer than `least` rows.
 
     Fewer where there are not so many, none where there are fewer than `least` rows. They have no
     row in common; or, where so many were given `before`, refine those. The cost is that of
-    the part of the rows that is looked at, and does not grow with them.
+    the part of the rows that is looked at, and does not grow with them. Where the rows are as
+    somebody else wants them, what they are split by is not: else many forms were many trees.
 
     >>> rows = np.array([[0.0], [0.2], [9.0], [9.2]])
     >>> centroids(rows, 2, 2, np.random.default_rng).ravel().round(1).tolist()
@@ -231,9 +246,35 @@ def centroids(A: Rows, count: int, least: int, draws: Draws, before: int = 0) ->
     if count < 1:
         return np.zeros((0, d), working_dtype(A))
     part = _part_for((before + count) * max(_ROWS_EACH, 2 * least), part_sizes(n))
-    rows = as_rows(A[_rows_of(part, n, draws)])
-    tree = CentroidTree(rows, least, draws(part))
+    places = _rows_of(part, n, draws)
+    by = None if split_by is None else as_rows(split_by(places))
+    tree = CentroidTree(as_rows(A[places]), least, draws(part), by)
     return tree.means(tree.refinement(before, count) if before else tree.cut(count))
+
+
+def groups_of_rows(
+    A: Rows, count: int, least: int, draws: Draws, split_by: SplitBy | None = None
+) -> Indices:
+    """For each row the number of its group, of at most `count`, each at least `least` rows.
+
+    They are nodes of the same trees, over all parts of the rows; one where rows are too few.
+
+    >>> rows = np.array([[0.0], [0.2], [9.0], [9.2]])
+    >>> groups_of_rows(rows, 2, 2, np.random.default_rng).tolist()
+    [0, 0, 1, 1]
+    """
+    A = raw_rows(A)
+    n, numbers = int(A.shape[0]), 0
+    groups = np.zeros(n, dtype=np.intp)
+    sizes = part_sizes(n)
+    for part, size in enumerate(sizes):
+        places = _rows_of(part, n, draws)
+        by = None if split_by is None else as_rows(split_by(places))
+        tree = CentroidTree(as_rows(A[places]), least, draws(part), by)
+        for node in tree.cut(max(1, count * size // n)):
+            groups[places[tree.rows_in(node)]] = numbers
+            numbers += 1
+    return groups
 
 
 def _part_for(n_rows: int, sizes: list[int]) -> int:

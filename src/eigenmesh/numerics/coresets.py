@@ -6,6 +6,8 @@ NeurIPS 2013, Algorithm 1.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles
@@ -76,29 +78,46 @@ def coreset(
     return WeightedPoints(points, np.concatenate([weights, remainder]))
 
 
-def mean_coreset(
-    data: WeightedPoints, most: int, least: int, rng: np.random.Generator
-) -> WeightedPoints:
-    """Means of `most` clusters that hold all points, each at least `least` of them.
+class Groups(NamedTuple):
+    """Points in groups: their means with what each stands for, and the group of each point."""
+
+    means: WeightedPoints
+    labels: Labels
+
+    @property
+    def sizes(self) -> Labels:
+        """How many points each has."""
+        return np.bincount(self.labels, minlength=len(self.means.weights))
+
+
+def point_groups(data: WeightedPoints, most: int, least: int, rng: np.random.Generator) -> Groups:
+    """`most` clusters that hold all points, each at least `least` of them.
 
     Fewer where there are not `least` points for each; none where there are fewer in all.
 
     >>> data = WeightedPoints(np.array([[0.0], [2.0], [9.0], [9.5]]), np.ones(4))
-    >>> sorted(mean_coreset(data, 9, 2, np.random.default_rng(0)).points.ravel().tolist())
+    >>> sorted(point_groups(data, 9, 2, np.random.default_rng(0)).means.points.ravel().tolist())
     [1.0, 9.25]
     """
     n, dim = data.points.shape
     count = min(most, n // least)
     if not count:
-        return WeightedPoints(np.zeros((0, dim)), np.zeros(0))
+        none = WeightedPoints(np.zeros((0, dim)), np.zeros(0))
+        return Groups(none, np.zeros(0, dtype=int))
     rows = np.sort(rng.choice(n, min(n, _ROWS_EACH * count), replace=False))
     sample = WeightedPoints(data.points[rows], data.weights[rows])
     centres = lloyd(sample, sample.points[rng.choice(len(rows), count, replace=False)], 4)
     labels, _ = nearest(data.points, centres)
     _fill_up(data.points, centres, labels, least)
-    sums = membership(labels, data.weights, len(centres)) @ data.points
-    weights = weight_of_each(labels, data.weights, len(centres))
-    return WeightedPoints(np.asarray(sums) / weights[:, None], weights)
+    return groups_by_label(data, labels)
+
+
+def groups_by_label(data: WeightedPoints, labels: Labels) -> Groups:
+    """The groups of points that have one label; each label from 0 has some."""
+    count = int(labels.max()) + 1
+    sums = membership(labels, data.weights, count) @ data.points
+    weights = weight_of_each(labels, data.weights, count)
+    return Groups(WeightedPoints(np.asarray(sums) / weights[:, None], weights), labels)
 
 
 def _fill_up(points: Doubles, centres: Doubles, labels: Labels, least: int) -> None:

@@ -29,7 +29,7 @@ from eigenmesh.estimators.disclosure import NEIGHBOURS, Disclosure, of_party
 from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.plan import Plan
 from eigenmesh.estimators.report import RunReport
-from eigenmesh.runtime.content import is_determined
+from eigenmesh.runtime.content import enough_of_pairs, is_determined
 from eigenmesh.runtime.ledger import COORDINATOR
 from eigenmesh.runtime.privacy import in_words
 from eigenmesh.runtime.topology import GOSSIP, PUSH_SUM, TREE
@@ -168,7 +168,7 @@ def audit(account: Plan | RunReport) -> Audit:
         party = _Party(name, account.split, shape, disclosures, account.privacy)
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
-    beyond = (*_beyond(lines), *_weights(account), *_joint_distances(account))
+    beyond = (*_beyond(lines, account.split), *_weights(account), *_joint_distances(account))
     return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
@@ -301,8 +301,7 @@ class _Party:
             words = f"{sent}, coordinates of samples in its columns"
             return KindVerdict(kind, Severity.PARTS, words)
         n, d = self.shape
-        # All distances determine the samples, whatever d is.
-        enough = min(n * d, n * max(n - 1, 1) // 2)
+        enough = enough_of_pairs(n, d)
         if max(numbers, in_all) < enough:
             return self._some_directions(kind, numbers, n, d)
         if numbers < enough:
@@ -389,15 +388,46 @@ def _inside_model(account: Plan | RunReport) -> Iterator[str]:
         yield "holds the scores of all samples in the joint components"
 
 
-def _beyond(lines: Sequence[Line]) -> tuple[str, ...]:
-    """What sums do not hide once there are others, of nearly the same rows."""
-    plain = [line for line in lines if not line.noised]
-    if not any(line.sent_as in _SUMMED and line.numbers for line in plain):
-        return ()
-    return (
-        "sums over data that differ in a few rows tell these rows by subtraction: fewer than "
-        f"{FEWEST_ROWS} rows added or withdrawn between two fits are as if sent",
-    )
+def _beyond(lines: Sequence[Line], split: str) -> Iterator[str]:
+    """What sums do not hide once there are others, of nearly the same rows or parties."""
+    plain = [line for line in lines if not line.noised and line.numbers]
+    sums = [line for line in plain if line.sent_as in _SUMMED]
+    if sums:
+        yield (
+            "sums over data that differ in a few rows tell these rows by subtraction: fewer than "
+            f"{FEWEST_ROWS} rows added or withdrawn between two fits are as if sent"
+        )
+    if any(line.sent_as == "aggregate" for line in sums):
+        yield (
+            "masked sums of nearly the same question over parties that differ by one or two tell "
+            "these parties' own: sites refuse such a pair of one question, and count studies where "
+            "it is put in other numbers"
+        )
+    if split == "rows" and any(line.sent_as == "gram" for line in sums):
+        yield (
+            "sums of kernel values are over the rows near a landmark: where the kernel is narrow, "
+            "or a party far from it, such a number is about the distance of the nearest row; a "
+            "policy may bound gamma"
+        )
+    yield from _add_up(plain)
+
+
+def _add_up(lines: Sequence[Line]) -> Iterator[str]:
+    """After how many fits that differ as many numbers are out as the first party has."""
+    receivers: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.kind != _TOGETHER and line.sent_as not in _SAY_LITTLE | {"aggregate"}:
+            receivers[line.party, line.receiver].append(line)
+    fits = [
+        -(-of[0].unknowns // numbers)
+        for of in receivers.values()
+        if of[0].unknowns and 0 < (numbers := sum(line.numbers for line in of)) < of[0].unknowns
+    ]
+    if fits:
+        yield (
+            f"fits with other parameters add up: {min(fits):,} like this one release as many "
+            f"numbers as a party has; budgets of sites end that"
+        )
 
 
 _SUMMANDS = {

@@ -285,6 +285,8 @@ class Consent:
             covers = own.rows if worth.covers is None else min(worth.covers, own.rows)
             release = self._release(own, covers, self.numbers, split)
             kinds = worth.kinds | _worth_of(self.directions, own) | _factors_in(message)
+            if self.site.trust == "organisations" and split == "rows":
+                kinds |= _whole_rows_in(message, own)
             self._check(step, step.reveals, release, kinds)
             fewest = min(fewest, covers)
         return fewest
@@ -394,9 +396,19 @@ def _factors_in(message: Message) -> frozenset[str]:
     return frozenset({"columns"} if factor else ())
 
 
+def _whole_rows_in(message: Message, own: Own) -> frozenset[str]:
+    """Of single rows as many numbers each as there are columns, though not of all rows."""
+    values = (getattr(message, f.name) for f in fields_of(type(message)))
+    widths = [a.shape[1] for a in values if getattr(a, "ndim", 0) == 2 and len(a)]
+    whole = message.has_single_rows and max(widths, default=0) >= own.columns
+    return frozenset({"rows"} if whole else ())
+
+
 def _reasons(release: Release, besides: frozenset[str]) -> str:
     if release.covers < release.min_rows:
         return f", which numbers over {release.covers} rows are where {release.min_rows} must be"
     if "columns" in besides:
         return ", which products or coordinates are that determine them up to rotation"
+    if "rows" in besides:
+        return f", which {release.n_columns} numbers or more of a row are"
     return f", which {release.numbers} numbers are of {release.n_rows} × {release.n_columns}"

@@ -20,6 +20,7 @@ Relays = Literal["no", "sealed", "open"]
 
 # What is computed from rows, so that its worth hangs on how many it covers.
 OVER_ROWS = frozenset("centroids scores eigenvectors distances gram moments sketch".split())
+_OF_PAIRS = frozenset(("gram", "distances"))  # over columns, of samples
 _LOOKED_AT = 256  # samples of which all pairs are compared
 _NEAR = 0.1  # distances are given away within a tenth
 _INFORMED = 0.5  # of the error of one guess for all of them
@@ -46,6 +47,11 @@ class Release(NamedTuple):
         """Whether as many numbers are out as the party has."""
         return is_determined(self.numbers, self.n_rows, self.n_columns)
 
+    @property
+    def tells_pairs(self) -> bool:
+        """Whether as many numbers are out as the samples have pairs, or the party has numbers."""
+        return self.numbers >= enough_of_pairs(self.n_rows, self.n_columns)
+
 
 def is_determined(numbers: int, n_rows: int, n_columns: int) -> bool:
     """Whether so many numbers determine a party's data in principle.
@@ -54,6 +60,15 @@ def is_determined(numbers: int, n_rows: int, n_columns: int) -> bool:
     (True, False)
     """
     return numbers >= n_rows * n_columns
+
+
+def enough_of_pairs(n_samples: int, n_columns: int) -> int:
+    """Products or distances of so many determine a party's samples up to rotation.
+
+    >>> enough_of_pairs(100, 4), enough_of_pairs(6, 9)
+    (400, 15)
+    """
+    return min(n_samples * n_columns, n_samples * max(n_samples - 1, 1) // 2)
 
 
 def kind_of(kind: str, release: Release) -> str:
@@ -67,6 +82,8 @@ def kind_of(kind: str, release: Release) -> str:
         return kind
     if release.covers < release.min_rows:
         return "rows"
+    if release.split == "columns" and kind in _OF_PAIRS and release.tells_pairs:
+        return "columns"
     if release.trust == "organisations" and release.is_determined:
         return "columns" if release.split == "columns" else "rows"
     return kind

@@ -238,6 +238,7 @@ class Message:
 
     reveals: ClassVar[str | None] = None
     is_handed_on: ClassVar[bool] = False  # whether its rows are what other parties gave
+    has_single_rows: ClassVar[bool] = False  # whether lines of its arrays are about a row each
     covers: ClassVar[Covered] = "all"
     noised: ClassVar[bool] = False
 

@@ -5,13 +5,12 @@ The coordinator's side, with who learns what, is in `kmeans.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.centroids import MIN_CLUSTER
-from eigenmesh.numerics.coresets import coreset, local_solution, mean_coreset
+from eigenmesh.numerics.coresets import Groups, coreset, local_solution
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
@@ -31,6 +30,7 @@ from eigenmesh.runtime.message import (
 )
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.stages.site_centroids import site_groups
 
 MOST_GROUPS = 1000  # of a party's points, of which sums are made
 _NUMBER = 0x6B6D  # of this role in the keys of random draws
@@ -69,6 +69,7 @@ class CandidateShare(Message, reveals=None):
 class Points(Message, reveals="scores"):
     """Single points."""
 
+    has_single_rows: ClassVar[bool] = True
     points: Annotated[Floats, Shape("n", "dim")]
 
 
@@ -118,6 +119,7 @@ class FarAsk(Message, reveals="moments"):
 class FarPoints(Message, reveals="scores"):
     """The points that are farthest from their centres, farthest first."""
 
+    has_single_rows: ClassVar[bool] = True
     points: Annotated[Floats, Shape("m", "dim")]
     weights: Annotated[Floats, Shape("m"), NonNegative]
     squared: Annotated[Floats, Shape("m"), NonNegative]
@@ -146,6 +148,7 @@ class CoresetAsk(Message, reveals="moments"):
 class CoresetPart(Message, reveals="scores"):
     """A party's part of the coreset."""
 
+    has_single_rows: ClassVar[bool] = True
     points: Annotated[Floats, Shape("m", "dim")]
     weights: Annotated[Floats, Shape("m"), NonNegative]
 
@@ -164,7 +167,7 @@ class FinalCentres(Message, reveals="moments"):
 
 
 class ClusterSizes(Message, reveals="counts"):
-    """Points and weight of each cluster, and what they cost."""
+    """Points and weight of each cluster, and what they cost; of groups, whole groups."""
 
     sizes: Annotated[Integers, Shape("k"), NonNegative]
     weights: Annotated[Floats, Shape("k"), NonNegative]
@@ -183,7 +186,9 @@ class PointHolder(Party):
         self.squared = np.ones(len(self.data.points))  # at first no point is farther than others
         self.draws = 0
         self.own_centres = np.zeros((0, self.data.points.shape[1]))
-        self.groups = self._means(MOST_GROUPS) if setup.groups else None
+        # Where rows are kept, whatever the setup says: cells of single points would tell them.
+        keeps_points = not site.may_tell_rows and site.n_summed == 1
+        self.groups = self._groups(MOST_GROUPS) if setup.groups or keeps_points else None
 
     @step
     def tell_size(self) -> PointSize:
@@ -218,10 +223,13 @@ class PointHolder(Party):
 
     @step
     def weigh_candidates(self, all_of_them: Points) -> CandidateWeights:
-        """How much lies nearest to each candidate."""
-        labels, _ = nearest(self.data.points, all_of_them.points)
-        size = len(all_of_them.points)
-        return CandidateWeights(weight_of_each(labels, self.data.weights, size))
+        """How much lies nearest to each candidate, of whole groups where sums are over these.
+
+        Whoever chooses the candidates would else find single points, in cells as small as it likes.
+        """
+        points, weights = self.data if self.groups is None else self.groups.means
+        labels, _ = nearest(points, all_of_them.points)
+        return CandidateWeights(weight_of_each(labels, weights, len(all_of_them.points)))
 
     # Lloyd.
 
@@ -242,7 +250,7 @@ class PointHolder(Party):
         Groups stay as they are: sums of any two rounds, or restarts, differ by whole groups.
         """
         assert self.groups is not None, "the setup says that sums are over groups"
-        totals = [cluster_sums(self.groups, centres) for centres in restarts.centres]
+        totals = [cluster_sums(self.groups.means, centres) for centres in restarts.centres]
         return GroupSums(
             sums=np.stack([own.sums for own in totals]),
             weights=np.stack([own.weights for own in totals]),
@@ -280,14 +288,12 @@ class PointHolder(Party):
     @step
     def give_means(self, request: CoresetAsk) -> MeanPart:
         """Means of as many of the own points as a sum must be over, for all of them."""
-        part = self._means(request.n_points + len(self.own_centres))
+        part = self._groups(request.n_points + len(self.own_centres)).means
         return MeanPart(points=part.points, weights=part.weights)
 
-    def _means(self, most: int) -> WeightedPoints:
+    def _groups(self, most: int) -> Groups:
         # Which points a mean covers must not be known: the draw is the site's own.
-        rng = self.site.private_generator(_NUMBER)
-        least = max(MIN_CLUSTER, self.site.min_rows)
-        return mean_coreset(self._counting(), most, least, rng)
+        return site_groups(self.site, self._counting(), most)
 
     def _counting(self) -> WeightedPoints:
         """The points that have a weight."""
@@ -306,14 +312,19 @@ class PointHolder(Party):
 
     @step
     def assign(self, final: FinalCentres) -> ClusterSizes:
-        """Keep the labels; tell how many points each cluster has."""
+        """Keep the labels; tell how many points each cluster has, or of groups, the groups'."""
         labels, squared = nearest(self.data.points, final.centres)
         self.site.keep(self.setup.labels, {"labels": labels})
-        k, weights = len(final.centres), self.data.weights
+        cost, k = float(self.data.weights @ squared), len(final.centres)
+        if self.groups is None:
+            weights, counts = self.data.weights, np.ones(len(labels), dtype=int)
+        else:
+            (means, weights), counts = self.groups.means, self.groups.sizes
+            labels, _ = nearest(means, final.centres)
         return ClusterSizes(
-            sizes=np.bincount(labels, minlength=k),
+            sizes=np.bincount(labels, counts, minlength=k).astype(int),
             weights=weight_of_each(labels, weights, k),
-            cost=float(weights @ squared),
+            cost=cost,
         )
 
 

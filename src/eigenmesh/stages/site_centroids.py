@@ -2,23 +2,84 @@
 
 from __future__ import annotations
 
-from eigenmesh.numerics.arrays import Floats, Rows
-from eigenmesh.numerics.centroids import MIN_CLUSTER, centroids
+import numpy as np
+
+from eigenmesh.numerics.arrays import Floats, Rows, is_sparse
+from eigenmesh.numerics.centroids import (
+    MIN_CLUSTER,
+    Draws,
+    SplitBy,
+    centroids,
+    groups_of_rows,
+)
+from eigenmesh.numerics.coresets import Groups, groups_by_label, point_groups
+from eigenmesh.numerics.draws import Indices
+from eigenmesh.numerics.kmeans import WeightedPoints
 from eigenmesh.numerics.own_centroids import has_clusters, own_centroids
 from eigenmesh.runtime.site import SiteView
 
-_TREE = 1  # no protocol's number: whoever asks, the tree is the same
+# No protocols' numbers: whoever asks, the tree is the same.
+_TREE, _GROUPS = 1, 0x6B6D
 
 
 def site_centroids(site: SiteView, rows: Rows, count: int, before: int = 0) -> Floats:
     """`numerics.centroids`, none of fewer rows than the site's policy has as its fewest.
 
     No seed moves them: fits that differ in their seeds or numbers get nodes of the same tree. Where
-    nothing is sent there is nothing to hide, and better means are found sooner.
+    nothing is sent there is nothing to hide, and better means are found sooner. Where a policy
+    keeps rows, the tree is the same however a study prepares them.
     """
-    least = max(MIN_CLUSTER, site.min_rows)
+    least = _least(site)
     if site.sends_nothing:
         rng = site.private_generator(_TREE, 0)
         if has_clusters(rows.shape[0], count):
             return own_centroids(rows, count, least, rng)
-    return centroids(rows, count, least, lambda part: site.private_generator(_TREE, part), before)
+    return centroids(rows, count, least, _draws(site), before, _split_by(site))
+
+
+def site_groups(site: SiteView, points: WeightedPoints, most: int) -> Groups:
+    """At most `most` groups of the site's rows as points, each of as many as a sum must be over.
+
+    Where a policy keeps rows they are nodes of the trees of `site_centroids`. Groups that follow
+    from where points are would be others for each study: of 160 studies with components of the
+    asker's choice the differences of their sums told single rows.
+    """
+    n, least = len(points.points), _least(site)
+    if site.may_tell_rows or n < max(least, int(site.data.shape[0])):
+        return point_groups(points, most, least, site.private_generator(_GROUPS))
+    numbers = groups_of_rows(site.data, most, least, _draws(site), _split_by(site))
+    return groups_by_label(points, numbers)
+
+
+def _least(site: SiteView) -> int:
+    return max(MIN_CLUSTER, site.min_rows)
+
+
+def _draws(site: SiteView) -> Draws:
+    return lambda part: site.private_generator(_TREE, part)
+
+
+def _split_by(site: SiteView) -> SplitBy | None:
+    """Rows in units of the site's own, where a study has prepared them and rows are kept.
+
+    Who chooses what rows are divided by would choose the tree: with many, single rows follow.
+    """
+    if site.may_tell_rows or not site.prepared:
+        return None
+    return lambda places: _in_own_units(site.unprepared, places)
+
+
+def _in_own_units(X: Rows, places: Indices) -> Rows:
+    """Columns by their own deviation, with gaps at their own mean; sparse ones by the largest."""
+    if is_sparse(X):
+        rows = X[places].astype(np.float64)
+        rows.data = np.nan_to_num(rows.data)
+        largest = abs(rows).max(axis=0).toarray().ravel()
+        rows.data /= np.maximum(largest, np.finfo(float).tiny)[rows.indices]
+        return rows
+    rows = np.asarray(X[places], dtype=np.float64)
+    is_gap = np.isnan(rows)
+    rows, there = np.where(is_gap, 0.0, rows), np.maximum((~is_gap).sum(axis=0), 1)
+    offsets = np.where(is_gap, 0.0, rows - rows.sum(axis=0) / there)
+    spread = np.sqrt(np.square(offsets).sum(axis=0) / there)
+    return offsets / np.where(spread > 0, spread, 1.0)

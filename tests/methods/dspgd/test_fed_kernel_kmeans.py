@@ -274,7 +274,7 @@ def test_no_row_and_no_landmark_leaves():
     [
         ("gram", {"solver": "nystrom"}),
         ("gram", {"solver": "lanczos"}),
-        ("sketch", {"solver": "lanczos", "mechanism": "direct"}),
+        ("moments", {"solver": "lanczos", "mechanism": "direct"}),
         ("scores", {"solver": "gram"}),
     ],
 )

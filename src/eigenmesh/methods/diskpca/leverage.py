@@ -5,7 +5,8 @@ Component Analysis", KDD 2016, Algorithm 2; `protocol.py` has its steps, which b
 
 ===================  ============================================================================
 party keeps          its rows A_i (n_i, d) and their scores
-party reveals        the Gram matrix of its embedded rows, the sum of its scores and its largest
+party reveals        the Gram matrix of its embedded rows, the sum of its scores and its largest,
+                     or the mean of its `min_rows` largest where its policy keeps rows
 coordinator learns   these; the factor of the summed Gram matrix goes to all parties
 ===================  ============================================================================
 
@@ -19,7 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.protocol import LeverageMass, ScoredRows, Whitening, skew_of
+from eigenmesh.methods.diskpca.protocol import (
+    LeverageMass,
+    ScoredRows,
+    Whitening,
+    largest_of,
+    skew_of,
+)
 from eigenmesh.numerics.eigen import pseudo_inverse_root, require_rank, top_eigenpairs
 from eigenmesh.numerics.embeddings import embedded_width, is_exact
 from eigenmesh.numerics.landmark_sums import full
@@ -66,7 +73,7 @@ class ScoreKeeper(ScoredRows):
         require_rank(values, k, len(K), "the rows")
         self.scores = np.square(vectors).sum(axis=1)
         self.site.keep(STORE, {"scores": self.scores})
-        return LeverageMass(mass=float(k), largest=float(self.scores.max()), rank=k)
+        return LeverageMass(mass=float(k), largest=largest_of(self.scores, self.site), rank=k)
 
 
 @record

@@ -28,7 +28,8 @@ class LeverageScores:
     ----------
     scores : an array for a plain array; for split rows a list of arrays in party order; scores
         that are at a site and not in this process say so in their place.
-    skew : largest score / mean; above about 20 a few rows carry the variance.
+    skew : largest score / mean; above about 20 a few rows carry the variance. Parties whose
+        policies keep rows tell the mean of their `min_rows` largest in its place.
     exact : whether they are the kernel's own, or those of an embedding.
     gamma : the kernel's.
     report : what it cost, and what left each party.

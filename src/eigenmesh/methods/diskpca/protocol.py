@@ -221,7 +221,7 @@ class Whitening(Message, reveals="gram"):
 
 
 class LeverageMass(Message, reveals="moments"):
-    """The sum of a party's scores, and its largest with respect to rank k."""
+    """The sum of a party's scores, and its largest with respect to rank k (`largest_of`)."""
 
     mass: Annotated[float, NonNegative]
     largest: Annotated[float, NonNegative]
@@ -308,17 +308,28 @@ class ScoredRows(Party):
         """‖E_a R‖² of every row a: its share in the rank-t row space of all rows."""
         rank = int(np.count_nonzero(whitening.matrix.any(axis=0)))
         n, k = len(self.scores), min(self.setup.leverage_rank, rank)
-        scores, largest = np.empty(n), 0.0
+        scores, of_rank = np.empty(n), np.empty(n)
         for rows, E in zip(blocks(n), self.embedded(), strict=True):
             squares = np.square(E @ whitening.matrix)
             scores[rows] = squares.sum(axis=1)
-            largest = max(largest, float(squares[:, :k].sum(axis=1).max()))
+            of_rank[rows] = squares[:, :k].sum(axis=1)
         self.scores = scores
+        largest = largest_of(of_rank, self.site)
         return LeverageMass(mass=float(scores.sum()), largest=largest, rank=k)
 
     def embedded(self) -> Iterator[Doubles]:
         """Blocks of E."""
         return embedded_blocks(self.setup, self.site.data)
+
+
+def largest_of(scores: Doubles, site: SiteView) -> float:
+    """The largest score; where rows are kept, the mean of so many that none of them is told.
+
+    The largest of scores with a matrix of the asker's choice is about one row: four directions, and
+    that row of four columns was had to the last digit.
+    """
+    count = 1 if site.may_tell_rows else min(site.min_rows, len(scores))
+    return float(np.partition(scores, -count)[-count:].mean())
 
 
 def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:

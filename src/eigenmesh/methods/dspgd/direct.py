@@ -65,8 +65,8 @@ class RowsOfVector(Message, reveals="scores"):
     entries: Annotated[Floats, Shape("n")]
 
 
-class FeatureSum(Message, reveals="sketch", covers="all"):
-    """Aᵀc, of a party or of all, in iteration t."""
+class FeatureSum(Message, reveals="moments", covers=1):
+    """Aᵀc, of a party or of all, in iteration t; of a c with one entry it is a row."""
 
     t: int
     sums: Annotated[Floats, Shape("D")]
