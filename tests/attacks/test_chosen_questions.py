@@ -205,16 +205,28 @@ def test_a_vector_with_one_entry_does_not_give_a_rows_features(trust):
         fed.run(replace(dspgd_direct, coordinate=coordinate), setup, Goal(2, 2, 2), 1)
 
 
-@pytest.mark.parametrize(("d", "leaves"), [(2, False), (4, True)])
-def test_sketches_of_as_many_numbers_as_a_row_has_are_rows(d, leaves):
-    """A sample of the rows has fewer numbers than all of them, and each was there whole."""
-    rng = np.random.default_rng(d)
-    rows, replies = [rng.normal(size=(200, d)) for _ in range(3)], []
-    parts = em.Partitioned(rows=rows, policies=[em.Policy(allow=KEPT)] * 3)
-    with em.federation(parts, trust="organisations") as fed, suppress(PolicyRefusal):
-        with overheard(replies):
-            em.DisKPCA(1, kernel="rbf", gamma="median", landmarks="centroids").fit(fed)
-    assert any(reply.step == "sketch_rows" for reply in replies) == leaves
+@pytest.mark.parametrize(("width", "leaves"), [(2, True), (4, False)])
+def test_scores_of_as_many_numbers_as_a_row_has_are_rows(width, leaves):
+    """A few of the rows have fewer numbers than all of them, and each was there whole."""
+    rng = np.random.default_rng(4)
+    rows, parts = parties(rng, allow={"counts", "moments", "scores"})
+
+    def draw(fed, setup, n_clusters, *, method, coreset_size, dim):
+        fed.enlist(PointHolder, setup)
+        fed.ask(PointHolder.solve_locally, LocalAsk(n_clusters))
+        fed.settle(coordinates=width)
+        asked = [CoresetAsk(coreset_size, 10.0)] * 3
+        return fed.ask(PointHolder.draw_coreset, each=asked)[0].points
+
+    evil, setup = replace(distributed_kmeans, coordinate=draw), KMeansSetup("points", "labels")
+    how = {"method": "coreset", "coreset_size": 10, "dim": width}
+    with em.federation(parts, trust="organisations") as fed:
+        fed.run(*kept_scores(np.eye(D)[:, :width]))
+        if leaves:
+            assert len(fed.run(evil, setup, 2, **how).value)
+        else:
+            with pytest.raises(PolicyRefusal, match="allow"):
+                fed.run(evil, setup, 2, **how)
 
 
 # Neighbours.

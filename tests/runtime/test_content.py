@@ -33,10 +33,19 @@ def test_only_what_is_computed_from_rows_becomes_rows(kind):
 @pytest.mark.parametrize("split", ["rows", "columns"])
 def test_as_many_numbers_as_a_party_has_are_its_data_between_organisations_only(split):
     full = MANY._replace(numbers=200, split=split)
-    assert kind_of("gram", full) == "gram"
-    assert kind_of("gram", full._replace(trust="organisations")) == split
-    assert kind_of("gram", full._replace(trust="organisations", numbers=199)) == "gram"
-    assert kinds_of_release({"counts", "gram"}, full) == {"counts", "gram"}
+    assert kind_of("moments", full) == "moments"
+    assert kind_of("moments", full._replace(trust="organisations")) == split
+    assert kind_of("moments", full._replace(trust="organisations", numbers=199)) == "moments"
+    assert kinds_of_release({"counts", "moments"}, full) == {"counts", "moments"}
+
+
+@pytest.mark.parametrize("kind", ["gram", "distances"])
+def test_products_and_distances_that_determine_samples_are_columns_everywhere(kind):
+    n, d = MANY.n_rows, MANY.n_columns
+    enough = MANY._replace(numbers=min(n * d, n * (n - 1) // 2))
+    assert kind_of(kind, enough._replace(split="columns")) == "columns"
+    assert kind_of(kind, enough._replace(split="columns", numbers=enough.numbers - 1)) == kind
+    assert kind_of(kind, enough) == kind
 
 
 def test_counts_and_masked_sums_are_not_numbers_of_a_party():

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from eigenmesh.errors import PolicyRefusal
@@ -337,8 +338,13 @@ class Expected(NamedTuple):
         return kinds_of_release(self.declared, self.release) | self.besides
 
 
-def expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
+@lru_cache(maxsize=256)  # parties of one size, and of one party question and enlistment
+def expected_releases(study: Study, nothing: Release) -> tuple[Expected, ...]:
     """What will leave a party of which `nothing` has left: numbers at least, products at most."""
+    return tuple(_expected_releases(study, nothing))
+
+
+def _expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
     own, numbers, directions = Own(nothing.n_rows, nothing.n_columns), 0, 0
     for ask, fewest, most in turns_of(study.tree) if study.tree is not None else ():
         kinds = ask.reveals(study.scope.secure)

@@ -49,7 +49,7 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.schedule import Ask, Match, Scope, common_limits, loosest
+from eigenmesh.runtime.schedule import Ask, Match, Scope, loosest
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.spanning_tree import Links, Losses, SpanningTree
 from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
@@ -515,7 +515,7 @@ class Federation:
             ) from None
         self._guard.move(places)
         asks = [place.node for place in places if isinstance(place.node, Ask)]
-        self._reply_sizes = loosest([common_limits(node.up) for node in asks])
+        self._reply_sizes = loosest([node.common_up for node in asks])
         self._sum_asked = asks[0] if asks else None
         return {"told": dict(self._numbers)} if self._numbers else {}
 
@@ -1084,19 +1084,23 @@ def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> 
     if len(places) == 1:
         return places
     sent = [message for message in messages if message is not None]
-    fits = tuple(place for place in places if _may_be_sent(place, sent))
+    verdicts: dict[Any, bool] = {}  # many places have the same sizes
+    fits = tuple(place for place in places if _may_be_sent(place, sent, verdicts))
     return fits or places
 
 
-def _may_be_sent(place: Match, messages: Iterable[Message]) -> bool:
+def _may_be_sent(place: Match, messages: Iterable[Message], verdicts: dict[Any, bool]) -> bool:
     if not isinstance(place.node, Ask):
         return True
-    try:
-        for message in messages:
-            check_sizes(message, common_limits(place.node.down))
-    except MessageRefused:
-        return False
-    return True
+    key = tuple(place.node.common_down.items())
+    if key not in verdicts:
+        try:
+            for message in messages:
+                check_sizes(message, place.node.common_down)
+            verdicts[key] = True
+        except MessageRefused:
+            verdicts[key] = False
+    return verdicts[key]
 
 
 def _short(value: Any) -> str:

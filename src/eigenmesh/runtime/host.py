@@ -62,8 +62,6 @@ from eigenmesh.runtime.schedule import (
     Match,
     Own,
     Positions,
-    common_limits,
-    limits,
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.spanning_tree import NOBODY, Losses
@@ -523,16 +521,18 @@ class Host:
         self, places: Iterable[Match], messages: Iterable[Message], way: str
     ) -> Iterator[Match]:
         """The places of the study at which messages "up" or "down" may be so large."""
-        refusal, fits = None, False
+        refusal, fits, own = None, False, self._own
+        verdicts: dict[Any, MessageRefused | None] = {}  # many places have the same sizes
         for place in places:
-            try:
-                for message in messages:
-                    check_sizes(message, limits(getattr(place.node, way), self._own))
-            except MessageRefused as error:
-                refusal = refusal or error
-                continue
-            fits = True
-            yield place
+            node: Any = place.node
+            allowed = node.limits(way, own)
+            key = tuple(allowed.items())
+            if key not in verdicts:
+                verdicts[key] = _size_refusal(messages, allowed)
+            if verdicts[key] is None:
+                fits = True
+                yield place
+            refusal = refusal or verdicts[key]
         if refusal is not None and not fits:
             raise refusal
 
@@ -593,7 +593,7 @@ class Host:
             self._permit(enlisted, step, step.reveals)
         with self._consents.question(tree, list):
             offered, places = self._offered(enlisted, step, places, _receivers(tree, near))
-        self._mailbox.sizes = _agreed_limits([common_limits(place.node.up) for place in places])
+        self._mailbox.sizes = _agreed_limits([place.node.common_up for place in places])
         outbox = self._mailbox.pack(tree, offered)
         for to, _, size in self._mailbox.sent:
             name, encoded = self._view.names[to], memoryview(outbox[to])[-size:]
@@ -834,6 +834,16 @@ class Host:
 
 # Of a round between all neighbours.
 _ALL_LINKS: Tree = {"way": "", "parent": -1, "children": [], "gone": [], "cut": []}
+
+
+def _size_refusal(messages: Iterable[Message], allowed: Limits) -> MessageRefused | None:
+    """Why one of the messages is not as large as it may be."""
+    try:
+        for message in messages:
+            check_sizes(message, allowed)
+    except MessageRefused as error:
+        return error
+    return None
 
 
 def _way(tree: Tree) -> str:

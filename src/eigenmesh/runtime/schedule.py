@@ -94,9 +94,10 @@ class Size:
 
     def limit(self, own: Own) -> Limit:
         """What a host lets pass."""
-        return Limit(_of(self.amount, own), self.exact)
+        common = self.common
+        return Limit(_of(self.amount, own), self.exact) if common is None else common
 
-    @property
+    @cached_property
     def common(self) -> Limit | None:
         """What whoever sees a message knows of its size; None if that depends on its party."""
         return None if callable(self.amount) else Limit(int(self.amount), self.exact)
@@ -215,6 +216,22 @@ class Ask:
     def reveals(self, secure: bool) -> frozenset[str]:
         """The kinds that leave a party: of a masked summand nothing but what the sum tells."""
         return MASKED if secure and self.summed else self.step.reveals
+
+    @cached_property
+    def common_down(self) -> Limits:
+        """How large what is sent to parties may be, as far as all know."""
+        return common_limits(self.down)
+
+    @cached_property
+    def common_up(self) -> Limits:
+        """The same of what they give."""
+        return common_limits(self.up)
+
+    def limits(self, way: str, own: Own) -> Limits:
+        """How large a party's messages "up" or "down" may be."""
+        common: Limits = getattr(self, f"common_{way}")
+        sizes: Mapping[str, Size] = getattr(self, way)
+        return common if len(common) == len(sizes) else limits(sizes, own)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
