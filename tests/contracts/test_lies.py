@@ -33,7 +33,12 @@ def test_a_gross_lie_about_sums_is_told_of_the_liar(name, kind):
 
 @pytest.mark.parametrize(
     ("name", "reply", "field"),
-    [("vfed-pca-ring", 8, None), ("kmeans-ring", 55, None), ("diskpca-paper", 7, 0)],
+    [
+        ("vfed-pca-ring", 8, None),
+        ("kmeans-ring", 55, None),
+        ("diskpca-paper", 7, 0),
+        ("admm", 10, 4),
+    ],
 )
 def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(name, reply, field):
     number = next(i for i, fit in enumerate(FITS) if fit.name == name)

@@ -9,13 +9,16 @@ from tests.contracts.requests import recorded
 
 import eigenmesh as em
 from eigenmesh.errors import InputError, PolicyRefusal
+from eigenmesh.methods.diskpca.protocol import Whitening
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.consent import _factors_in
 from eigenmesh.runtime.host import Host
 from eigenmesh.runtime.message import KINDS, encode
 from eigenmesh.runtime.schedule import Scope
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import read_study, stage
 from eigenmesh.stages.count import survey
+from eigenmesh.stages.kmeans_party import GroupSums
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAMES = ["north", "south", "west"]
@@ -301,3 +304,11 @@ def test_as_many_numbers_as_a_party_has_are_its_rows_between_organisations(seed)
     fit(small, sketching)
     assert "'allow'" in refusal(small, sketching, trust="organisations")
     fit(large, sketching, trust="organisations")
+
+
+def test_weights_of_clusters_that_happen_to_be_triangular_are_no_factor_of_the_columns():
+    """Of four restarts and clusters of a party that is one group: drawn sizes found it."""
+    weights = np.triu(np.full((4, 4), 8.0), 1)
+    sums = GroupSums(np.ones((4, 4, 2)), weights, np.ones(4))
+    assert _factors_in(sums) == frozenset()
+    assert _factors_in(Whitening(np.triu(np.ones((4, 4))))) == {"columns"}

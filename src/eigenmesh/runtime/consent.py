@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -397,8 +397,8 @@ def _worth_of(directions: int, own: Own) -> frozenset[str]:
 
 
 def _factors_in(message: Message) -> frozenset[str]:
-    values: Mapping[str, Any] = {f.name: getattr(message, f.name) for f in fields_of(type(message))}
-    factor = any(is_triangular_factor(value) for value in values.values())
+    over_rows = (f for f in fields_of(type(message)) if f.kind in OVER_ROWS)  # counts may have gaps
+    factor = any(is_triangular_factor(getattr(message, f.name)) for f in over_rows)
     return frozenset({"columns"} if factor else ())
 
 

@@ -60,6 +60,7 @@ Numbers = NDArray[np.integer[Any] | np.floating[Any]]
 _DTYPE_KINDS = {Floats: "f", Integers: "iu", Numbers: "fiu"}
 _WORDS = {"f": "floats", "iu": "integers", "fiu": "numbers"}
 _SCALARS = (int, float, str, bool)
+_LARGEST_INT = 2**63  # the wire has no larger ones
 _OVERFLOW = (
     ": where the data are finite, powers of them are not; rescale the columns, lower the kernel's "
     "degree or gamma, or convert float32 to float64"
@@ -501,6 +502,9 @@ def _check_scalar(field: Field, value: Any) -> None:
         )
     if field.type is float and not math.isfinite(value):
         raise MessageRefused(f"{label} is {value}; a finite number is expected{_OVERFLOW}")
+    # Refused where it arose, by its own party, which says that others may have caused it.
+    if field.type is int and not -_LARGEST_INT <= value < _LARGEST_INT:
+        raise MessageRefused(f"{label} is {value:.3g}; a number of 64 bits is expected{_OVERFLOW}")
 
 
 def encode(message: Message, limits: Limits = NO_LIMITS) -> bytes:
