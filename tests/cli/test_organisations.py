@@ -46,6 +46,22 @@ def test_the_servers_job_fits_and_the_model_is_fetched(monkeypatch, tmp_path):
     assert session.jobs[0]._over.is_set()
 
 
+def test_rows_are_prepared_where_they_are_by_the_numbers_of_columns(monkeypatch, tmp_path):
+    rng = np.random.default_rng(3)
+    rows = X * [1, 1e-4, 1e4, 0] + np.c_[np.zeros((60, 3)), rng.integers(3, size=60)]
+    rows[:, 1] = np.exp(1e4 * rows[:, 1])
+    rows[::9, 0] = np.nan
+    parts = [np.split(rows, [20, 40]), ROWS.names]
+    Session(monkeypatch, em.Partitioned(rows=parts[0], names=parts[1], allow_missing=True))
+    how = ("--standardize", "--fill-missing", 0.3, "--log", 1, "--categories", 3)
+    told = said("fit", "--model", tmp_path / "m.em", *how, *AT_SITES)
+    preparation = em.Preparation(True, 0.3, log=[1], categories=[3])
+    expected = em.KernelPCA(2, preparation=preparation).fit(rows)
+    np.testing.assert_allclose(told["eigenvalues"], expected.eigenvalues_, rtol=1e-6)
+    done = run("fit", "--model", tmp_path / "m.em", "--log", "age", *AT_SITES)
+    assert "pass its number, from 0" in " ".join(done.output.split())
+
+
 def test_clusters_stay_at_the_sites(monkeypatch, tmp_path):
     Session(monkeypatch, ROWS)
     words = ("--clusters", 2, "--landmarks", "diskpca", "--gamma", 0.05, "--accuracy", 0.9)
@@ -80,6 +96,7 @@ def test_a_plan_is_made_of_what_the_sites_say(monkeypatch):
     [
         (["a.npy", *AT_SITES], "the sites name their own data"),
         ([*AT_SITES, "--allow", "counts"], "that is the sites' to say"),
+        ([*AT_SITES, "--columns", "age"], "--columns with --engine nvflare"),
         (["--engine", "nvflare"], "needs --startup-kit and --study"),
         (["a.npy", "--study", "heart"], "are for --engine nvflare"),
         ([], "Missing argument"),

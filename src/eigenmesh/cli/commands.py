@@ -213,7 +213,8 @@ def fit(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "scores": scores}
-        theirs |= {"label_column": label_column}
+        theirs |= {"label_column": label_column, "split": split, "columns": columns}
+        theirs |= {"delimiter": delimiter, "decimal": decimal}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         files = data or []
         check_output(model, files)
@@ -305,7 +306,8 @@ def transform(
     Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
     with answering(json):
-        theirs = {"id_column": id_column, "align": align}
+        theirs = {"id_column": id_column, "align": align, "columns": columns}
+        theirs |= {"delimiter": delimiter, "decimal": decimal}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         files = data or []
         check_output(out, [*files, model], SCORE_SUFFIXES)
@@ -393,7 +395,8 @@ def cluster(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "labels": labels}
-        theirs |= {"label_column": label_column}
+        theirs |= {"label_column": label_column, "split": split, "columns": columns}
+        theirs |= {"delimiter": delimiter, "decimal": decimal}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         files = data or []
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ()), (page, PAGE_SUFFIXES)):
@@ -491,7 +494,8 @@ def plan(
     """
     with answering(json):
         theirs = {"id_column": id_column, "align": align, "allow": allow, "split": split}
-        theirs |= {"label_column": label_column}
+        theirs |= {"label_column": label_column, "columns": columns}
+        theirs |= {"delimiter": delimiter, "decimal": decimal}
         sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
         words = {
             **options.kernel_words(kernel, gamma, degree, coef0),

@@ -19,13 +19,11 @@ import numpy as np
 from eigenmesh.connect import federation_on
 from eigenmesh.engines.nvflare import Flare, Relayed
 from eigenmesh.errors import EigenmeshWarning, FederationError, InputError
-from eigenmesh.estimators.base import load
-from eigenmesh.kernel_kmeans.estimator import KernelKMeans
-from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.estimators.base import described, from_description, load
 from eigenmesh.numerics.arrays import Floats
 from eigenmesh.runtime.study import FitStudy, load_study
 
-_ESTIMATORS: dict[str, Any] = {own.__name__: own for own in (KernelPCA, KernelKMeans)}
+_ESTIMATORS = ("KernelPCA", "KernelKMeans")
 _OPTIONS = ("timeout", "on_loss", "max_age")
 
 
@@ -42,13 +40,17 @@ def fit_at_server(
 
     Of them `approved` is the file of a study that the sites' owners have approved.
     """
-    name = type(estimator).__name__
-    if name not in _ESTIMATORS:
-        raise InputError(f"{name} is fitted in this process; expected {', '.join(_ESTIMATORS)}")
-    work = {"do": "fit", "estimator": name, "params": estimator.get_params(), **_sent(options)}
+    work = {"do": "fit", "estimator": _one_of_ours(described(estimator)), **_sent(options)}
     outcome = engine.order(work, on_progress)
     _warn(outcome)
     return _model_in(_bytes(outcome, "model"))
+
+
+def _one_of_ours(description: dict[str, Any]) -> dict[str, Any]:
+    name = description.get("name")
+    if name not in _ESTIMATORS:
+        raise InputError(f"{name} is fitted in this process; expected {' or '.join(_ESTIMATORS)}")
+    return description
 
 
 def scores_at_server(engine: Relayed, model: Any, options: Mapping[str, Any]) -> Floats:
@@ -93,15 +95,10 @@ def carry_out(flare: Flare, work: Mapping[str, Any]) -> dict[str, Any]:
             if work["do"] == "transform":
                 outcome = {"scores": _text(_npy(_model_in(_bytes(work, "model")).transform(fed)))}
             else:
-                estimator = _ESTIMATORS[work["estimator"]](**_params(work["params"]))
+                estimator = from_description(_one_of_ours(work["estimator"]))
                 outcome = {"model": _text(_file_of(estimator.fit(fed)))}
     ours = [str(own.message) for own in notices if issubclass(own.category, EigenmeshWarning)]
     return {**outcome, "warnings": ours}
-
-
-def _params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples, and an estimator's lists are such."""
-    return {name: tuple(own) if isinstance(own, list) else own for name, own in params.items()}
 
 
 def _npy(array: Any) -> bytes:
