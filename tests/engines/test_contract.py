@@ -711,3 +711,23 @@ def test_rows_are_prepared_fitted_and_clustered_alike(engine):
         np.testing.assert_allclose(kmeans.fit(fed).inertia_, clusters, rtol=1e-8)
     assert kpca.preparation_.width == 5
     assert kpca.transform(parts)[0].shape == (12, 2)
+
+
+def test_samples_are_matched_under_keys_alike(engine):
+    pytest.importorskip("private_set_intersection.python", reason="pip install 'eigenmesh[psi]'")
+    X = np.random.default_rng(4).normal(size=(30, 2 * len(NAMES)))
+    orders = [np.random.default_rng(i).permutation(30)[:27] for i in range(len(NAMES))]
+    parts = em.Partitioned(
+        columns=[X[own][:, 2 * i : 2 * i + 2] for i, own in enumerate(orders)],
+        names=NAMES,
+        sample_ids=[[f"p{j}" for j in own] for own in orders],
+        align="psi",
+        id_secret="words that all have",
+    )
+    common = sorted(set.intersection(*map(set, orders)))
+    assert 2 < len(common) < 27
+    model = em.OneShotKPCA(2, local_rank=2, kernel="linear")
+    with engine.open(parts) as fed:
+        values = model.fit(fed).eigenvalues_
+    pooled = em.KernelPCA(2, kernel="linear").fit(X[common]).eigenvalues_
+    np.testing.assert_allclose(values, pooled, rtol=1e-8)
