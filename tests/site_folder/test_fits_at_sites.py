@@ -154,3 +154,18 @@ def test_words_and_gaps_of_sites_are_prepared(tmp_path):
     here = em.Partitioned(rows=frames, categories=["ward"], allow_missing=True)
     expected = em.KernelPCA(2, preparation=em.Preparation(True, 0.5, categories=["ward"])).fit(here)
     np.testing.assert_allclose(kpca.eigenvalues_, expected.eigenvalues_, rtol=1e-6)
+
+
+def test_an_approved_study_of_prepared_rows_has_the_question_for_their_columns(tmp_path):
+    folders = three_folders(tmp_path, policy='approve = "each"')
+    sizes = {folder.settings.name: open_site(folder.path).data.shape for folder in folders}
+    kpca = em.KernelPCA(2, kernel="linear", preparation=em.Preparation(standardize=True))
+    asked = em.study(kpca, sizes, secure=True, at_sites=True)
+    for folder in folders:
+        open_site(folder.path).approve(asked)
+    where = [folder.path for folder in folders]
+    with em.federation(sites=where, under=asked, secure=True) as fed:
+        kpca.fit(fed)  # a warning would be an error
+    rows = np.vstack([np.asarray(open_site(path).data) for path in where])
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    np.testing.assert_allclose(kpca.eigenvalues_, em.KernelPCA(2).fit(rows).eigenvalues_)

@@ -273,7 +273,8 @@ def _study(door: Any, source: Any, at_sites: bool) -> FitStudy:
         opening = [stage(survey)]
         opening += [stage(column_agreement)] if runs[0].scope.split == "rows" else []
         digests = {run.digest for run in runs}
-        later = [run.study(runs[0].scope) for run in opening]
+        as_they_are = replace(runs[0].scope, prepared="")  # nothing is prepared yet
+        later = [run.study(as_they_are) for run in opening]
         runs += [run for run in later if run.digest not in digests]
     return FitStudy(tuple(run.as_agreed for run in runs), described(door))
 
