@@ -420,3 +420,20 @@ def test_the_same_seed_gives_the_same_answer_bit_for_bit():
         for _ in range(2)
     ]
     np.testing.assert_array_equal(fits[0].eigenvalues_, fits[1].eigenvalues_)
+
+
+@pytest.mark.filterwarnings("ignore:eigenvalues")
+def test_rpcholesky_measures_distances_anew_within_a_draw_and_takes_ten_rounds():
+    """Of one party that has all clusters, each in many copies, hardly any is drawn twice."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(10 * rng.normal(size=(24, 5)), 20, axis=0) + 0.01 * rng.normal(size=(480, 5))
+    parts = em.Partitioned(rows=[X[:470], X[470:]])
+    model = em.DisKPCA(
+        5, kernel="rbf", gamma=0.05, n_landmarks=24, landmarks="rpcholesky", random_state=0
+    ).fit(parts)
+    distances = cross_kernel({"kernel": "rbf", "gamma": 0.05}, X[::20], model.landmarks_)
+    assert np.count_nonzero(distances.max(axis=1) > 0.9) >= 19
+    uniform = model.set_params(landmarks="uniform").fit(parts)
+    met = cross_kernel({"kernel": "rbf", "gamma": 0.05}, X[::20], uniform.landmarks_)
+    assert np.count_nonzero(met.max(axis=1) > 0.9) <= 17
+    assert em.plan(model.set_params(landmarks="rpcholesky"), parts).rounds == 10

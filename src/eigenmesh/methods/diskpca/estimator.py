@@ -69,8 +69,8 @@ class DisKPCA(Served, RowEstimator):
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     n_landmarks : distinct landmarks in all; the number of rows or more means every row.
     landmarks : "diskpca" draws half by leverage score and half by distance to the span of these,
-        right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 8 blocks, each by distance
-        to the span of those before, at twice 8 rounds; "centroids" takes means of clusters of at
+        right for skewed data; "uniform"; "leverage"; "rpcholesky" draws 4 blocks, each by distance
+        to the span of those before, in 10 rounds; "centroids" takes means of clusters of at
         least 5 rows of a party, best for "rbf" on real data, and no row leaves; "drawn" takes
         points of the normal law that has the mean and the largest directions of all rows, and means
         of the rows near them, whosever they are: parties of any size count, by sums alone.

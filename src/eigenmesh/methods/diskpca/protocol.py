@@ -58,7 +58,7 @@ from eigenmesh.methods.diskpca.site_scores import (
 )
 from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
-from eigenmesh.numerics.draws import draw_distinct
+from eigenmesh.numerics.draws import Indices, draw_distinct
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -158,7 +158,10 @@ for kind in (LandmarkModel, Kernel, Shortfall):
 
 GRAMS = ("sum", "median")
 LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
-RPCHOLESKY_BLOCKS = 8  # more blocks are nearer to the sequential method, and cost rounds
+# More blocks are nearer to the sequential method, and cost rounds. A party measures anew within a
+# block, so that only what different parties draw in it does not know of each other.
+RPCHOLESKY_BLOCKS = 4
+_TURNS = 2  # of a party, in one draw by distance: 8 blocks in all, as many passes over rows
 _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
@@ -347,10 +350,11 @@ class RowHolder(ScoredRows):
     """
 
     Setup: ClassVar[type[Message]] = LandmarkSetup
-    state = ("scores", "drawn", "fresh", "landmarks", "rank")
+    state = ("scores", "measures_anew", "drawn", "fresh", "landmarks", "rank")
 
     def __init__(self, site: SiteView, setup: LandmarkSetup) -> None:
         super().__init__(site, setup)
+        self.measures_anew = False  # distances, several times in one draw
         self.drawn = np.zeros(site.data.shape[0], dtype=bool)
         self.fresh = pack(site.data[:0])  # what was sent last, not yet among the landmarks
         self.landmarks: list[dict[str, Any]] = []
@@ -360,11 +364,12 @@ class RowHolder(ScoredRows):
     def draw_rows(self, share: LandmarkShare) -> RowBlock:
         """Distinct rows with probability in proportion to their scores.
 
+        Of "rpcholesky" they are distances, and measured anew some times on the way.
         They leave as they are: that a seed tells which they were adds their place among the others.
         """
         weights = np.where(self.drawn, 0.0, self.scores)
         rng = self.site.generator(self.setup.seed, diskpca.number, int(self.drawn.sum()))
-        indices = draw_distinct(weights, share.n_rows, rng)
+        indices = self._draw(weights, share.n_rows, rng)
         self.drawn = self.drawn.copy()
         self.drawn[indices] = True
         self.fresh = pack(self._rounded(self.site.data[indices], share.bits))
@@ -383,6 +388,22 @@ class RowHolder(ScoredRows):
         self.fresh, self.landmarks = pack(means), []  # more of them take the place of the first
         return Centroids(**self.fresh)
 
+    def _draw(self, weights: Doubles, count: int, rng: np.random.Generator) -> Indices:
+        if not self.measures_anew:
+            return draw_distinct(weights, count, rng)
+        A, left, taken = self.site.data, weights.copy(), np.empty(0, np.intp)
+        known = [self.all_landmarks()] if self.landmarks else []
+        for turn in range(_TURNS):
+            upto = count * (turn + 1) // _TURNS
+            if len(taken):
+                left = residuals(self.kernel, A, stack([*known, A[taken]]))
+                left = np.where(weights > 0, left, 0.0)
+                left[taken] = 0.0
+            taken = np.append(taken, draw_distinct(left, upto - len(taken), rng))
+        rest = np.array(weights)  # for rows that the others' span has, if so many were asked for
+        rest[taken] = 0.0
+        return np.sort(np.append(taken, draw_distinct(rest, count - len(taken), rng)))
+
     def _rounded(self, points: Rows, bits: int) -> Rows:
         """Before anybody has them: any points are good as landmarks, if all have the same."""
         few = bits != EXACT and points.shape[0]
@@ -391,6 +412,7 @@ class RowHolder(ScoredRows):
     @step
     def norm_mass(self) -> Mass:
         """Squared norms ‖φ(a)‖², the distances to no landmarks at all."""
+        self.measures_anew = True
         return self._drawn_by(np.asarray(self.kernel.diagonal(self.site.data), dtype=np.float64))
 
     @step(reusable=False)
