@@ -59,6 +59,8 @@ def test_every_panel_has_the_default_and_shipping_and_known_looks(figure):
         names = panel.methods.split()
         assert {"default", "shipping"} <= set(names)
         assert set(names) <= set(METHODS) & set(panel.on.methods)
+        looks = [(METHODS[name].colour, METHODS[name].line) for name in names]
+        assert len(set(looks)) == len(looks), "two methods look alike"
     assert set(figure.shows.split()) <= set(MEASURES)
 
 

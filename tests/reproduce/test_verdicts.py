@@ -10,6 +10,9 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import LinearRegression
 
 import eigenmesh as em
 from eigenmesh.reproduce.catalogue import catalogue
@@ -24,11 +27,16 @@ def without_files(monkeypatch):
     monkeypatch.delenv("EIGENMESH_DATA", raising=False)
 
 
-def part_of(figure_id, panels, methods, tmp_path, seeds=1, **fixed):
+def part_of(figure_id, panels, methods, tmp_path, seeds=1, values=None, **fixed):
     """The outcome of some panels and methods of a figure, at its quick size."""
     figure = catalogue()[figure_id]
     chosen = [
-        dataclasses.replace(panel, methods=methods, fixed={**panel.fixed, **fixed})
+        dataclasses.replace(
+            panel,
+            methods=methods,
+            fixed={**panel.fixed, **fixed},
+            values=panel.values if values is None else values,
+        )
         for panel in figure.panels
         if panel.title.startswith(panels)
     ]
@@ -168,6 +176,111 @@ def test_the_saving_of_the_mechanism_is_that_of_its_formula(tmp_path):
     assert measured == pytest.approx(formula / without, rel=0.1)
     held = formula / without <= 0.02
     assert verdict(outcome, "98 %").verdict == ("held" if held else "not held")
+
+
+def kernel_poly(A, B):
+    return np.asarray(A @ B.T) ** 2
+
+
+def test_residuals_of_landmarks_are_those_of_their_span(tmp_path):
+    """Paper 001, Figure 1: ‖φ(A) − LLᵀφ(A)‖² over the least, from coefficients of L in φ(Y)."""
+    figure, outcome = part_of("001/fig1", "HIGGS", "diskpca-paper uniform", tmp_path)
+    (panel,) = figure.panels
+    name, n_rows, options = panel.data.at("quick")
+    X = load(name, n_rows, 0, offline=True, **options).X
+    K = kernel_poly(X, X)
+    optimum = np.trace(K) - np.linalg.eigvalsh(K)[::-1][:10].sum()
+    parts = em.split(X, 10, law="power", exponent=2.0, random_state=0)
+    common = {"kernel": "poly", "gamma": 1.0, "degree": 2, "coef0": 0.0, "center": False}
+    holds = []
+    for q in at_size(panel.values, "quick"):
+        ratios = []
+        for method, how in (
+            ("diskpca-paper", {"exact": False}),
+            ("uniform", {"landmarks": "uniform"}),
+        ):
+            kpca = em.DisKPCA(10, n_landmarks=q, random_state=0, **common, **how)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", em.EigenmeshWarning)
+                model = kpca.fit(parts).model_
+            Y, C = np.asarray(model.landmarks), model.coefficients
+            np.testing.assert_allclose(C.T @ kernel_poly(Y, Y) @ C, np.eye(10), atol=1e-6)
+            scores = kernel_poly(X, Y) @ C
+            ratios.append((np.trace(K) - np.square(scores).sum()) / optimum)
+            measured = outcome.results.measured(0, q, method, "ratio").mean
+            assert measured == pytest.approx(ratios[-1], rel=1e-6)
+        holds.append(ratios[0] <= ratios[1])
+    expected = "held" if all(holds) else "held in part" if any(holds) else "not held"
+    assert verdict(outcome, "with the same landmarks").verdict == expected
+
+
+def test_costs_of_clusters_are_those_of_feature_space(tmp_path):
+    """Paper 001, Figure 3: Σ ‖φ(x) − μ‖² from kernel values alone, over that of pooled k-means."""
+    _, outcome = part_of("001/fig3", "HIGGS", "default", tmp_path, values=(20,))
+    X = load("higgs", 500, 0, offline=True).X
+    parts = em.split(X, 10, law="power", exponent=2.0, random_state=0)
+    kernel = {"kernel": "poly", "gamma": 1.0, "degree": 2, "coef0": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.EigenmeshWarning)
+        warnings.simplefilter("ignore", em.CostWarning)
+        model = em.KernelKMeans(10, **kernel, random_state=0, small_parties="reveal").fit(parts)
+    K = kernel_poly(X, X)
+
+    def cost(labels):
+        clusters = [np.flatnonzero(labels == c) for c in np.unique(labels)]
+        return sum(np.trace(K[np.ix_(c, c)]) - K[np.ix_(c, c)].sum() / len(c) for c in clusters)
+
+    labels = np.empty(len(X), dtype=int)
+    labels[np.concatenate(parts.order)] = np.concatenate(model.labels_)
+    values, vectors = np.linalg.eigh(K)
+    scores = vectors[:, -10:] * np.sqrt(values[-10:])
+    pooled = cost(KMeans(10, n_init=10, random_state=0).fit_predict(scores))
+    measured = outcome.results.measured(0, 20, "default", "cost_ratio").mean
+    assert measured == pytest.approx(cost(labels) / pooled, rel=2e-2)  # of pooled k-means' starts
+
+
+def test_regression_on_pooled_components_is_scikit_learns(tmp_path):
+    """Paper 001, Figure 5: the pooled error, and that what we call alike is within a tenth."""
+    _, outcome = part_of("001/fig5", "Protein", "pooled diskpca uniform", tmp_path)
+    rows = load("protein", 500, 0, offline=True)
+    gamma = 1 / (2 * rows.X.var(axis=0).sum())
+    for k in (5, 20):
+        Z = KernelPCA(k, kernel="rbf", gamma=gamma).fit_transform(rows.X)
+        guess = LinearRegression().fit(Z, rows.y).predict(Z)
+        error = np.linalg.norm(rows.y - guess) / np.linalg.norm(rows.y)
+        assert outcome.results.measured(0, k, "pooled", "regression_error").mean == pytest.approx(
+            error, rel=1e-6
+        )
+    ratios = [
+        outcome.results.measured(0, k, "uniform", "regression_error").mean
+        / outcome.results.measured(0, k, "diskpca", "regression_error").mean
+        for k in (5, 20)
+    ]
+    alike = [abs(ratio - 1) <= 0.1 for ratio in ratios]
+    expected = "held" if all(alike) else "held in part" if any(alike) else "not held"
+    assert verdict(outcome, "do alike").verdict == expected
+
+
+def test_recovery_is_that_of_whole_kernel_matrices(tmp_path):
+    """Paper 004, Figure 1: ‖K̂ − K_s‖²_F / n² of every iteration, from n × n matrices."""
+    _, outcome = part_of("004/fig1", "Mushrooms", "fk-paper", tmp_path)
+    X = load("mushrooms", 800, 0, offline=True).X
+    gamma = 1 / (2 * X.var(axis=0).sum())
+    d = np.square(X).sum(axis=1)
+    values, vectors = np.linalg.eigh(np.exp(-gamma * (d[:, None] + d - 2 * X @ X.T)))
+    truth = (vectors[:, -2:] * values[-2:]) @ vectors[:, -2:].T
+    options = {"solver": "lanczos", "threshold": "paper", "features": "paper", "gamma": gamma}
+    model = em.FedKernelKMeans(
+        2, n_eigenvectors=2, n_features=15, n_iterations=12, random_state=0, **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.EigenmeshWarning)
+        model.fit(em.split(X, 5, random_state=0))
+    errors = [np.square(H @ H.T - truth).sum() / len(X) ** 2 for H in model.transform_history(X)]
+    (trial,) = outcome.results.trials
+    np.testing.assert_allclose(trial.measures["fk-paper"]["recovery"], errors, rtol=1e-4)
+    below = max(t * error for t, error in enumerate(errors, start=1)) <= 0.4
+    assert verdict(outcome, "0.4/t").verdict == ("held" if below else "not held")
 
 
 def test_rows_are_those_of_the_problem():

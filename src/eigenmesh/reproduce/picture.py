@@ -232,7 +232,7 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     if MEASURES[measure].log or _spans_decades(outcome, panel, measure):
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        if high < 30 * low:  # a decade's ends alone would leave the axis bare
+        if high < 300 * low:  # decades' ends alone would leave the axis bare
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_major_formatter("{x:g}")
     else:
