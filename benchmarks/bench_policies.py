@@ -46,6 +46,7 @@ def gain(kernel: str, policy: str, rows: list[Any], seed: int, trust: str) -> di
     allow, secure = POLICIES[policy]
     parts = em.Partitioned(rows=rows, policies=[em.Policy(allow=allow)] * len(rows))
     how = {"kernel": kernel, "gamma": 1 / rows[0].shape[1], "random_state": seed}
+    how["degree"] = 1 if kernel == "arc-cosine" else 2
     k = min(3, rows[0].shape[1] - 1) if kernel in ("linear", "cosine") else 3
     with em.federation(parts, secure=secure, trust=trust) as fed:
         model = em.KernelPCA(k, **how).fit(fed)

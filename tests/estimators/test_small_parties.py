@@ -190,3 +190,17 @@ def test_masked_sums_leave_nobody_out():
         plan = em.plan(em.KernelPCA(2, **kernel), fed)
     assert set(small) < set(model.report_.parties) == set(plan.parties)
     assert em.plan(em.KernelPCA(2, **kernel), em.Partitioned(rows=rows), secure=True) == plan
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_said_to_have_left_tells_where_it_is_as_good_as_rows():
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(n, 4)) for n in (60, 50, 3)]
+    parts = em.Partitioned(rows=rows, names=["a", "b", "tiny"])
+    assert "rows: as good" not in em.KernelPCA(2).fit(parts).method_
+    revealed = em.KernelPCA(2, small_parties="reveal").fit(parts)
+    assert "those of 'tiny' are over fewer than 5 rows: as good as these" in revealed.method_
+    exact = em.KernelKMeans(3, gamma=0.1, random_state=0).fit(parts)
+    assert "some moments may be over a single row" in exact.method_
+    groups = em.KernelKMeans(3, gamma=0.1, kmeans="groups", random_state=0).fit(parts)
+    assert "single row" not in groups.method_

@@ -13,9 +13,12 @@ from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.traffic import Traffic
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
 
+_SUMS = frozenset(("centroids", "gram", "moments"))  # over rows of one party
+_FEW = MIN_CLUSTER  # rows; sums over fewer tell too much of each
 BOUNDS_IN_WORDS = {
     "kernel_error": "error of the kernel matrix at most",
     "eigengap": "eigengap at least",
@@ -205,9 +208,27 @@ class RunReport(Shown):
 
     @property
     def what_left(self) -> str:
-        """The kinds that left the parties, in one line."""
+        """The kinds that left the parties, in one line, and which of them may tell single rows."""
         kinds = sorted({kind for own in self.reveals.values() for kind in own})
-        return f"what left the parties: {', '.join(kinds) or 'nothing'}"
+        words = f"what left the parties: {', '.join(kinds) or 'nothing'}"
+        return "; ".join([words, *self._few_behind])
+
+    @property
+    def _few_behind(self) -> Iterator[str]:
+        """Sums over rows that are over fewer than say little of each."""
+        if self.split != "rows":
+            return
+        sums = [d for d in self.disclosures if d.kind in _SUMS and d.floats and not d.noised]
+        single = sorted({d.kind for d in sums if d.rows == 1})
+        if single:
+            yield f"some {' and '.join(single)} may be over a single row"
+        senders = {name for d in sums for name in d.parties}
+        tiny = [name for name in self.parties if name in senders and self._n_rows(name) < _FEW]
+        if tiny:
+            yield f"those of {in_short(tiny)} are over fewer than {_FEW} rows: as good as these"
+
+    def _n_rows(self, party: str) -> int:
+        return self.shapes.get(party, (_FEW, 0))[0]
 
     @property
     def share_of_baseline(self) -> float:
