@@ -93,6 +93,23 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+SHORTENED: list[OneShort] = []  # replies that had an array, and so were
+
+
+class OneShort(Lie):
+    """One number, or row of numbers, is missing at the end of an array, if the reply has any."""
+
+    def tell(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The message without it."""
+        arrays = [n for n, value in message.items() if isinstance(value, np.ndarray) and value.size]
+        if not arrays:
+            return dict(message)
+        SHORTENED.append(self)
+        assert self.field is not None
+        name = arrays[self.field % len(arrays)]
+        return {**message, name: message[name][:-1].copy()}
+
+
 @contextmanager
 def lying(lie: Lie | None, replies: list[int]) -> Iterator[None]:
     """Hosts of the liar send the lie; `replies` counts what the liar sends."""

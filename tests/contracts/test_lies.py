@@ -3,7 +3,16 @@ cannot be. A seeded sample; benchmarks/bench_lies.py draws 1,500."""
 
 import pytest
 from tests.contracts.fits import FITS
-from tests.contracts.lies import LIES, Lie, drawn_lies, n_replies, outcome_of
+from tests.contracts.lies import (
+    LIAR,
+    LIES,
+    SHORTENED,
+    Lie,
+    OneShort,
+    drawn_lies,
+    n_replies,
+    outcome_of,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -57,3 +66,30 @@ def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(
 def test_lies_that_gave_impossible_variances_are_refused(name, reply, kind, field, seed):
     number = next(i for i, fit in enumerate(FITS) if fit.name == name)
     assert require_fair(Lie(number, reply, kind, field, seed)).error is not None
+
+
+UNNEEDED = {"kmeans-ring"}  # the last that passes there is of no use to anybody
+
+
+@pytest.mark.parametrize(
+    "number",
+    [i for i, fit in enumerate(FITS) if fit.name not in UNNEEDED],
+    ids=lambda i: FITS[i].name,
+)
+def test_a_reply_one_number_short_is_an_error_that_names_its_sender(number):
+    """Of the last reply that has an array: what comes of it is nobody else's to notice."""
+    SHORTENED.clear()
+    for reply in reversed(range(n_replies(number))):
+        outcome = outcome_of(FITS[number], OneShort(number, reply, "short", 0))
+        if SHORTENED:
+            break
+    assert not outcome.is_foreign, repr(outcome.error)
+    assert LIAR in str(outcome.error)
+
+
+def test_fewer_landmarks_than_were_sent_are_noticed_where_sums_do_not_show_their_number():
+    number = next(i for i, fit in enumerate(FITS) if fit.name == "diskpca-small")
+    drawn = range(n_replies(number))[3]
+    outcome = outcome_of(FITS[number], OneShort(number, drawn, "short", 0))
+    assert outcome.error.party == LIAR
+    assert "1 of its landmarks have come to the coordinator, it sent 2" in str(outcome.error)

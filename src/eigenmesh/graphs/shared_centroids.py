@@ -195,6 +195,12 @@ class CentroidNode(MixingParty):
         for sender, message in sorted(received.items()):
             if max(*message.owners, *message.has, -1, -1) >= len(self.site.names):
                 raise MessageRefused("what a neighbour passes on is of no party of the federation")
+            if message.points.shape[1] != self.shared.shape[1]:
+                raise MessageRefused(
+                    f"points of {message.points.shape[1]} columns came where "
+                    f"{self.shared.shape[1]} are shared",
+                    party=self.site.names[sender],
+                )
             for owner in np.unique(message.owners).tolist():
                 centroids_of.setdefault(str(owner), message.points[message.owners == owner])
             for owner in message.has.tolist():

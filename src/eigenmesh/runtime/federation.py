@@ -31,6 +31,7 @@ from eigenmesh.runtime.exchange import Exchange
 from eigenmesh.runtime.ledger import COORDINATOR, Books, Recording, step_label
 from eigenmesh.runtime.message import (
     NO_LIMITS,
+    Limits,
     Message,
     OwnColumns,
     OwnRows,
@@ -49,7 +50,7 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.schedule import Ask, Match, Scope, loosest
+from eigenmesh.runtime.schedule import Ask, Match, Scope, loosest, of_rows
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.spanning_tree import Links, Losses, SpanningTree
 from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
@@ -164,6 +165,7 @@ class Federation:
         self._numbers: dict[str, int] = {}
         self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
+        self._sizes_by_rows = NO_LIMITS  # for each row that a party has
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
         self._missed_in_a_row: Counter[str] = Counter()
@@ -487,7 +489,8 @@ class Federation:
 
     def _follow_study(self, study: Study) -> None:
         self._guard = Guard(study, is_coordinators=True)
-        self._numbers, self._reply_sizes, self._sum_asked = {}, NO_LIMITS, None
+        self._numbers, self._sum_asked = {}, None
+        self._reply_sizes = self._sizes_by_rows = NO_LIMITS
         self._cut.clear()
         self._collector = None
 
@@ -516,6 +519,7 @@ class Federation:
         self._guard.move(places)
         asks = [place.node for place in places if isinstance(place.node, Ask)]
         self._reply_sizes = loosest([node.common_up for node in asks])
+        self._sizes_by_rows = loosest([node.up_by_rows for node in asks])
         self._sum_asked = asks[0] if asks else None
         return {"told": dict(self._numbers)} if self._numbers else {}
 
@@ -1024,12 +1028,19 @@ class Federation:
         if step is None or step.signature.gives is None:
             return None
         answer = _message_in(answer)
-        message = decode(step.signature.gives, answer.data, self._reply_sizes)
+        message = decode(step.signature.gives, answer.data, self._sizes_of(self._names[i]))
         way = (self._names[i], COORDINATOR)
         self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
         setup, request = self._setups.get(step.role), self._requests.get(i)
         self._statements.hear(self._names[i], message, setup, request)
         return message
+
+    def _sizes_of(self, party: str) -> Limits:
+        """How large a reply may be: also by how many rows its sender said that it has."""
+        n_rows = self._statements.facts.get(party, {}).get(OwnRows)
+        if n_rows is None or not self._sizes_by_rows:
+            return self._reply_sizes
+        return {**self._reply_sizes, **of_rows(self._sizes_by_rows, int(n_rows))}
 
 
 def require_seconds(timeout: float | None) -> None:

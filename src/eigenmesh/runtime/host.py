@@ -62,6 +62,7 @@ from eigenmesh.runtime.schedule import (
     Match,
     Own,
     Positions,
+    of_rows,
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.spanning_tree import NOBODY, Losses
@@ -593,7 +594,7 @@ class Host:
             self._permit(enlisted, step, step.reveals)
         with self._consents.question(tree, list):
             offered, places = self._offered(enlisted, step, places, _receivers(tree, near))
-        self._mailbox.sizes = _agreed_limits([place.node.common_up for place in places])
+        self._mailbox.sizes = _agreed_limits([self._known_sizes(place.node) for place in places])
         outbox = self._mailbox.pack(tree, offered)
         for to, _, size in self._mailbox.sent:
             name, encoded = self._view.names[to], memoryview(outbox[to])[-size:]
@@ -601,6 +602,14 @@ class Host:
         self._half_done, self._unfinished = (request, tree), tree["turn"]
         self._write_state()  # what was offered has left, whether or not the second half comes
         return outbox
+
+    def _known_sizes(self, node: Ask) -> Limits:
+        """How large neighbours' messages are: over columns all have the same samples."""
+        if self._guard is None or not node.up_by_rows:
+            return node.common_up
+        if self._guard.study.scope.split != "columns":
+            return node.common_up
+        return {**node.common_up, **of_rows(node.up_by_rows, self._own.rows)}
 
     def _offered(
         self, enlisted: Enlisted, step: Step, places: tuple[Any, ...], receivers: Sequence[int]

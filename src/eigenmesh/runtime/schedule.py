@@ -118,6 +118,11 @@ def common_limits(sizes: Mapping[str, Size]) -> Limits:
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
+def of_rows(sizes: Limits, n_rows: int) -> Limits:
+    """How large the messages of a party are that has so many rows."""
+    return {name: Limit(n_rows * limit.size, limit.exact) for name, limit in sizes.items()}
+
+
 def loosest(several: Sequence[Limits]) -> Limits:
     """What is known of a message's sizes, if it may belong to any of several places."""
     if len(several) < 2:
@@ -226,6 +231,11 @@ class Ask:
     def common_up(self) -> Limits:
         """The same of what they give."""
         return common_limits(self.up)
+
+    @cached_property
+    def up_by_rows(self) -> Limits:
+        """The sizes of what they give that are a party's number of rows; for each of these."""
+        return {n: Limit(1, size.exact) for n, size in self.up.items() if size.amount is rows}
 
     def limits(self, way: str, own: Own) -> Limits:
         """How large a party's messages "up" or "down" may be."""

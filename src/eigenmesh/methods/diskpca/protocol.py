@@ -43,7 +43,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from eigenmesh.errors import InputError, PartitionError, RankError
+from eigenmesh.errors import InputError, MessageRefused, PartitionError, RankError
 from eigenmesh.methods.diskpca.drawn import (
     Draw,
     SummedRows,
@@ -187,13 +187,14 @@ class LandmarkShare(Message, reveals=None):
 
 
 class NewLandmarks(RowBlock, reveals="rows"):
-    """Landmarks of the other parties; `before` of them come before the receiver's own.
+    """Landmarks of the other parties; `before` of them come before the receiver's `own` new ones.
 
     Sums are asked for in `rank` leading directions of their span, in all if that is 0.
     """
 
     is_handed_on: ClassVar[bool] = True
     before: Annotated[int, Reveals("counts"), NonNegative]
+    own: Annotated[int, Reveals("counts"), NonNegative]
     rank: Annotated[int, Reveals("counts"), NonNegative]
 
 
@@ -498,6 +499,11 @@ class RowHolder(ScoredRows):
     def take_up(self, others: NewLandmarks) -> Rows:
         """All landmarks so far; the own rows are put where they belong among the others'."""
         theirs, own = unpack(others), unpack(RowBlock(**self.fresh))
+        if own.shape[0] != others.own:
+            raise MessageRefused(
+                f"{others.own} of its landmarks have come to the coordinator, it sent "
+                f"{own.shape[0]}: its reply was changed on the way"
+            )
         added = stack([theirs[: others.before], own, theirs[others.before :]])
         self.landmarks = [*self.landmarks, pack(added)]
         self.fresh = pack(own[:0])
@@ -1175,7 +1181,7 @@ def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
     """To each party what the others drew; it holds its own."""
     drawn = stack(list(fresh.values()))
     # One for all who drew none: they are many.
-    all_of_them = NewLandmarks(**pack(drawn), before=0, rank=0)
+    all_of_them = NewLandmarks(**pack(drawn), before=0, own=0, rank=0)
     messages, before = {}, 0
     for name, own in fresh.items():
         after = before + own.shape[0]
@@ -1183,14 +1189,14 @@ def new_to_each(fresh: Mapping[str, Rows]) -> dict[str, NewLandmarks]:
             messages[name] = all_of_them
         else:
             others = stack([drawn[:before], drawn[after:]])
-            messages[name] = NewLandmarks(**pack(others), before=before, rank=0)
+            messages[name] = NewLandmarks(**pack(others), before=before, own=after - before, rank=0)
         before = after
     return messages
 
 
 def to_all(points: Rows, parties: Sequence[str]) -> dict[str, NewLandmarks]:
     """Landmarks that no party gave."""
-    return dict.fromkeys(parties, NewLandmarks(**pack(points), before=0, rank=0))
+    return dict.fromkeys(parties, NewLandmarks(**pack(points), before=0, own=0, rank=0))
 
 
 def require_fresh_replies(rows: Federation) -> None:
@@ -1445,7 +1451,7 @@ def more_landmarks(
             Y, left, draw = [], before.most, role.local_centroids
         masses = {name: float(size) for name, size in before.sizes.items() if name in left}
         if landmarks not in ("uniform", "centroids"):
-            nothing = NewLandmarks(**pack(before.Y[:0]), before=0, rank=0)
+            nothing = NewLandmarks(**pack(before.Y[:0]), before=0, own=0, rank=0)
             masses = masses_of(by_party(rows.ask(role.residual_mass, nothing)), left)
         missing = count - sum(y.shape[0] for y in Y)
         fresh = draw_from(rows, draw, masses, left, (missing, before.bits), rng)

@@ -45,6 +45,7 @@ from eigenmesh.runtime.message import (
     Context,
     Message,
     Numbers,
+    OwnColumns,
     OwnRows,
     Positive,
     Reveals,
@@ -86,6 +87,10 @@ class NoisedMoments(Message, reveals="moments", noised=True):
 
     def contradiction(self, context: Context) -> str | None:
         """Norms of 1 add up to the number of rows; noise moves sums by no more than it may."""
+        n_columns = context.facts.get(OwnColumns)
+        expected = None if n_columns is None else _n_moments(context.setup, int(n_columns))
+        if expected not in (None, len(self.upper)):
+            return f"it has {len(self.upper)} moments, {expected} are expected"
         mechanism = moments_mechanism(context.setup, len(self.upper))
         return self.impossible(context.setup, mechanism, mechanism.sigma)
 
@@ -95,6 +100,11 @@ class NoisedMoments(Message, reveals="moments", noised=True):
         """Why no rows have these moments under noise of so much; also of a sum over parties."""
         vector = mechanism.read(self.upper)
         return impossible_moments(vector, sigma, self.n_rows, setup.kernel, setup.center)
+
+
+def _n_moments(setup: PrivateSetup, n_columns: int) -> int:
+    t = unit_width(setup.kernel, n_columns, setup.n_features) + int(setup.center)
+    return t * (t + 1) // 2
 
 
 class PrivateRows(Party):

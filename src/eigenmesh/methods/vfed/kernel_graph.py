@@ -21,6 +21,7 @@ and the same end.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -350,8 +351,23 @@ def _agreed(
     )
 
 
+def _require_one_size(ends: Replies) -> None:
+    """All nodes have been handed down the same numbers."""
+    sizes = [end.value.size for end in ends]
+    common, holders = Counter(sizes).most_common(1)[0]
+    apart = [n for n, size in zip(ends.parties, sizes, strict=True) if size != common]
+    if apart:
+        known = len(apart) == 1 and holders > 1
+        raise MessageRefused(
+            f"the answers of {in_short(apart)} have another size than those of the others, where "
+            f"all were handed down the same {common} numbers",
+            party=apart[0] if known else None,
+        )
+
+
 def _result(starts: Replies, ends: Replies, agreed: ArgumentPeerSetup) -> PeerFusion:
     n, p = starts[0].n_samples, len(ends)
+    _require_one_size(ends)
     fusions = [unpacked(end.value, agreed, n, p) for end in ends]
     if len({len(own.components.eigenvalues) for own in fusions}) > 1:
         raise MessageRefused(
