@@ -4,7 +4,8 @@ Each configuration comes from one seed (`configuration(seed)`; `--one SEED` runs
 is within: of KernelPCA every wanted eigenvalue, the squared length of its scores and what these
 span within `ACCURACY` of the pooled ones; of KernelKMeans the true inertia of the labels at most
 1.02 times the best of ten exact runs; of KernelPCRegressor R² in sample within 0.01 of ridge
-regression on pooled components. The pooled answer is taken at the fitted `gamma_`, and that is
+regression on pooled components; an eigenvalue of these that lacks more is SILENT if nothing says
+so. The pooled answer is taken at the fitted `gamma_`, and that is
 held against its rule apart. WARNED: not within, and a warning concerns the answer. GAP: within, and
 the warning is that the data do not determine the last component, or fewer than were asked for, or
 a hint (at units, gamma) that is true of the data: whoever fits has to hear that a kernel matrix is
@@ -206,9 +207,17 @@ def said(outcome: Verdict) -> str:
     false_hints = [hint for hint in outcome.asides if not is_true(outcome, hint)]
     if notes + false_hints or (outcome.rules and not is_off(outcome)):
         return "ALARM"
+    if lacking(outcome) > ACCURACY and not outcome.fewer + outcome.gaps:
+        outcome.misses.append(f"an eigenvalue lacks {lacking(outcome):.3g}, unsaid")
+        return "SILENT"
     if outcome.notes:
         return "NAMED"
     return "GAP" if outcome.gaps + outcome.fewer + outcome.asides else "WITHIN"
+
+
+def lacking(outcome: Verdict) -> float:
+    """The largest share that is truly missing of a wanted eigenvalue, whatever clusters and R²."""
+    return 0.0 if outcome.shortfall is None else outcome.shortfall[1]
 
 
 def is_true(outcome: Verdict, hint: str) -> bool:
@@ -357,8 +366,7 @@ def shortfall_is_right(claimed: float, true: float) -> bool:
 
 def within(outcome: Verdict) -> bool:
     """Whether a fit is within `accuracy`, which is of eigenvalues, of clusters and R² as well."""
-    short = outcome.shortfall is not None and outcome.shortfall[1] > ACCURACY
-    return outcome.verdict in RIGHT and not short
+    return outcome.verdict in RIGHT and lacking(outcome) <= ACCURACY
 
 
 def table(outcomes: list[Verdict], key: str) -> None:

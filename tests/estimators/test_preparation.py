@@ -221,6 +221,7 @@ def test_other_units_at_one_party_are_named_though_rows_are_standardised(seed):
 
 
 @pytest.mark.parametrize(("method", "topology"), [("gossip", "ring"), ("admm", "full")])
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_nodes_of_a_graph_prepare_alike_by_averages(method, topology):
     X, log = drawn_rows(16)
     how = em.Preparation(standardize=True, fill_missing=0.5, log=log)

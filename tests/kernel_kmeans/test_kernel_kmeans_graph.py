@@ -150,6 +150,7 @@ def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
 @pytest.mark.parametrize(
     ("method", "parts"), [("gossip", PARTS), ("gossip", QUIET), ("admm", PARTS)]
 )
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_centres_are_the_means_of_the_pooled_scores(method, parts):
     """With landmarks, with random features, and with a model of its own at every node."""
     found = kmeans(method=method, tol=0).fit(parts)
@@ -204,6 +205,7 @@ def test_one_node_with_all_rows_knows_the_inertia():
 
 
 @pytest.mark.parametrize("method", ["random", "admm"])
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_what_else_the_inertia_is(method):
     parts = QUIET if method == "random" else PARTS
     found = kmeans(method="auto" if method == "random" else method).fit(parts)
@@ -286,6 +288,7 @@ PLANNED = [
 
 
 @pytest.mark.parametrize(("parts", "options"), PLANNED)
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_the_forecast_is_the_ledger(parts, options):
     """Of restarts that do not end before max_iter, and of features that leave no doubt."""
     model = kmeans(**{"max_iter": 1, "tol": 0, "accuracy": 1.0} | options)

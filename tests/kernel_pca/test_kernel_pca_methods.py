@@ -176,6 +176,7 @@ def test_columns_on_a_graph_and_back():
         ("admm", None, "admm: 5 parties hold rows"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_rows_on_a_graph(method, allow, starts, tmp_path):
     policies = None if allow is None else em.Policy(allow=allow)
     rows = em.split(DIGITS[:400], 5, random_state=0).parts
@@ -349,3 +350,11 @@ def test_parties_of_thousands_of_rows_and_of_few_agree_on_landmarks(seed):
     targets = [own[:, 0] for own in parts.parts]
     regressor = em.KernelPCRegressor(3, kernel="rbf", gamma=0.3, random_state=0)
     assert regressor.fit(parts, targets).score(pooled, pooled[:, 0]) > 0.8
+
+
+def test_of_admm_nobody_knows_what_is_missing_and_the_front_door_says_so():
+    rng = np.random.default_rng(1)
+    parts = em.split(rng.normal(size=(60, 4)), 3, random_state=1)
+    kpca = em.KernelPCA(2, kernel="rbf", method="admm", topology="full", random_state=1)
+    with pytest.warns(em.EigenmeshWarning, match="what is missing .* is not known.*admm"):
+        assert kpca.fit(parts).shortfall_ is None

@@ -118,6 +118,7 @@ def test_sparse_rows_go_in():
 
 @pytest.mark.parametrize("topology", ["ring", "star"])
 @pytest.mark.parametrize("method", ["gossip", "admm"])
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_floats_equal_the_plan(method, topology):
     parts, targets = nodes(5)
     model = em.KernelPCRegressor(
@@ -174,6 +175,7 @@ def test_the_same_answer_on_every_engine():
 
 
 @pytest.mark.filterwarnings("ignore:z of")
+@pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
 def test_by_how_much_nodes_differ_is_told_and_true():
     parts, targets = nodes(6)
     model = em.KernelPCRegressor(5, kernel="rbf", gamma=0.02, topology="ring", method="admm")

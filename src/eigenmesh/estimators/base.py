@@ -102,6 +102,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _left_out: LeftOut | None = None  # of a plan, whom a front door goes on without
     _behind: str | None = None  # the front door that built it
     _n_wanted: int | None = None  # of its components, where more are taken if there are more
+    _is_exact: bool = True  # where it says nothing of what is missing
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
     _switches: ClassVar[tuple[str, ...]] = ()  # parameters that are True or False

@@ -562,7 +562,7 @@ class KernelPCA(Served, FrontDoor):
         if self.model_ is not None or self.estimator_._judges_shortfall:
             return  # landmarks have said it
         if self.shortfall_ is None:
-            if getattr(self.estimator_, "exact_", True):
+            if getattr(self.estimator_, "exact_", self.estimator_._is_exact):
                 return
             words = "what is missing of the eigenvalues is not known with this method"
         elif self.shortfall_ > self.accuracy:

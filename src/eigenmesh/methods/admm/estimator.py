@@ -127,6 +127,7 @@ class ADMMKPCA(GraphEstimator):
     (360, 1)
     """
 
+    _is_exact = False  # its rest is one of iterations, near the pooled components or not
     _cheaper = "lower n_iterations, or take GossipKPCA (method='gossip') with fewer features"
     _fitted = (
         "eigenvalues_",

@@ -299,7 +299,8 @@ class GossipNode(CentroidNode):
             raise RankError(
                 f"{self.setup.n_wanted} components were asked for, the shared features have "
                 f"{len(mean)} dimensions; lower n_components or, unless the kernel has no more, "
-                f"raise n_features (of a front door: n_landmarks)"
+                f"raise n_features (of a front door: n_landmarks), or rescale columns that dwarf "
+                f"the others"
             )
 
     def _first_directions(self, s: int) -> Doubles:
