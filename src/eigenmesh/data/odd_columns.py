@@ -52,11 +52,6 @@ class IdColumn(NamedTuple):
     reason: str
 
     @property
-    def is_named_so(self) -> bool:
-        """Whether it is its name that tells, and not that it counts."""
-        return self.reason == _BY_NAME
-
-    @property
     def words(self) -> str:
         """What is odd about it."""
         return f"looks like an id, and is used as a feature: {self.reason}"
