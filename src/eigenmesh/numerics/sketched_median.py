@@ -135,14 +135,14 @@ class Spread(NamedTuple):
         )
 
 
-class Groups(NamedTuple):
+class OwnerGroups(NamedTuple):
     """Means of owners in all dimensions; small owners are one group together."""
 
     group_of: Owners  # (P,), by owner
     means: Doubles  # (G, d)
 
     @classmethod
-    def of(cls, counts: Any, means: Doubles) -> Groups:
+    def of(cls, counts: Any, means: Doubles) -> OwnerGroups:
         """From every owner's number of rows and their mean."""
         counts = np.asarray(counts)
         small = counts < MIN_COMPARED
@@ -165,7 +165,12 @@ def sketched_unit(Z: Doubles) -> float:
 
 
 def sketched_median(
-    Z: Doubles, owners: Owners, table: Doubles, spread: Spread, d: int, groups: Groups | None = None
+    Z: Doubles,
+    owners: Owners,
+    table: Doubles,
+    spread: Spread,
+    d: int,
+    groups: OwnerGroups | None = None,
 ) -> SketchedMedian:
     """The median of the rows whose sketches are Z (m, q), by the owners' compared pairs."""
     unit = sketched_unit(Z)

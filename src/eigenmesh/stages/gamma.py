@@ -64,7 +64,7 @@ from eigenmesh.numerics.gamma_rules import (
     sample_pairs,
 )
 from eigenmesh.numerics.sketched_median import (
-    Groups,
+    OwnerGroups,
     Spread,
     compared_pairs,
     comparison_shape,
@@ -552,7 +552,9 @@ def _median_of_sketches(sites: Federation, parts: Replies) -> Bandwidth:
         sum(part.n_rows**2 for part in parts),
         sum(part.n_rows * part.deviation for part in parts),
     )
-    groups = Groups.of([part.n_rows for part in parts], np.stack([part.mean for part in parts]))
+    groups = OwnerGroups.of(
+        [part.n_rows for part in parts], np.stack([part.mean for part in parts])
+    )
     median = sketched_median(Z, owners, table, spread, d, groups)
     how = f"approximate median squared distance: {len(Z)} of {n} rows seen in {q} of {d} dimensions"
     return Bandwidth(gamma_median(np.array([median.value])), how, False, median.rank_error)

@@ -95,8 +95,8 @@ class DisKPCA(Served, RowEstimator):
         the landmarks' span is: it is in `residual_`, `landmark_residual_` and `shortfalls_`.
     precision : "exact", or 32, 16, 8 or 4 bits, to which parties round landmarks before anybody
         has them, as multiples of a step that goes by how far their rows spread; "auto" is 8, which
-        loses nothing that was measurable, and 4 doubles what landmarks miss. With a `gram_rank`
-        sums travel in float32, and `report_.precision_error` says what that may do.
+        moved the excess over the optimal residual by 2e-4 at most; 4 double it or more. With a
+        `gram_rank` sums travel in float32, and `report_.precision_error` says what that may do.
     random_state : seed of all draws.
     accuracy : None, or the largest share of a wanted eigenvalue that the landmarks may miss: one
         more round measures it, and a warning says if it is more.

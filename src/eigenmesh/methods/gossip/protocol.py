@@ -2,7 +2,7 @@
 
 Features that every node computes alike: random ones from a common seed (Yu et al., "Orthogonal
 random features", 2016), or kernel values with shared centroids. Then Ye and Zhang, "DeEPCA:
-Decentralized Exact PCA with Linear Convergence Rate", JMLR 22, 2021: subspace iteration with
+Decentralized Exact PCA with Linear SearchCourse Rate", JMLR 22, 2021: subspace iteration with
 gradient tracking and accelerated gossip.
 
 =============  ===========================================================================
@@ -896,7 +896,7 @@ class Growth:
         return few if self.setup.features == "centroids" else ()
 
 
-class Course(NamedTuple):
+class SearchCourse(NamedTuple):
     """What the iteration lacks of each eigenvalue, why it ended, and what nodes told on the way."""
 
     growing: Doubles
@@ -906,7 +906,7 @@ class Course(NamedTuple):
 
 def _fit(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, count: int
-) -> tuple[Replies, Course]:
+) -> tuple[Replies, SearchCourse]:
     """The components inside the features' span, and how the iteration went."""
     nodes.ask(GossipNode.begin_features, FeatureCount(count=count))
     if setup.features == "centroids":
@@ -914,7 +914,7 @@ def _fit(
     nodes.ask(GossipNode.begin_mean)
     average(nodes, GossipNode)
     if sums_scatter(setup, goal, nodes.scope.averaging):
-        return _from_root(nodes), Course(np.zeros(0), "sums along a tree are exact")
+        return _from_root(nodes), SearchCourse(np.zeros(0), "sums along a tree are exact")
     nodes.ask(GossipNode.begin_tracking)
     course = _iterate(nodes, goal)
     nodes.ask(GossipNode.begin_agreement)
@@ -1012,14 +1012,14 @@ def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
     return shortfall_of(missing).is_within(goal.accuracy)
 
 
-def _iterate(nodes: Federation, goal: GossipGoal) -> Course:
+def _iterate(nodes: Federation, goal: GossipGoal) -> SearchCourse:
     """`n_rounds` rounds; with an accuracy as many again, while an eigenvalue grows by more."""
     tolerance, growing, history = goal.tolerance, np.zeros(0), list[Doubles]()
     most = goal.n_rounds * (1 if goal.accuracy is None else PATIENCE)
     n_mixes = goal.n_mixes or mixes_for(nodes, MIXED)
 
-    def course(reason: str) -> Course:
-        return Course(growing, reason, tuple(history))
+    def course(reason: str) -> SearchCourse:
+        return SearchCourse(growing, reason, tuple(history))
 
     for done in range(1, 1 + most):
         if done == goal.n_rounds + 1:
