@@ -379,8 +379,6 @@ class KernelPCA(Served, FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
-        checked_precision(self.precision)
-        checked_gram_rank(self.gram_rank)
         one_of(self.small_parties, "small_parties", CHOICES)
         require_private(self, "KernelPCA")
         one_of(self.method, "method", ("auto", "exact", *names))
@@ -390,6 +388,8 @@ class KernelPCA(Served, FrontDoor):
             whole_number(self.n_landmarks, "n_landmarks")
         if not callable(self.kernel):
             one_of(self.kernel, "kernel", (*LANDMARK_KERNELS, "sigmoid", "precomputed"))
+        checked_precision(self.precision)
+        checked_gram_rank(self.gram_rank)
         if self.fit_inverse_transform and self.kernel == "precomputed":
             raise InputError(
                 "kernel is 'precomputed', so there are no rows to go back to; set "

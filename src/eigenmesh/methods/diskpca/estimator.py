@@ -243,10 +243,12 @@ class DisKPCA(Served, RowEstimator):
 
     def _learn(self, fed: Federation, gamma: float | None, weights: str) -> DisKPCAResult:
         """The fit itself: gamma is a number, and sites keep the weights under that key."""
-        outcomes: list[DisKPCAResult] = [
-            stage.run(fed).value for stage in self._repeated(gamma, weights)
-        ]
-        outcome = max(outcomes, key=lambda own: float(own.model.eigenvalues.sum()))
+        outcome: DisKPCAResult | None = None
+        for repeated in self._repeated(gamma, weights):
+            other: DisKPCAResult = repeated.run(fed).value
+            if outcome is None or _captured(other) > _captured(outcome):
+                outcome = other
+        assert outcome is not None, "there is at least one"
         self._adopt(outcome, gamma)
         self._weighted = weights != NONE
         return outcome
@@ -287,6 +289,7 @@ class DisKPCA(Served, RowEstimator):
     def _stage(self, gamma: float | None, weights: str = NONE, repeat: int = 0) -> Stage:
         """The run of a fit; `weights` is the key under which sites keep their rows' weights."""
         self._require_median(weights)
+        self._require_plain_sums(weights)
         choice = one_of(self.landmarks, "landmarks", LANDMARKS)
         q = whole_number(self.n_landmarks, "n_landmarks")
         accuracy, agreed = self._accuracy(q), self._agreed(gamma, repeat)
@@ -296,7 +299,6 @@ class DisKPCA(Served, RowEstimator):
                 "landmarks is 'drawn' and exact is False; sketches take rows or centroids: another "
                 "choice is expected, or exact=True"
             )
-        self._require_plain_sums(weights)
         if weights != NONE:
             if not self.exact:
                 raise InputError(
@@ -389,7 +391,7 @@ class DisKPCA(Served, RowEstimator):
         return (*words, *rounded)
 
     def _agreed(self, gamma: float | None, repeat: int = 0) -> KernelSetup:
-        rank = self._wanted() or _RANK_UNASKED
+        rank, gram_rank = self._wanted() or _RANK_UNASKED, self._checked_gram_rank()
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
@@ -399,7 +401,7 @@ class DisKPCA(Served, RowEstimator):
         reduction = one_of(self.reduction, "reduction", REDUCTIONS)
         if self.exact:
             bits = landmark_bits(self.precision)
-            return LandmarkSetup(**agreed, gram_rank=self._checked_gram_rank(), bits=bits)
+            return LandmarkSetup(**agreed, gram_rank=gram_rank, bits=bits)
         if reduction == "hadamard":
             require_tensor_sketch(kernel)
         size = whole_number(self.sketch_size, "sketch_size")
@@ -476,6 +478,10 @@ class DisKPCA(Served, RowEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
+
+
+def _captured(outcome: DisKPCAResult) -> float:
+    return float(outcome.model.eigenvalues.sum())
 
 
 _DISCLOSES: dict[str, Disclosure] = {"centroids": "means", "drawn": "sums"}
