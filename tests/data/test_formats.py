@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import eigenmesh as em
 from eigenmesh.data import Partitioned, read_table
 from eigenmesh.data import tabular as tables
 from eigenmesh.errors import InputError
@@ -181,6 +182,36 @@ def test_polars_frames_are_parties():
     parts = Partitioned(columns=[polars.DataFrame({"id": ["p", "q"], "a": [1, 2]})])
     assert parts.part(0).tolist() == [[1.0], [2.0]]
     assert parts.sample_ids[0].tolist() == ["p", "q"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "Categorical", "Enum"])
+def test_words_in_polars_frames_are_levels_as_those_of_pandas(kind):
+    polars = pytest.importorskip("polars", reason="polars is optional")
+    words = ["a", "b", "a", None, "c "] * 4
+    column = polars.Series("ward", words)
+    if kind == "Categorical":
+        column = column.cast(polars.Categorical)
+    elif kind == "Enum":
+        column = column.cast(polars.Enum(["a", "b", "c "]))
+    ids = [f"s{i}" for i in range(20)]
+    frame = polars.DataFrame({"id": ids, "ward": column, "x": np.arange(20.0)})
+    other = pd.DataFrame({"id": ids, "ward": words, "x": np.arange(20.0)})
+    kwargs = {"id_column": "id", "categories": ["ward"], "features": ["ward", "x"]}
+    ours, known = Partitioned(rows=[frame], **kwargs), Partitioned(rows=[other], **kwargs)
+    np.testing.assert_array_equal(ours.part(0), known.part(0))
+    assert ours.part_ids(0).tolist() == ids
+
+
+def test_columns_of_polars_frames_are_matched_by_name():
+    polars = pytest.importorskip("polars", reason="polars is optional")
+    frame = polars.DataFrame(np.random.default_rng(5).normal(size=(40, 3)), schema=["a", "b", "c"])
+    parts = Partitioned(rows=[frame[:20], frame[20:]])
+    kpca = em.KernelPCA(2, kernel="linear").fit(parts)
+    expected = kpca.transform(frame)
+    np.testing.assert_array_equal(kpca.transform(frame[["c", "a", "b"]]), expected)
+    np.testing.assert_array_equal(kpca.transform(frame.to_arrow().select([1, 2, 0])), expected)
+    with pytest.raises(InputError, match="'b'"):
+        kpca.transform(frame.rename({"b": "other"}))
 
 
 # Folders.

@@ -111,10 +111,23 @@ def table_of_arrow(table: Any, complain: Complain) -> TableFile:
 
     def blocks(features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
         for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
-            yield [batch.column(i) for i in _with_ids(features, ids)]
+            yield [_without_views(batch.column(i)) for i in _with_ids(features, ids)]
 
     names, types = tuple(table.schema.names), tuple(table.schema.types)
     return TableFile(names, len(names), table.num_rows, blocks, _row, complain, types)
+
+
+def _without_views(column: Any) -> Any:
+    """Text of polars comes as views, also below categories; Arrow has few functions for these."""
+    if pa.types.is_dictionary(column.type):
+        levels = _without_views(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, levels)
+    if not pa.types.is_string_view(column.type):
+        return column
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:  # before pyarrow 18
+        return pa.array(column.to_pylist(), pa.large_string())
 
 
 def _parquet(path: Path, complain: Complain) -> TableFile:
