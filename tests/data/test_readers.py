@@ -67,7 +67,7 @@ def test_npz_prefers_x_among_matrices(tmp_path, X):
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
 def test_sparse_npz_becomes_csr(tmp_path, kind):
-    S = sp.random_array((6, 5), density=0.4, rng=np.random.default_rng(0))
+    S = sp.random_array((6, 5), density=0.4, random_state=np.random.default_rng(0))
     sp.save_npz(tmp_path / "a.npz", S.asformat(kind))
     opened = open_data(tmp_path / "a.npz")
     assert isinstance(opened, sp.csr_array)

@@ -166,7 +166,7 @@ def test_clusters_models_and_rows_in_their_own_words(tmp_path):
 
 def test_sparse_rows_are_scaled_as_scikit_learn_scales_them():
     rng = np.random.default_rng(0)
-    X = sp.random_array((90, 6), density=0.3, rng=rng, format="csr")
+    X = sp.random_array((90, 6), density=0.3, random_state=rng, format="csr")
     parts = em.Partitioned(rows=[X[:40], X[40:]])
     kpca = em.KernelPCA(2, preparation=em.Preparation(standardize=True)).fit(parts)
     expected = StandardScaler(with_mean=False).fit_transform(X)

@@ -35,7 +35,9 @@ def decaying_factor(n, m, seed=0):
 
 
 def sparse_factor(n, m, density=0.1, seed=0):
-    return sp.random_array((n, m), density=density, format="csr", rng=np.random.default_rng(seed))
+    return sp.random_array(
+        (n, m), density=density, format="csr", random_state=np.random.default_rng(seed)
+    )
 
 
 def assert_pairs_of(K, values, vectors, tolerance=1e-12):

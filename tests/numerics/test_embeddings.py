@@ -59,7 +59,7 @@ def test_the_width_is_the_one_foretold(kernel, width):
 
 @every_kernel
 def test_sparse_rows_embed_like_dense_ones(kernel):
-    X = sp.random_array((40, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
+    X = sp.random_array((40, 30), density=0.2, format="csr", random_state=np.random.default_rng(0))
     embed = embedding(kernel, 30, 20, seed=0)
     np.testing.assert_allclose(embed(X), embed(X.toarray()), atol=1e-12)
 

@@ -141,7 +141,9 @@ def test_merged_entry_moments_equal_the_variance_of_all_entries(offset, by_colum
 
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_sparse_moments_equal_dense(offset):
-    S = sp.random_array((6000, 12), density=0.3, format="csr", rng=np.random.default_rng(0))
+    S = sp.random_array(
+        (6000, 12), density=0.3, format="csr", random_state=np.random.default_rng(0)
+    )
     S.data += offset
     mean, deviation = exact_moments(S.toarray())
     moments = moments_of(S)

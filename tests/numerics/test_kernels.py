@@ -38,7 +38,7 @@ def sample(n, d, dtype=np.float64, seed=0):
 
 def sparse_sample(n, d, seed=0, dtype=np.float64):
     rng = np.random.default_rng(seed)
-    return sp.random_array((n, d), density=0.2, format="csr", rng=rng, dtype=dtype)
+    return sp.random_array((n, d), density=0.2, format="csr", random_state=rng, dtype=dtype)
 
 
 def reference(kernel, X, Y):

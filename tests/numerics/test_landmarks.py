@@ -152,7 +152,7 @@ def test_kernels_without_a_fused_form_take_the_general_way():
 @pytest.mark.parametrize("name", ["linear", "rbf", "poly 2 0"])
 def test_sparse_rows_stay_sparse(name, sparse_landmarks, monkeypatch):
     rng = np.random.default_rng(0)
-    A = sp.random_array((3000, 80), density=0.1, rng=rng, format="csr", dtype=np.float32)
+    A = sp.random_array((3000, 80), density=0.1, random_state=rng, format="csr", dtype=np.float32)
     Y = A[:20] if sparse_landmarks else A[:20].toarray()
     expected = landmark_sums(KERNELS[name], A.toarray().astype(float), A[:20].toarray())
     monkeypatch.setattr(sp.csr_array, "toarray", refuse_many_rows(sp.csr_array.toarray))

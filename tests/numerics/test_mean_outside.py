@@ -125,7 +125,7 @@ def test_blocks_with_nothing_in_common_and_blocks_that_cancel():
 @pytest.mark.parametrize("name", ["linear", "cosine", "rbf"])
 def test_wide_sparse_rows_are_seen_as_dense_ones(name):
     rng = np.random.default_rng(0)
-    X = sp.random_array((200, 5000), density=0.01, rng=rng, format="csr")
+    X = sp.random_array((200, 5000), density=0.01, random_state=rng, format="csr")
     kernel = Kernel(name, 0.5 if name == "rbf" else None)
     true, _ = truth(kernel, X.toarray(), X[:20].toarray())
     estimates = [estimate(kernel, rows, rows[:20], 3, blocks=4) for rows in (X, X.toarray())]

@@ -40,7 +40,9 @@ def test_a_fingerprint_follows_values_and_not_how_they_are_stored(shape, dtype, 
 
 @pytest.mark.parametrize("rows", [10, 2000, 30_000])
 def test_a_sparse_fingerprint_is_that_of_the_same_rows_dense(rows):
-    X = sp.random_array((rows, 40), density=0.1, format="csr", rng=np.random.default_rng(1))
+    X = sp.random_array(
+        (rows, 40), density=0.1, format="csr", random_state=np.random.default_rng(1)
+    )
     turned = sp.csr_array(X[:, ::-1])[:, ::-1].tocsr()  # its columns stored in another order
     places = X.indices.astype(np.int64), X.indptr.astype(np.int64)
     stored = [X, turned, sp.csr_array((X.data, *places), X.shape), X.astype(np.float32)]

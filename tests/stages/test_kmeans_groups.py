@@ -32,7 +32,7 @@ def test_sums_of_any_rounds_differ_by_whole_groups(seed):
     sizes = np.round(weights).astype(int)
     assert np.all((sizes == 0) | (sizes >= least))
     of_groups = {0}
-    for weight in np.round(party.groups.weights).astype(int):
+    for weight in np.round(party.groups.means.weights).astype(int):
         of_groups |= {weight + other for other in of_groups}
     assert set(sizes) <= of_groups
 
@@ -41,5 +41,5 @@ def test_rows_without_weight_are_in_no_group():
     rng = np.random.default_rng(0)
     weights = np.r_[np.zeros(20), np.ones(10)]
     party = holder(rng.normal(size=(30, 2)), 5, weights)
-    assert party.groups.weights.sum() == 10
-    assert len(party.groups.points) <= 2
+    assert party.groups.means.weights.sum() == 10
+    assert len(party.groups.means.points) <= 2

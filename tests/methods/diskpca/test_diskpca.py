@@ -101,7 +101,7 @@ def test_duplicated_rows_and_data_far_from_the_origin_are_no_trouble():
 
 
 def test_sparse_rows_give_the_model_of_dense_ones():
-    X = sp.random_array((300, 40), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((300, 40), density=0.1, random_state=np.random.default_rng(0), format="csr")
     options = {"kernel": "poly", "gamma": 1.0, "degree": 2, "n_landmarks": 60, "random_state": 0}
     sparse = em.DisKPCA(3, **options).fit(power_law(X, 6))
     dense = em.DisKPCA(3, **options).fit(power_law(X.toarray(), 6))

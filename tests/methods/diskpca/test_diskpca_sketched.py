@@ -87,7 +87,7 @@ def test_leverage_by_sketch_is_near_that_by_gram():
 
 
 def test_sparse_rows_and_all_components():
-    X = sp.random_array((200, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((200, 50), density=0.1, random_state=np.random.default_rng(0), format="csr")
     options = {"kernel": "cosine", "n_landmarks": 20, "exact": False, "random_state": 0}
     sparse = em.DisKPCA(None, **options).fit(em.split(X, 3, random_state=0))
     dense = em.DisKPCA(None, **options).fit(em.split(X.toarray(), 3, random_state=0))

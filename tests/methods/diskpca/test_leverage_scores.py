@@ -104,7 +104,7 @@ def test_scores_stay_with_their_owners():
 
 
 def test_sparse_rows_give_the_scores_of_dense_ones():
-    X = sp.random_array((300, 40), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = sp.random_array((300, 40), density=0.1, random_state=np.random.default_rng(0), format="csr")
     options = {"kernel": "arc-cosine", "degree": 1, "random_state": 0}
     sparse = em.leverage_scores(em.split(X, 3, random_state=0), 3, **options)
     dense = em.leverage_scores(em.split(X.toarray(), 3, random_state=0), 3, **options)

@@ -136,7 +136,7 @@ def test_every_form_of_the_same_numbers_gives_the_same_model(X, form, rule):
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("rule", THREE, ids=str)
 def test_truly_sparse_columns_give_the_dense_answer(rule, center):
-    S = sp.random_array((90, 60), density=0.08, rng=np.random.default_rng(0), format="csr")
+    S = sp.random_array((90, 60), density=0.08, random_state=np.random.default_rng(0), format="csr")
     dense = [S[:, :25].toarray(), S[:, 25:].toarray()]
     expected = model_of(rule, center=center).fit(em.Partitioned(columns=dense))
     found = model_of(rule, center=center).fit(em.Partitioned(columns=[S[:, :25], S[:, 25:]]))
