@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.runtime.compact import BITS, EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.privacy import require_promise
 from eigenmesh.runtime.study import Stage, stage
@@ -18,6 +19,7 @@ from eigenmesh.stages.graph_gamma import graph_bandwidth
 # Of all distances, by which a median may miss the middle without a word: then gamma is right within
 # some 20 % unless distances are spread widely, and then it matters less.
 MOST_RANK_ERROR = 0.08
+AUTO = "auto"  # of precision and of directions
 PRIVATE = "private-features"  # the one method with differential privacy
 
 
@@ -144,6 +146,28 @@ def checked_accuracy(value: Any) -> float:
         f"accuracy is {value!r}; the largest share of a wanted eigenvalue that may be missing is "
         f"expected, a number above 0 and at most 1 such as 0.01"
     )
+
+
+def checked_precision(precision: Any) -> int | str:
+    """Bits, or "auto".
+
+    >>> checked_precision("exact"), checked_precision(8), checked_precision("auto")
+    (64, 8, 'auto')
+    """
+    if isinstance(precision, str) and precision in ("exact", AUTO):
+        return EXACT if precision == "exact" else AUTO
+    if isinstance(precision, bool) or precision not in BITS:
+        fewer = ", ".join(str(bits) for bits in BITS if bits != EXACT)
+        raise InputError(f"precision is {precision!r}; 'exact', 'auto' or {fewer} is expected")
+    return int(precision)
+
+
+def checked_gram_rank(gram_rank: Any) -> int | str | None:
+    """A whole number, "auto" or None."""
+    if isinstance(gram_rank, str):
+        one_of(gram_rank, "gram_rank", (AUTO,))
+        return AUTO
+    return None if gram_rank is None else whole_number(gram_rank, "gram_rank")
 
 
 def is_number(value: Any) -> bool:

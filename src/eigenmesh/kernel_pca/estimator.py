@@ -23,6 +23,8 @@ from eigenmesh.estimators.base import FrontDoor, require_no_iterator
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
+    checked_gram_rank,
+    checked_precision,
     components_asked,
     one_of,
     require_private,
@@ -32,7 +34,6 @@ from eigenmesh.estimators.checks import (
 )
 from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import weight_array
-from eigenmesh.estimators.precision import checked_gram_rank, checked_precision
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
@@ -379,6 +380,8 @@ class KernelPCA(Served, FrontDoor):
         share_of_missing(self.fill_missing)
         checked_gamma(self.gamma)
         checked_accuracy(self.accuracy)
+        checked_precision(self.precision)
+        checked_gram_rank(self.gram_rank)
         one_of(self.small_parties, "small_parties", CHOICES)
         require_private(self, "KernelPCA")
         one_of(self.method, "method", ("auto", "exact", *names))
@@ -388,8 +391,6 @@ class KernelPCA(Served, FrontDoor):
             whole_number(self.n_landmarks, "n_landmarks")
         if not callable(self.kernel):
             one_of(self.kernel, "kernel", (*LANDMARK_KERNELS, "sigmoid", "precomputed"))
-        checked_precision(self.precision)
-        checked_gram_rank(self.gram_rank)
         if self.fit_inverse_transform and self.kernel == "precomputed":
             raise InputError(
                 "kernel is 'precomputed', so there are no rows to go back to; set "

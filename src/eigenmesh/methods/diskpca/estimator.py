@@ -18,7 +18,13 @@ from eigenmesh.estimators.accuracy import (
     residual_claim,
 )
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
-from eigenmesh.estimators.checks import checked_accuracy, one_of, whole_number
+from eigenmesh.estimators.checks import (
+    checked_accuracy,
+    checked_gram_rank,
+    checked_precision,
+    one_of,
+    whole_number,
+)
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
@@ -27,7 +33,6 @@ from eigenmesh.estimators.kernel_gamma import (
     psd_kernel,
 )
 from eigenmesh.estimators.party_values import NONE, at_sites
-from eigenmesh.estimators.precision import checked_gram_rank, landmark_bits
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.serving import Served
@@ -51,6 +56,7 @@ from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.row_messages import KernelSetup
 
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
+_AUTO_BITS = 8  # with fewer, landmarks are not where they should be
 
 
 class DisKPCA(Served, RowEstimator):
@@ -358,7 +364,7 @@ class DisKPCA(Served, RowEstimator):
         return rank
 
     def _precision_in_words(self) -> str:
-        bits = landmark_bits(self.precision)
+        bits = _landmark_bits(self.precision)
         return "" if bits == EXACT else f"{bits} bits of landmarks"
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
@@ -392,6 +398,7 @@ class DisKPCA(Served, RowEstimator):
 
     def _agreed(self, gamma: float | None, repeat: int = 0) -> KernelSetup:
         rank, gram_rank = self._wanted() or _RANK_UNASKED, self._checked_gram_rank()
+        bits = _landmark_bits(self.precision)
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
@@ -400,7 +407,6 @@ class DisKPCA(Served, RowEstimator):
             agreed["seed"] = int(draws.generate_state(1)[0])
         reduction = one_of(self.reduction, "reduction", REDUCTIONS)
         if self.exact:
-            bits = landmark_bits(self.precision)
             return LandmarkSetup(**agreed, gram_rank=gram_rank, bits=bits)
         if reduction == "hadamard":
             require_tensor_sketch(kernel)
@@ -478,6 +484,16 @@ class DisKPCA(Served, RowEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
+
+
+def _landmark_bits(precision: Any) -> int:
+    """Bits of landmarks.
+
+    >>> _landmark_bits("exact"), _landmark_bits("auto"), _landmark_bits(4)
+    (64, 8, 4)
+    """
+    checked = checked_precision(precision)
+    return _AUTO_BITS if isinstance(checked, str) else checked
 
 
 def _captured(outcome: DisKPCAResult) -> float:

@@ -373,7 +373,8 @@ class RowHolder(ScoredRows):
         indices = self._draw(weights, share.n_rows, rng)
         self.drawn = self.drawn.copy()
         self.drawn[indices] = True
-        self.fresh = pack(self._rounded(self.site.data[indices], share.bits))
+        rows = self.site.data[indices]
+        self.fresh = pack(rows if share.bits == EXACT else self._rounded(rows, share.bits))
         return RowBlock(**self.fresh)
 
     @step(reusable=False)
@@ -383,7 +384,7 @@ class RowHolder(ScoredRows):
         No seed moves them; more of them refine the first.
         """
         means: Any = site_centroids(self.site, self.site.data, share.n_rows)
-        means = self._rounded(means, share.bits)
+        means = means if share.bits == EXACT else self._rounded(means, share.bits)
         if is_sparse(self.site.data) and 2 * np.count_nonzero(means) < means.size:
             means = sp.csr_array(means)
         self.fresh, self.landmarks = pack(means), []  # more of them take the place of the first
@@ -407,8 +408,7 @@ class RowHolder(ScoredRows):
 
     def _rounded(self, points: Rows, bits: int) -> Rows:
         """Before anybody has them: any points are good as landmarks, if all have the same."""
-        few = bits != EXACT and points.shape[0]
-        return rounded_points(points, self.site.data, bits) if few else points
+        return rounded_points(points, self.site.data, bits) if points.shape[0] else points
 
     @step
     def norm_mass(self) -> Mass:
@@ -428,25 +428,25 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def projected_gram(self, others: NewLandmarks) -> GramSums:
         """What the rows add up to with all landmarks, `numerics.landmark_sums`."""
-        sums, span = self._sums(others)
-        return GramSums(**sums.packed(span, self._sum_type(span)))
+        sums, _ = self._sums(others)
+        return GramSums(**sums)
 
     @step(reusable=False)
     def centred_gram(self, others: SampledLandmarks) -> CentredSums:
         """The same, and what they add up to outside the landmarks' span."""
         sums, span = self._sums(others)
-        packed, outside = sums.packed(span, self._sum_type(span)), self.outside(span, others.share)
-        return CentredSums(**packed, **{name: self._few(own) for name, own in outside.items()})
+        outside = self.outside(span, others.share)
+        if self.setup.bits != EXACT:
+            outside = {name: self._few(own) for name, own in outside.items()}
+        return CentredSums(**sums, **outside)
 
-    def _sums(self, others: NewLandmarks) -> tuple[LandmarkSums, Span]:
+    def _sums(self, others: NewLandmarks) -> tuple[dict[str, Any], Span]:
         A, Y, self.rank = self.site.data, self.take_up(others), others.rank
         span = Span.of(self.kernel, Y, self.rank or None)
-        return landmark_sums(self.kernel, A, Y, span, self.site.kernel_values), span
-
-    def _sum_type(self, span: Span) -> Any:
-        """In all directions sums need all digits: what is off counts by the smallest of them."""
-        few = self.setup.bits != EXACT and span.rank is not None
-        return np.float32 if few else np.float64
+        sums = landmark_sums(self.kernel, A, Y, span, self.site.kernel_values)
+        # In all directions sums need all digits: what is off counts by the smallest of them.
+        is_short = self.setup.bits != EXACT and span.rank is not None
+        return sums.packed(span, np.float32 if is_short else np.float64), span
 
     def _few(self, numbers: Any) -> Any:
         """Of what is an estimate anyhow."""

@@ -13,7 +13,9 @@ from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import Needs, seed_of
 from eigenmesh.estimators.checks import (
+    AUTO,
     checked_gamma,
+    checked_precision,
     find_gamma,
     finite_number,
     preparation_fields,
@@ -23,13 +25,7 @@ from eigenmesh.estimators.checks import (
 from eigenmesh.estimators.column_checks import sampling_caveats, sampling_note, unit_caveats
 from eigenmesh.estimators.columns import ColumnEstimator, shipping
 from eigenmesh.estimators.kernel_gamma import gamma_stages
-from eigenmesh.estimators.precision import (
-    AUTO,
-    AUTO_BITS,
-    checked_precision,
-    precision_in_words,
-    precision_notes,
-)
+from eigenmesh.estimators.precision import AUTO_BITS, precision_in_words, precision_notes
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.methods.one_shot.protocol import OneShotSetup, one_shot_kpca
 from eigenmesh.methods.registry import Method, register
