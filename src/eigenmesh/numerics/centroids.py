@@ -129,6 +129,8 @@ class CentroidTree:
         if node.size >= 2 * self._least:
             points = self._points[node.start : node.stop]
             sums = points.sum(axis=0)
+            # By sums, without a pass for the node's mean: points are about that of all, and few
+            # digits cancel.
             spread = float(np.vdot(points, points)) - float(sums @ sums) / node.size
             # Of two that spread alike the larger comes first: more rows gain by it.
             heapq.heappush(self._spreads, (-spread * np.sqrt(node.size), node))

@@ -34,6 +34,8 @@ class ClusterMeans:
         array([1., 1.])
         """
         nonempty = weights > 0
+        # In an orthonormal basis ‖μ‖² is a sum of squares. From coefficients it would take K(Y, Y),
+        # whose small eigenvalues make them large, and their products would cancel.
         inside = (sums[nonempty] / weights[nonempty, None]) @ basis  # (c', r)
         coefficients, squares = vacant[0].copy(), vacant[1].copy()
         coefficients[:, nonempty] = basis @ inside.T
@@ -51,6 +53,8 @@ class ClusterMeans:
         for rows in blocks(X.shape[0], POINTS_A_BLOCK):
             A, own = X[rows], labels[rows]
             inner = (kernel.block(A, Y) @ self.coefficients)[np.arange(len(own)), own]
+            # By products, not differences inside the span: what φ(x) has outside only k(x, x)
+            # knows.
             distances[rows] = kernel.diagonal(A) - 2.0 * inner + self.squared[own]
         return np.maximum(distances, 0.0, out=distances)
 
@@ -89,6 +93,8 @@ def squared_distances(norms: Doubles, scores: Floats, centres: Floats) -> Double
     >>> squared_distances(np.array([5.0]), np.array([[1.0]]), np.array([[3.0]]))
     array([8.])
     """
+    # What a row has outside lies across every mean inside, so that both parts add up; inside, by
+    # differences, a row at its mean keeps its digits.
     outside = np.maximum(norms - np.einsum("ij,ij->i", scores, scores), 0.0)
     offsets = scores - centres
     return np.asarray(outside + np.einsum("ij,ij->i", offsets, offsets), dtype=np.float64)

@@ -80,6 +80,7 @@ def inertia_of(trace: float, sums: Floats, weights: Floats) -> float:
     """
     nonempty = weights > 0
     means = sums[nonempty] / weights[nonempty, None]
+    # Coordinates that do not hold all of a mean make it shorter: less is taken off.
     between = float(weights[nonempty] @ np.einsum("ij,ij->i", means, means))
     return max(trace - between, 0.0)
 
@@ -92,6 +93,7 @@ def whole_inertia(kernel: Kernel, X: Rows, clusters: tuple[Labels, Doubles, int]
     2.0
     """
     labels, weights, _ = clusters
+    # With every row as a landmark the sums take k n numbers, where the matrix would take n².
     moments = cluster_moments(kernel, X, X, clusters)
     own = weights * moments.sums[labels, np.arange(len(labels))]  # Σ over the row's own cluster
     squares = weight_of_each(labels, own, len(moments.weights))

@@ -55,11 +55,13 @@ class Loadings:
     def project(self, X: Rows) -> Doubles:
         """Coordinates (n, r), and the residual norm as a last column where it is kept."""
         X = as_rows(X, np.float64) if self.preparation is None else self.preparation.apply(X)
+        # The mean is taken off the product: off the columns it would fill sparse ones.
         S = np.asarray(X @ self.loadings - self.mean @ self.loadings)
         if not self.residual:
             return S
         norms = np.empty(len(S))
         for rows in blocks(len(S)):
+            # By differences: ‖x‖² − ‖s‖² would lose what is small beside x.
             rest = dense(X[rows]) - self.mean - S[rows] @ self.loadings.T
             norms[rows] = np.sqrt(squared_norms(rest))
         return np.column_stack([S, norms])

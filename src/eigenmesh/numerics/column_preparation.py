@@ -39,6 +39,8 @@ class ColumnPreparation:
                 "standardize=True subtracts means, which would fill a sparse matrix; pass a dense "
                 "array, or scale the columns first, e.g. with sklearn's MaxAbsScaler"
             )
+        # Of the columns as the model sees them: by the spread of what is there alone, a column
+        # would count the less the more of it is filled.
         scale = _fill_gaps(X, fill).std(axis=0)
         # A constant column has nothing but rounding to scale up.
         scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(means)] = 1.0

@@ -66,6 +66,7 @@ def coreset(
     labels, distances = nearest(data.points, centres)
     costs = data.weights * distances
     draws = rng.choice(len(costs), n_draws, p=costs / costs.sum()) if n_draws else np.zeros(0, int)
+    # Drawn with chance w d / Σ w d, a point stands for Σ w d / (draws · d): its own weight cancels.
     weights = cost_of_a_draw / distances[draws]
     # Draws may come to weigh more than their cluster, and its centre would weigh less than
     # nothing: no k-means takes that. They then share the weight that there is.

@@ -144,6 +144,7 @@ def hadamard_map(wide: int, width: int, rng: np.random.Generator) -> Doubles:
     size = 1 << (max(wide, width) - 1).bit_length()
     columns = rng.permutation(size)[:width]
     common = np.arange(wide)[:, None] & columns
+    # Sylvester's matrix: an entry is −1 to the number of bits that its row and its column share.
     parity = np.zeros(common.shape, dtype=np.int64)
     while common.any():
         parity, common = parity ^ (common & 1), common >> 1
@@ -262,10 +263,12 @@ def count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
 
 def _rbf(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     G = _orthogonal_gaussian(d, _pairs(width), rng)
+    # exp(−γ‖x − y‖²) is the mean of cos(ω·(x − y)) over normal ω of variance 2γ (Bochner).
     return _fourier(np.sqrt(2 * float(kernel.gamma or 0)) * G)
 
 
 def _laplacian(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
+    # The same of exp(−γ|t|), whose Fourier transform is Cauchy's density, for each column.
     return _fourier(float(kernel.gamma or 0) * rng.standard_cauchy((d, _pairs(width))))
 
 
@@ -275,6 +278,8 @@ def _pairs(width: int) -> int:
 
 def _fourier(omega: Doubles) -> Embedding:
     def features(X: Rows) -> Doubles:
+        # Cosine and sine of one ω, where one cosine with a drawn phase would do: E(x)·E(x) is then
+        # 1, as k(x, x) is.
         angles = np.asarray(as_rows(X, np.float64) @ omega)
         scale = np.sqrt(omega.shape[1])
         return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / scale)

@@ -33,6 +33,7 @@ def explicit_width(kernel: str, n_columns: int, degree: float = 1, coef0: float 
     if kernel != "poly":
         return 0
     p = int(degree)
+    # Products of up to p of n columns are those of p of n + 1, one of which is 1 throughout.
     return comb(n_columns + p, p) if coef0 else comb(n_columns + p - 1, p)
 
 
@@ -145,6 +146,7 @@ def centred_products(
     for rows in blocks(X.shape[0], _BLOCK):
         E = features(X[rows]) - mean
         if weights is not None:
+            # Roots on both sides: a matrix times its own transpose is symmetric to the last bit.
             E *= np.sqrt(weights[rows])[:, None]
         products += E.T @ E
     return products

@@ -57,6 +57,7 @@ class FeatureModel:
         """
         mean = sums / n_rows if centre else np.zeros_like(sums)
         G = gram - n_rows * np.outer(mean, mean)
+        # One more than asked for: what comes after the last tells how well that is determined.
         n_pairs = len(G) if k is None else min(k + 1, len(G))
         values, W = top_eigenpairs(G, n_pairs)
         values = clip_spectrum(values, n_rows)

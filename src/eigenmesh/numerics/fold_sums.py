@@ -66,6 +66,8 @@ def scatter(totals: FoldTotals, mean: Doubles) -> Doubles:
     >>> scatter(fold, np.array([1.5]))
     array([[0.5]])
     """
+    # In full: G − n m mᵀ is true of rows about their own mean, and these may be seen from
+    # another's.
     crossed = np.outer(mean, totals.sums)
     return np.asarray(totals.gram - crossed - crossed.T + totals.n_rows * np.outer(mean, mean))
 
@@ -94,9 +96,11 @@ def r_squared(split: Split, values: Doubles, W: Doubles, alpha: float) -> float:
     fitted, held_out, m = split.fitted, split.held_out, split.mean(True)
     y = fitted.target_sums / fitted.n_rows
     cross = W.T @ (fitted.cross - np.outer(m, fitted.target_sums))
+    # Components do not correlate on the rows that are fitted: ridge is a division for each of them.
     slope = W @ (cross / (values + alpha)[:, None])  # (r, m): a prediction is e @ slope + start
     start = y - m @ slope
     n, sums = held_out.n_rows, held_out.target_sums
+    # Σ (y − start − e slope)² as sums: the rows that are held out are not looked at again.
     errors = (
         held_out.target_squares
         - 2 * start * sums

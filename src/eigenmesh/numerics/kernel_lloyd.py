@@ -56,6 +56,8 @@ def _spectral_starts(K: Floats, weights: Doubles, k: int, rng: np.random.Generat
     root, positive = np.sqrt(weights), weights > 0
     alike = bool(np.all(weights == 1.0))  # then the matrix need not be copied
     A = K if alike else K * root * root[:, None]
+    # The leading eigenvectors are what k-means would choose if rows could be in several clusters
+    # (Zha, He, Ding, Gu and Simon, 2001): W^½ K W^½, since rows have weights.
     values, V = top_eigenpairs(A, min(_EIGENVECTORS[-1] * k, len(K)))
     rank = numerical_rank(values, len(K))
     # K W^½ V Λ^-½: of rows without weight too.
@@ -78,6 +80,7 @@ def _seeds(K: Floats, weights: Doubles, k: int, rng: np.random.Generator) -> lis
         chances = weights * np.where(distances > _SAME * norms.max(), distances, 0.0)
         if not chances.sum() > 0:
             break
+        # As many candidates as scikit-learn's greedy k-means++ tries.
         candidates = rng.choice(len(K), size=2 + int(np.log(k)), p=chances / chances.sum())
         nearer = np.minimum(distances, _distances(K, norms, candidates))
         best = int(np.argmin(nearer @ weights))
@@ -101,6 +104,7 @@ def _lloyd(K: Floats, weights: Doubles, labels: Labels, max_iter: int) -> Kernel
     for n_iter in range(1, max_iter + 1):  # noqa: B007
         members = _means(labels, weights, k)
         inner = members @ K  # (k, n), ⟨μ_c, φ(x)⟩
+        # ‖μ‖² − 2⟨μ, φ(x)⟩ + k(x, x): a mean is known by its inner products with the rows alone.
         distances = np.einsum("cn,cn->c", inner, members)[:, None] - 2.0 * inner + norms
         before, labels = labels, np.argmin(distances, axis=0)
         _fill_empty(labels, distances, weights, k)
@@ -182,6 +186,8 @@ class _SingleMoves:
         w = self.weights[row]
         for cluster, sign in ((own, -1.0), (to, 1.0)):
             change = sign * w
+            # ‖s ± w φ‖² from the sums as they were before. Anew they would take a pass over the
+            # matrix a move.
             self.squares[cluster] += 2 * change * self.sums[cluster, row]
             self.squares[cluster] += w**2 * self.K[row, row]
             self.sums[cluster] += change * self.K[row]

@@ -136,6 +136,7 @@ class Kernel:
         if self.of == "distance":
             _mend_distances(X, Y, values, _gamma(self))
         if same:
+            # BLAS may round (i, j) and (j, i) apart, and a row's distance to itself off 0.
             make_symmetric(values)
             if self.of != "inner":
                 np.fill_diagonal(values, self._own_arguments(X))
@@ -364,9 +365,11 @@ def _mend_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
     eps = np.finfo(out.dtype).eps
     shift = 0 if is_sparse(X) or is_sparse(Y) else Y.mean(axis=0, dtype=np.float64).astype(Y.dtype)
     left, right = (squared_norms(Z - shift if np.ndim(shift) else Z) for Z in (X, Y))
+    # The most that rounding can do to any pair: most data end here, without a look at the block.
     if 4 * gamma * eps * (left.max() + right.max()) <= _ROUNDED:
         return
     for rows in blocks(X.shape[0]):
+        # Where more than half of the digits have cancelled.
         near = out[rows] < np.sqrt(eps) * (left[rows, None] + right)
         i, j = np.nonzero(near)
         for pairs in blocks(len(i)):
@@ -412,6 +415,7 @@ def _fill_manhattan(X: Rows, Y: Rows, out: Floats) -> None:
     if is_sparse(X) or is_sparse(Y):
         out[...] = manhattan_distances(_merge_ready(X), _merge_ready(Y))
     else:
+        # In blocks, since cdist gives float64 whatever it is given, in an array of its own.
         for rows in blocks(len(X)):
             out[rows] = cdist(X[rows], Y, "cityblock")
 

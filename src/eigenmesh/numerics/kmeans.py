@@ -246,6 +246,7 @@ def split_centres(centres: Doubles, cost: float, n_parts: int, rng: np.random.Ge
     >>> split_centres(np.array([[0.0], [4.0]]), 1.0, 3, np.random.default_rng(0)).shape
     (6, 1)
     """
+    # Of a single centre the first term is 0: the points' own spread is in it, too.
     squares = np.square(centres - centres.mean(axis=0)).mean(axis=0) + cost / centres.shape[1]
     step = _ASIDE * rng.standard_normal(centres.shape) * np.sqrt(squares)
     middle = [centres] if n_parts == 3 else []
@@ -266,6 +267,7 @@ def joined(clusters: WeightedPoints, spare: Doubles) -> Doubles:
     while len(means) > len(spare):
         together = weights[:, None] + weights
         apart = np.square(means[:, None] - means).sum(axis=2)
+        # What a union adds to the inertia: W w / (W + w) ‖μ − ν‖².
         costs = apart * np.outer(weights, weights) / together
         np.fill_diagonal(costs, np.inf)
         first, second = np.unravel_index(int(np.argmin(costs)), costs.shape)
@@ -300,6 +302,7 @@ def shares(masses: Doubles, count: int) -> list[int]:
         return [0] * len(masses)
     exact = masses * (count / total)
     counts = np.floor(exact).astype(int)
+    # Stable: of equal remainders the first takes it, on every machine.
     by_remainder = np.argsort(counts - exact, kind="stable")
     counts[by_remainder[: max(0, count - int(counts.sum()))]] += 1
     return [int(share) for share in counts]

@@ -40,6 +40,8 @@ def leading_basis(K: Doubles, rank: int) -> Doubles:
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
     present = values > SPAN_CUTOFF * values[-1]
     V = vectors[:, present]
+    # The symmetric root of the inverse: without Vᵀ at the end the basis would hang on signs and
+    # order of eigenvectors, on which parties need not agree.
     return np.asarray(Q @ (V / np.sqrt(values[present])) @ V.T)
 
 

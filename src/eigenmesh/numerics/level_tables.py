@@ -58,6 +58,7 @@ def levels_in(sums: LevelSums) -> tuple[Keys, Whole, int]:
     n = sums.counts[rows]
     keys = (sums.high[rows] // n << _HALF) + sums.low[rows] // n
     whole = (sums.low[rows] % n == 0) & (sums.high[rows] % n == 0) & (sums.checks[rows] % n == 0)
+    # Sums of levels that met may divide by their number, too: then the check disagrees.
     expected = np.array([_check(key) for key in keys.tolist()], dtype=np.int64)
     alone = whole & (sums.checks[rows] // n == expected)
     return keys[alone], n[alone], int((~alone).sum())

@@ -68,6 +68,7 @@ def counts_below(values: Doubles, thresholds: Doubles) -> NDArray[np.int64]:
     [2, 1]
     """
     order = np.argsort(thresholds)
+    # From the left: a value that equals a threshold counts as no larger. NaN comes after the last.
     places = np.searchsorted(thresholds[order], values, side="left")
     counts = np.empty(len(order), dtype=np.int64)
     counts[order] = np.cumsum(np.bincount(places, minlength=len(order) + 1))[:-1]
@@ -76,6 +77,8 @@ def counts_below(values: Doubles, thresholds: Doubles) -> NDArray[np.int64]:
 
 def _places(values: Doubles) -> NDArray[np.int64]:
     """Where floats stand in their order."""
+    # A sign bit and a magnitude: below 0 more bits mean a smaller number, and all but the sign are
+    # turned over, so that whole numbers follow each other as the floats do.
     bits = values.view(np.int64)
     return np.where(bits < 0, bits ^ _SIGN, bits)
 

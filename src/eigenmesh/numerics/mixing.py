@@ -28,6 +28,8 @@ def metropolis_weight(degree: int, other: int) -> float:
     >>> metropolis_weight(3, 1)
     0.25
     """
+    # By the larger degree, so that both ends say the same; and 1 more, so that every node keeps a
+    # part: without it W may have the eigenvalue −1, and two nodes would swap their values for ever.
     return 1.0 / (1 + max(degree, other))
 
 
@@ -42,6 +44,7 @@ def lossy_mixes(graph: nx.Graph, accuracy: float = ACCURACY) -> int:
     # weight=None: what an edge is annotated with says nothing of how values are mixed over it.
     adjacency = nx.to_numpy_array(graph, weight=None) + np.eye(len(graph))
     roots = np.sqrt(adjacency.sum(axis=1))
+    # D^-½ A D^-½ has the eigenvalues of the shares D⁻¹A, and is symmetric, as eigvalsh takes it.
     values = np.linalg.eigvalsh(adjacency / np.outer(roots, roots))[:-1]  # those of the shares
     return _doubled(float(np.abs(values).max(initial=0.0)), accuracy)
 
@@ -88,6 +91,8 @@ def push_sum_mixes(graph: nx.Graph, accuracy: float = ACCURACY, times: int = 1) 
     shares = _shares(graph)
     most, n = most_push_sum_mixes(graph), len(shares)
     accuracy = max(accuracy, _ROUNDING_OF_POWERS * n)
+    # Squares of squares, and then back by halves: dozens of products, where one by one there may be
+    # a thousand a node.
     powers = [shares]
     while _off(powers[-1]) > accuracy and 2 ** len(powers) < most:
         powers.append(powers[-1] @ powers[-1])
@@ -170,6 +175,8 @@ class MixingSpectrum(NamedTuple):
         """
         if not n_mixes or not self.radius:
             return 0.0 if n_mixes else 1.0
+        # 1 / T_m(1 / radius): no polynomial of degree m that is 1 at 1 stays smaller on the
+        # interval.
         return float(1.0 / np.cosh(n_mixes * np.arccosh(1.0 / self.radius)))
 
     def mixes(self, accuracy: float = ACCURACY) -> int:
@@ -194,4 +201,5 @@ def next_omega(omega: float, radius: float) -> float:
     """
     if not omega:
         return 1.0
+    # The recurrence itself begins at 2, but the first mix is a plain one, whose factor is 1.
     return 1.0 / (1.0 - radius**2 * (2.0 if omega == 1.0 else omega) / 4)

@@ -54,6 +54,8 @@ class MomentModel:
         rank = int(np.count_nonzero(values))
         n_components = max(rank, 1) if k is None else k
         n_components = min(n_components, max(rank, 1)) if fewer else n_components
+        # Eigenvalues that are rounding are 0 already, each by its own features' scale: one limit
+        # for all would take small features for none.
         require_rank(values, n_components, rounding=0.0, what=f"{len(mean)} features of the rows")
         after = float(values[n_components]) if len(values) > n_components else 0.0
         axes = np.asarray(fix_signs(W[:, :n_components]), dtype=np.float64)
@@ -74,6 +76,8 @@ class MomentModel:
         """Scores (n, k) of any rows."""
         features, scores = self.features, np.empty((X.shape[0], len(self.eigenvalues)))
         for rows in blocks(X.shape[0]):
+            # The mean is taken off first: of features far from 0 a difference of products keeps few
+            # digits.
             scores[rows] = (features(X[rows]) - self.mean) @ self.components
         return scores
 
@@ -112,6 +116,8 @@ def graded_eigenpairs(products: Doubles, mean: Doubles, n_rows: int) -> tuple[Do
     shares, Q = top_eigenpairs(correlations, len(s))
     most = min(int(np.count_nonzero(shares > _ROUNDING * len(s) * shares[0])), n_rows)
     factor = s[:, None] * Q[:, :most] * np.sqrt(shares[:most])
+    # Of the factor, since its product with itself would square how far the largest and the least
+    # are apart before they are told from each other.
     U, singular, _ = scipy.linalg.svd(factor, full_matrices=False, check_finite=False)
     values[:most] = singular**2
     vectors = np.zeros((len(products), most))

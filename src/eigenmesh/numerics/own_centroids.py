@@ -82,6 +82,7 @@ def _lloyd(points: Floats, count: int, rng: np.random.Generator) -> Indices:
 
 
 def _nearest(points: Floats, centres: Floats) -> Indices:
+    # ‖x‖² is the same for every centre: x·c − ‖c‖²/2 decides.
     norms = np.einsum("ij,ij->i", centres, centres) / 2
     return np.asarray(np.argmax(points @ centres.T - norms, axis=1))
 
@@ -121,6 +122,7 @@ def _halved(points: Floats, labels: Indices, count: int, least: int) -> Indices:
             break
         inside = points[cluster]
         along = inside[:, np.argmax(inside.var(axis=0))]
+        # At the middle row, not at the middle place: so either half has rows enough.
         turned = cluster[np.argpartition(along, len(cluster) // 2)]
         clusters += [turned[: len(cluster) // 2], turned[len(cluster) // 2 :]]
     for number, cluster in enumerate(clusters):

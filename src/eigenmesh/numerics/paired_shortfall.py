@@ -139,6 +139,8 @@ def _near_largest(apply: Callable[[Doubles], Doubles], size: int) -> float:
     images = [apply(basis[0])]
     while len(basis) < min(_LANCZOS_STEPS, size):
         before = np.array(basis)
+        # Off all before, where Lanczos takes the last two: in floats these drift together again,
+        # and without orthogonal lines the value would be no bound.
         line = images[-1] - before.T @ (before @ images[-1])
         length = float(np.linalg.norm(line))
         if length == 0:

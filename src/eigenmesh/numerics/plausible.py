@@ -40,6 +40,8 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0
     slack, weight = TOLERANCE * abs(size) + noise, weight or 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         if len(G) > _FACTORED:
+            # Directions at random see all of the matrix, a principal part of it sees all that is
+            # wrong there: either is positive if the whole is, so that nobody honest is refused.
             rng = np.random.default_rng(len(G))
             x = rng.normal(size=(len(G), _DIRECTIONS))
             along = np.einsum("ij,ij->j", x, G @ x) - (s @ x) ** 2 / weight
@@ -53,11 +55,14 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0
 def is_positive(matrix: Doubles, slack: float) -> bool:
     """Whether no eigenvalue is below −slack."""
     if not slack:
+        # Without a trace there is no room: of positive matrices only zeros have none.
         return not matrix.any()
     n = len(matrix)
     if np.diag(matrix).min() < -slack:
         return False
     try:
+        # A factor exists just where no eigenvalue is below, and costs far less than the
+        # eigenvalues.
         np.linalg.cholesky(matrix + slack * np.eye(n))
     except np.linalg.LinAlgError:
         return False

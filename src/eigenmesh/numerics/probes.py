@@ -36,6 +36,7 @@ def probe_points(extremes: Doubles, count: int, rng: np.random.Generator) -> Dou
     >>> probe_points(np.array([2.0, -2.0, 0.0]), 3, rng).ravel()
     array([2., 2., 2.])
     """
+    # Nodes agree on maxima alone, so the lowest mean comes as the largest of the negative ones.
     highest, minus_lowest, spread = np.split(np.asarray(extremes), 3)
     centre, reach = (highest - minus_lowest) / 2, (highest + minus_lowest) / 2
     width = spread + reach if np.any(extremes) else np.ones_like(spread)

@@ -52,10 +52,14 @@ def ridge(sums: RidgeSums, centre: Doubles, alpha: float) -> RidgeFit:
     """
     n = sums.n_rows
     z, y = sums.score_sums / n, sums.target_sums / n
+    # This cancels few digits only because both were seen from near their mean.
     G = sums.gram - n * np.outer(z, z)
     C = sums.cross - n * np.outer(z, y)
+    # Least squares, where a plain solution fails: without a penalty, of scores that lack a
+    # direction, G is singular, and the shortest coefficients are as good as any.
     W = np.asarray(np.linalg.lstsq(G + alpha * np.eye(len(G)), C, rcond=None)[0], dtype=float)
     total = sums.target_squares - n * y**2
+    # All three terms: the short form, total − Σ W C, is true without a penalty only.
     residuals = total - 2 * np.einsum("km,km->m", W, C) + np.einsum("km,kl,lm->m", W, G, W)
     return RidgeFit(
         coefficients=W,

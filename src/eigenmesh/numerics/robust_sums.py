@@ -58,6 +58,7 @@ def _shares_of_median(points: Doubles, masses: Doubles) -> Doubles:
     spread = float(np.median(np.linalg.norm(points - middle, axis=1)))
     nearest = max(1e-9 * spread, 1e-12)  # of points whose norms are about 1
     for _ in range(_TURNS):
+        # A median that falls onto a point would divide by 0.
         pulls = masses / np.maximum(np.linalg.norm(points - middle, axis=1), nearest)
         before, shares = shares, pulls / pulls.sum()
         middle = shares @ points

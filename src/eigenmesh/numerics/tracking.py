@@ -62,6 +62,7 @@ def still_growing(W: Doubles, S: Doubles) -> Doubles:
     theta, turn = principal_rotation(inner)
     squared = np.square((S - W @ inner) @ turn).sum(axis=0)
     half = (theta - theta[-1:]) / 2
+    # √(h² + ρ²) − h is the larger eigenvalue less θ, h being half of θ − e.
     gains = np.sqrt(np.square(half) + squared) - half
     least = _ROUNDING * theta[0] + np.finfo(float).tiny  # of what is less all is rounding
     return np.asarray(gains / np.maximum(theta + gains, least))
@@ -73,5 +74,6 @@ def principal_rotation(inner: Doubles) -> tuple[Doubles, Doubles]:
     >>> principal_rotation(np.diag([1.0, 4.0]))[0]
     array([4., 1.])
     """
+    # eigh looks at one triangle only, and of WᵀS, which comes from averages, the two may differ.
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
     return np.maximum(values[::-1], 0.0), np.asarray(fix_signs(vectors[:, ::-1]))
