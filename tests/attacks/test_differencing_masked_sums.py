@@ -4,18 +4,26 @@ It claims losses, begins runs anew, leaves parties out of studies and waits for 
 real. What it may still do is what the rule of fewest parties lets pass.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.runtime.test_masks import Deviating, Factor, PortionOwner, SumSetup
 
 import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
+from eigenmesh.methods.diskpca.paper import CapturedCentred
+from eigenmesh.methods.moments.protocol import FeatureSums, MomentRows, MomentSetup, moment_pca
+from eigenmesh.numerics.explicit_features import ExplicitFeatures
+from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime import masks
 from eigenmesh.runtime.federation import Federation
+from eigenmesh.runtime.masked_sum import family
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import enlist, sequence, times, total
 from eigenmesh.runtime.site import Site
+from eigenmesh.stages.row_messages import CentredSums, GramSums
 
 ALL = 8
 
@@ -126,3 +134,65 @@ def test_other_data_are_another_sum(tmp_path):
     federation(sites_of(_rows(ALL), "organisations", tmp_path), "raise").run(claimed_losses, 1, ())
     others = sites_of(_rows(ALL, seed=1), "organisations", tmp_path / "others")[:-1]
     federation(others, "raise").run(claimed_losses, 1, ())
+
+
+# Nearly the same question in another run: other parameters, and a party less.
+
+
+def feature_sums_of(sites, coef0, on_loss="raise"):
+    """What the rows of all parties add up to in the features of (x·y + coef0)²."""
+
+    def coordinate(fed, setup, n_components):
+        fed.enlist(MomentRows, setup)
+        fed.ask(MomentRows.count_rows)
+        return fed.total(MomentRows.feature_sums).sum
+
+    evil = replace(moment_pca, coordinate=coordinate)
+    setup = MomentSetup("poly", 1.0, 2.0, coef0, center=False)
+    return federation(sites, on_loss).run(evil, setup, 2).value.sums
+
+
+def blocks(n, n_rows=30, seed=0):
+    return list(np.random.default_rng(seed).normal(size=(n, n_rows, 3)))
+
+
+def left_out_summand(rows, totals):
+    """How near the difference of two totals is to what the last party's rows add up to."""
+    features = ExplicitFeatures(Kernel("poly", 1.0, 2.0, 1.0), 3)
+    own = features(rows[-1]).sum(axis=0)
+    return np.linalg.norm(totals[0] - totals[1] - own) / np.linalg.norm(own)
+
+
+@pytest.mark.parametrize("trust", ["domain", "organisations"])
+def test_the_attack_works_where_only_the_same_parameters_are_the_same_sum(trust):
+    rows = blocks(ALL)
+    sites = sites_of(rows, trust, policy=Policy(same_sum="question"))
+    totals = [feature_sums_of(sites, 1.0), feature_sums_of(sites[:-1], 1.0 + 1e-9)]
+    assert left_out_summand(rows, totals) < 1e-6
+
+
+@pytest.mark.parametrize("on_loss", ["raise", "survivors"])
+def test_a_parameter_moved_by_little_is_the_same_sum(on_loss):
+    sites = sites_of(blocks(ALL), "organisations")
+    feature_sums_of(sites, 1.0, on_loss)
+    for n_fewer in (1, 2):
+        with pytest.raises(em.EigenmeshError, match="min_parties"):
+            feature_sums_of(sites[:-n_fewer], 1.0 + 1e-9, on_loss)
+    feature_sums_of(sites, 1.5, on_loss)  # the same parties ask what they like
+    feature_sums_of(sites[:-3], 1.5, on_loss)  # three are a sum
+
+
+def test_nor_does_a_parameter_help_after_a_restart_or_when_few_rows_changed(tmp_path):
+    rows = blocks(ALL)
+    feature_sums_of(sites_of(rows, "organisations", tmp_path), 1.0)
+    newer = [np.delete(own, np.arange(5), axis=0) for own in rows]
+    for later in (rows, newer):
+        with pytest.raises(em.EigenmeshError, match="min_parties"):
+            feature_sums_of(sites_of(later, "organisations", tmp_path)[:-1], 1.1)
+    others = blocks(ALL, seed=1)  # another data set, in the same place
+    feature_sums_of(sites_of(others, "organisations", tmp_path)[:-1], 1.1)
+
+
+def test_one_step_in_two_protocols_is_one_kind_of_sum():
+    assert family(CentredSums) == family(GramSums) == family(CapturedCentred) == "GramSums"
+    assert family(FeatureSums) == "FeatureSums"

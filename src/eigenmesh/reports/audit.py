@@ -400,8 +400,9 @@ def _beyond(lines: Sequence[Line], split: str) -> Iterator[str]:
     if any(line.sent_as == "aggregate" for line in sums):
         yield (
             "masked sums of nearly the same question over parties that differ by one or two tell "
-            "these parties' own: sites refuse such a pair of one question, and count studies where "
-            "it is put in other numbers"
+            "these parties' own: between organisations sites refuse such a pair, by whichever "
+            'parameters, unless their policy has same_sum="question"; who colludes with the '
+            "coordinator can subtract itself, and stand between two others' sums"
         )
     if split == "rows" and any(line.sent_as == "gram" for line in sums):
         yield (

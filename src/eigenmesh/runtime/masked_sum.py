@@ -169,6 +169,12 @@ def describe(
     return digest("sum", study.digest, run, str(number), label, json.dumps(numbers), request)
 
 
+def family(summed: type[Message]) -> str:
+    """What is summed: the same of steps, in whichever protocol, that add something to it."""
+    first = [t for t in summed.__mro__ if issubclass(t, Message) and t is not Message][-1]
+    return first.__name__
+
+
 def _key_text(study: str, run: str, name: str, run_key: bytes) -> bytes:
     return digest("key", study, run, name, run_key)
 
@@ -500,7 +506,9 @@ class Masker:
         """Help with no sum that together with an earlier one tells what few parties sent.
 
         In a run that goes by steps: a loop asks nearly the same again. Between organisations it
-        goes beyond the run, by what was asked and by what the own summand is, whoever asks.
+        goes beyond the run, by what was asked and by what the own summand is, whoever asks; and,
+        unless the site's policy says otherwise, by what is summed of these data, since nearly the
+        same is summed by other parameters, too.
         """
         fewest = self._site.policy.fewest_parties(self._site.trust)
         names = [self._names[i] for i in roll]
@@ -510,6 +518,12 @@ class Masker:
             question = digest("question", self._study.question, current.asked_before)
             own = digest("summand", current.label, encode(current.summand))
             self._site.rolls.note([question, own], names, fewest)
+            if self._site.policy.same_sum == "step":
+                kind = family(type(current.summand))
+                kinds = [digest("kind", kind, mark) for mark in self._site.marks]
+                # Of a run by its study, too: names of runs are the coordinator's.
+                run = digest("run", self._study.digest, self._run).hex()
+                self._site.rosters.note(kinds, names, fewest, besides=run)
         self._rolls[current.label] = roll
 
     def _open(self, current: _Sum, data: bytes) -> Opened:

@@ -14,6 +14,7 @@ from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.message import KINDS
 
 APPROVALS = ("each", "listed", "any")
+SAME_SUMS = ("step", "question")
 _FEWEST_PARTIES = {"domain": 1, "organisations": 3}
 Protocols = Mapping[str, Mapping[str, Bound]]
 
@@ -39,6 +40,10 @@ class Policy:
         among `approved`, or approved at the site; "each" those that a person has approved at the
         site, by `Site.approve`.
     approved : digests of studies, as `em.study` has them.
+    same_sum : between organisations, which masked sums no two of are opened over parties that
+        differ by fewer than `min_parties`. "step": those of what one step adds up, of one data set,
+        by whichever parameters. "question": those of the same parameters; then two fits with
+        another gamma, of which one has a party less, tell about what that party sent.
     calls_per_run : how many times one step may be answered in a run; no limit by default.
         A Gram product asked for with unit vectors, often enough, would extract the Gram matrix.
 
@@ -57,6 +62,7 @@ class Policy:
     budget: Budget | None = None
     approve: str = "any"
     approved: frozenset[str] = frozenset()
+    same_sum: str = "step"
     calls_per_run: int | None = None
 
     def __init__(
@@ -69,12 +75,15 @@ class Policy:
         budget: Budget | Mapping[str, Any] | None = None,
         approve: str = "any",
         approved: Iterable[str] = (),
+        same_sum: str = "step",
         calls_per_run: int | None = None,
     ) -> None:
         if approve not in APPROVALS:
             raise InputError(
                 f"approve is {approve!r}; expected one of {', '.join(map(repr, APPROVALS))}"
             )
+        if same_sum not in SAME_SUMS:
+            raise InputError(f"same_sum is {same_sum!r}; expected 'step' or 'question'")
         values = {
             "allow": _kinds(allow),
             "protocols": None if protocols is None else bounds_of(protocols),
@@ -83,6 +92,7 @@ class Policy:
             "budget": Budget(**budget) if isinstance(budget, Mapping) else budget,
             "approve": approve,
             "approved": frozenset([approved] if isinstance(approved, str) else approved),
+            "same_sum": same_sum,
             "calls_per_run": _whole("calls_per_run", calls_per_run),
         }
         for name, value in values.items():

@@ -1,7 +1,8 @@
 """Rolls: whom the masked sums of a site have covered.
 
-Two sums of the same numbers over parties that differ by one tell what that one sent. So whoever
-helps to open a sum remembers of whom it was, and helps with no other that is nearly the same.
+Two sums of the same numbers over parties that differ by one tell what that one sent, and of nearly
+the same numbers about that. So whoever helps to open a sum remembers of whom it was, and helps with
+no other whose parties are nearly the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from eigenmesh.errors import InputError, PolicyRefusal
 from eigenmesh.safe_files import write_whole
 
 _MOST = 10_000  # sums that a site remembers
+MOST_ROSTERS = 100_000  # lines: of these there are few, unless a coordinator makes them up
+_REMEDY = (
+    "begin a run of the parties of before, in which nobody is lost, or of so many more or fewer; "
+    'sites whose policies have same_sum="question" compare sums of the same parameters only'
+)
 Roll = frozenset[str]
 
 
@@ -32,48 +38,58 @@ def require_apart(one: Collection[str], other: Collection[str], fewest: int) -> 
         raise PolicyRefusal(
             f"its policy forbids it: this sum was opened over {len(one)} parties before, and over "
             f"{len(other)} now: the two together would tell what {apart} sent, where at least "
-            f"{fewest} must be in a sum; begin a run in which nobody is lost",
+            f"{fewest} must be in a sum; {_REMEDY}",
             rule="min_parties",
         )
 
 
 class Rolls:
-    """What a site has helped to open, and over whom; in its folder if it has one."""
+    """What a site has helped to open, and over whom; in its folder if it has one.
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._rolls: dict[str, list[Roll]] = {}
+    `most` lines of it are kept.
+    """
+
+    def __init__(self, path: Path | None = None, most: int | None = None) -> None:
+        self._path, self._most = path, _MOST if most is None else most
+        self._rolls: dict[str, dict[Roll, str]] = {}  # with the run in which each came first
         if path is not None and path.exists():
             self._read(path)
 
     def _read(self, path: Path) -> None:
         *lines, torn = path.read_text(encoding="utf-8").split("\n")  # by a power cut, else empty
         try:
-            for subject, names in map(json.loads, lines[-_MOST:]):
-                self._rolls.setdefault(str(subject), []).append(frozenset(map(str, names)))
+            for subject, names, *run in map(json.loads, lines[-self._most :]):
+                roll, first = frozenset(map(str, names)), "".join(map(str, run))
+                self._rolls.setdefault(str(subject), {}).setdefault(roll, first)
         except (ValueError, TypeError):
             raise InputError(
                 f"{path} cannot be read, in which a site keeps whom its sums covered; restore it, "
                 f"or remove it: sums that differ by one party may then be asked for once more"
             ) from None
-        if torn or len(lines) > 2 * _MOST:
-            write_whole(path, "".join(f"{line}\n" for line in lines[-_MOST:]).encode())
+        if torn or len(lines) > 2 * self._most:
+            write_whole(path, "".join(f"{line}\n" for line in lines[-self._most :]).encode())
 
-    def note(self, subjects: Iterable[bytes], names: Iterable[str], fewest: int) -> None:
-        """A sum of this is to be opened over these parties; or raise `PolicyRefusal`."""
+    def note(
+        self, subjects: Iterable[bytes], names: Iterable[str], fewest: int, besides: str = ""
+    ) -> None:
+        """A sum of this is to be opened over these parties; or raise `PolicyRefusal`.
+
+        Rolls that came first in the run `besides` are not held against it.
+        """
         roll, texts = frozenset(names), [subject.hex() for subject in subjects]
         for text in texts:
-            for earlier in self._rolls.get(text, ()):
-                require_apart(sorted(earlier), sorted(roll), fewest)
+            for earlier, first in self._rolls.get(text, {}).items():
+                if not besides or first != besides:
+                    require_apart(sorted(earlier), sorted(roll), fewest)
         for text in texts:
-            if roll not in self._rolls.setdefault(text, []):
-                self._rolls[text].append(roll)
-                self._write(text, roll)
-        while len(self._rolls) > _MOST:
+            if roll not in self._rolls.setdefault(text, {}):
+                self._rolls[text][roll] = besides
+                self._write(text, roll, besides)
+        while len(self._rolls) > self._most:
             del self._rolls[next(iter(self._rolls))]
 
-    def _write(self, subject: str, roll: Roll) -> None:
+    def _write(self, subject: str, roll: Roll, run: str) -> None:
         if self._path is None:
             return
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps([subject, sorted(roll)]) + "\n")
+            file.write(json.dumps([subject, sorted(roll), *([run] if run else [])]) + "\n")

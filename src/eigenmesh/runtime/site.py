@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError, PartitionError, PolicyRefusal, StepRefused
 from eigenmesh.runtime.approvals import Approvals
-from eigenmesh.runtime.budget import Account
+from eigenmesh.runtime.budget import Account, row_digests
 from eigenmesh.runtime.content import Trust
 from eigenmesh.runtime.disk_store import ANY, Origin
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.prepared import FIELDS, RowRule, store_key
-from eigenmesh.runtime.rolls import Rolls
+from eigenmesh.runtime.rolls import MOST_ROSTERS, Rolls
 from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.runtime.spanning_tree import NOBODY
 from eigenmesh.safe_files import create_once, private_folder
@@ -31,6 +31,7 @@ _MOST_CHOICES = 100  # of samples, over the life of a site's process
 _MOST_KEPT = 1000  # results of studies in a site's store
 _KEY_FILE = "site.key"
 _KEY_BYTES = 32
+_MARKS = 8  # rows that tell a data set
 _SECRETS: dict[tuple[str, str], bytes] = {}  # of sites without a folder, by name and data
 _WHOLE = 1 << 17  # numbers of which a digest takes a millisecond
 _SAMPLE, _SAMPLE_ROWS = 1 << 15, 256  # numbers of what is larger, in so many rows at least
@@ -87,6 +88,7 @@ class Site:
     _approvals: Approvals | None = field(default=None, repr=False)
     _account: Account | None = field(default=None, repr=False)
     _rolls: Rolls | None = field(default=None, repr=False)
+    _rosters: Rolls | None = field(default=None, repr=False)
     _openings: int = field(default=0, repr=False)  # how often the data were opened anew
     _choices: list[frozenset[int]] = field(default_factory=list, repr=False)  # of samples
     _secret: bytes | None = field(default=None, repr=False)
@@ -151,6 +153,23 @@ class Site:
         if self._rolls is None:
             self._rolls = Rolls(self.file(".rolls") if self.state_dir is not None else None)
         return self._rolls
+
+    @property
+    def rosters(self) -> Rolls:
+        """The same by what kind of sum it was, over the life of a data set."""
+        if self._rosters is None:
+            path = self.file(".rosters") if self.state_dir is not None else None
+            self._rosters = Rolls(path, MOST_ROSTERS)
+        return self._rosters
+
+    @property
+    def marks(self) -> tuple[bytes, ...]:
+        """Digests of a few rows, by which other versions of the data are known to be that.
+
+        Of two sets that have most rows in common they are mostly the same, whoever chose the rows.
+        """
+        smallest = self.once("marks", lambda: np.unique(row_digests(self.data))[:_MARKS])
+        return tuple(digest.tobytes() for digest in smallest)
 
     def file(self, suffix: str) -> Path:
         """A file of this site: a site may be called anything, a file may not."""
