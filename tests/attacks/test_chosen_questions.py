@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.attacks.overhearing import overheard
+from tests.attacks.overhearing import messages_of, overheard
 
 import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.methods.diskpca.leverage import ScoreKeeper, leverage_scores
-from eigenmesh.methods.diskpca.protocol import Whitening
+from eigenmesh.methods.diskpca.protocol import ProbeAsk, Whitening
 from eigenmesh.methods.dspgd.direct import RowsOfVector, SampleHolder, dspgd_direct
 from eigenmesh.methods.dspgd.outcome import Goal
 from eigenmesh.methods.dspgd.protocol import DSPGDSetup
@@ -26,6 +26,8 @@ from eigenmesh.methods.moments.protocol import (
     MomentSetup,
     moment_pca,
 )
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import residuals
 from eigenmesh.stages import prepare_rows
 from eigenmesh.stages.distributed_kmeans import distributed_kmeans
 from eigenmesh.stages.kmeans_party import (
@@ -79,6 +81,46 @@ def test_the_largest_score_along_chosen_directions_tells_no_row(seed, trust):
     outermost = np.sort((rows[0] @ directions.T) ** 2, axis=0)[-5:].mean(axis=0)
     np.testing.assert_allclose(largest, outermost)
     assert nearest_row(rows[0], [guess, -guess]).min() > 1e-2
+
+
+SLAB = 1e6  # probes so steep that they explain all rows but those in a thin shell
+
+
+@pytest.mark.parametrize("slab", [False, True])
+@pytest.mark.parametrize("allow", [None, KEPT])
+def test_distances_to_landmarks_by_any_probes_tell_no_row(monkeypatch, allow, slab):
+    """The 16th root of a power sum: of one row, by an honest coordinator or by one with a slab."""
+    rng = np.random.default_rng(2)
+    rows, _ = parties(rng)
+    policies = None if allow is None else [em.Policy(allow=allow)] * 3
+    kernel, scale, made = Kernel("rbf", 0.05), 0.01, ProbeAsk.__init__
+
+    def chosen(self, *args, **fields):
+        made(self, *args, **fields)
+        C, offset = np.zeros_like(self.coefficients), np.zeros(len(self.offset))
+        if slab:
+            C[0, 0], offset[0] = SLAB, SLAB * target
+        for name, value in (("coefficients", C), ("offset", offset), ("scale", scale)):
+            object.__setattr__(self, name, value)
+
+    monkeypatch.setattr(ProbeAsk, "__init__", chosen)
+    how = {"gamma": 0.05, "n_landmarks": 24, "landmarks": "centroids", "random_state": 0}
+    target, replies = 0.0, []
+    for _ in range(2):  # the first fit has the landmarks, from which anybody has a shell
+        replies.clear()
+        parts = em.Partitioned(rows=rows, policies=policies)
+        with em.federation(parts) as fed, overheard(replies):
+            model = em.KernelPCA(2, kernel="rbf", accuracy=0.5, **how).fit(fed)
+        distances = residuals(kernel, rows[0], model.landmarks_)
+        one = int(np.argsort(distances)[-3])
+        target = float(kernel.matrix(rows[0][[one]], model.landmarks_)[0, 0])
+    (reply,) = messages_of(replies, "party-0", "probe_outside")
+    told, five = scale * reply.peak ** (1 / 16), np.sort(distances)[-5:].mean()
+    if allow is None:
+        assert told == pytest.approx(distances[one] if slab else distances.max(), rel=0.05)
+    else:
+        assert told == pytest.approx(0.0 if slab else five, abs=1e-9)
+    assert "its farthest row" in str(em.audit(model.report_))
 
 
 def kept_scores(W):

@@ -86,7 +86,7 @@ class ProbeSums(NamedTuple):
     noise: Doubles  # (p,) what drawing a sample adds to the squared lengths of these
     mean: Doubles  # (t,), times √n_rows
     direction: Doubles  # (t,), of the largest variance around the mean, times its root
-    peak: float  # Σ (k⊥ / scale)^16, of what the probes do not explain of k⊥
+    peak: float  # Σ (k⊥ / scale)^16, of what the probes do not explain of k⊥, or of a mean of some
     outside: float  # Σ k⊥
     n_rows: int
 
@@ -214,15 +214,17 @@ def probe(
     rng: np.random.Generator,
     fewest: int = 2,
     rank: int | None = None,
+    n_far: int = 1,
 ) -> ProbeSums:
     """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
 
-    They are of `fewest` rows at least, whatever share is asked for. `rank` is that of the span.
+    They are of `fewest` rows at least, whatever share is asked for. `rank` is that of the span; the
+    distance of the farthest rows is the mean of `n_far`.
     """
     with one_blas_thread():
         view = _view(Span.of(kernel, Y, rank), probes.n_features, seed)
         sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
-        return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]))
+        return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]), n_far)
 
 
 def probe_for_sum(
@@ -329,21 +331,33 @@ class _OutsideRows(NamedTuple):
         return F, self.sample.noise * np.maximum(variance, 0.0) * m / (m - 1)
 
 
-def _sums(rows: _OutsideRows, probes: Probes, n: int) -> ProbeSums:
+def _sums(rows: _OutsideRows, probes: Probes, n: int, n_far: int) -> ProbeSums:
     W = rows.values @ probes.coefficients - probes.offset
     F, noise = rows.sums(W)
     F = F * rows.lengthening(W)[:, None]
     (total,), (added_noise,) = rows.sums(np.ones((len(W), 1)))
     mean = _without_noise(total, float(added_noise)) / np.sqrt(n)
-    # Scores over √z are orthonormal over the rows: their squares tell how much of a row, and so of
-    # its k⊥, the probes have. A component that is one far row must not count twice.
-    rests = rows.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
-    ratios = np.zeros(len(W))
+    ratios = np.zeros(1)
     if probes.scale > _MOST * np.finfo(float).tiny:
-        ratios = np.minimum(rests / probes.scale, _MOST)
+        ratios = np.minimum(_unexplained(rows.distances, W, n_far) / probes.scale, _MOST)
     outside = float(rows.sample.counts @ rows.distances)
     peak = float(np.sum(ratios**_POWER))
     return ProbeSums(F, noise, mean, _direction(rows, mean), peak, outside, n)
+
+
+def _unexplained(distances: Doubles, W: Doubles, n_far: int) -> Doubles:
+    """What the probes do not explain of k⊥: of each row, or of the `n_far` farthest in the mean.
+
+    Scores over √z are orthonormal over the rows: their squares tell how much of a row, and so of
+    its k⊥, the probes have. A component that is one far row must not count twice.
+    """
+    rests = distances * (1 - np.square(W).sum(axis=1))
+    if n_far > 1:
+        # Which rows these are hangs on no probe, and none falls out by one: probes are somebody
+        # else's, and might leave a single row. One that was drawn twice is no two.
+        places = np.unique(distances, return_index=True)[1][-n_far:]
+        rests = rests[places].mean(keepdims=True) * (len(places) == n_far)
+    return np.asarray(np.maximum(rests, 0.0))
 
 
 def _without_noise(F: Doubles, noise: float) -> Doubles:

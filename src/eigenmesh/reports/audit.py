@@ -47,6 +47,11 @@ _SAY_LITTLE = frozenset(_LITTLE)
 _INSIDE_MODELS = frozenset(("rows", "centroids"))
 _SUMMED = frozenset(("gram", "moments", "sketch", "aggregate"))
 _TOGETHER = "together"
+# Steps with a largest value, which is about one row where rows may leave.
+_LARGEST = {
+    ".leverage_mass": "its largest leverage",
+    ".probe_outside": "how far its farthest row is from the landmarks",
+}
 # Steps of joint distances.
 _JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
 _OTHERS = "parties"
@@ -169,6 +174,7 @@ def audit(account: Plan | RunReport) -> Audit:
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     beyond = (*_beyond(lines, account.split), *_weights(account), *_joint_distances(account))
+    beyond += tuple(_largest(account))
     return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
@@ -467,6 +473,17 @@ def _weights(account: Plan | RunReport) -> Iterator[str]:
         f"drawn along it is {directions / n:.2f} on average, and a row far from all others may be "
         f"nearly all of one; between organisations all parties see these sums, to check them"
     )
+
+
+def _largest(account: Plan | RunReport) -> Iterator[str]:
+    """What one number tells of one row, where a party's policy lets rows out."""
+    asked = [d.step for d in account.disclosures if d.floats]
+    told = [words for step, words in _LARGEST.items() if any(name.endswith(step) for name in asked)]
+    if told:
+        yield (
+            f"a party whose policy lets rows out tells {' and '.join(told)}; "
+            f"others tell a mean of {FEWEST_ROWS} rows in its place"
+        )
 
 
 def _joint_distances(account: Plan | RunReport) -> Iterator[str]:

@@ -372,6 +372,14 @@ class SiteView:
         """The fewest rows behind any number that is not a row, by the site's policy."""
         return self._site.policy.min_rows
 
+    @property
+    def rows_of_a_largest(self) -> int:
+        """Of how many rows the mean is told in place of a largest value; 1 if rows may leave.
+
+        The largest by a question of the asker's choice is about one row.
+        """
+        return 1 if self.may_tell_rows else self.min_rows
+
     def fewest_seen(self, numbers: int) -> int:
         """Rows of a sample of which so many numbers are told, whoever says how large it shall be.
 

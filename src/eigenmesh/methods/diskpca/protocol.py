@@ -332,7 +332,7 @@ def largest_of(scores: Doubles, site: SiteView) -> float:
     The largest of scores with a matrix of the asker's choice is about one row: four directions, and
     that row of four columns was had to the last digit.
     """
-    count = 1 if site.may_tell_rows else min(site.min_rows, len(scores))
+    count = min(site.rows_of_a_largest, len(scores))
     return float(np.partition(scores, -count)[-count:].mean())
 
 
@@ -465,7 +465,8 @@ class RowHolder(ScoredRows):
     @step(reusable=False)
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
         """What landmarks miss of some components, `numerics.shortfall`, by rows of its choice."""
-        return OutsideProbes(*map(self._few, self._probed(probe, components)))
+        measure = partial(probe, n_far=self.site.rows_of_a_largest)
+        return OutsideProbes(*map(self._few, self._probed(measure, components)))
 
     @step(reusable=False)
     def probe_summed(self, components: ProbeAsk) -> SummedOutside:

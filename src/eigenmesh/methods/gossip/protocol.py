@@ -463,7 +463,8 @@ class GossipNode(CentroidNode):
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
         probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
         fewest = self.site.fewest_seen(probes.n_numbers)
-        sums = probe(self.kernel, *points, probes, self.setup.seed, rng, fewest)
+        seed, n_far = self.setup.seed, self.site.rows_of_a_largest
+        sums = probe(self.kernel, *points, probes, seed, rng, fewest, n_far=n_far)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
         facts = [sums.peak, sums.n_rows, sums.outside]
