@@ -28,6 +28,13 @@ def rows(policies: Any = None) -> em.Partitioned:
     return em.Partitioned(rows=np.split(X, CUTS), names=NAMES, policies=policies)
 
 
+def rows_of_levels(policies: Any = None) -> em.Partitioned:
+    """The same rows; the first column is constant, the last has two levels."""
+    Z = X.copy()
+    Z[:, 0], Z[:, -1] = 0.1, X[:, -1] > 0
+    return em.Partitioned(rows=np.split(Z, CUTS), names=NAMES, policies=policies)
+
+
 def columns(policies: Any = None) -> em.Partitioned:
     return em.Partitioned(columns=np.split(X, (2, 4), axis=1), names=NAMES, policies=policies)
 
@@ -111,6 +118,18 @@ FITS = [
             random_state=0,
             preparation=em.Preparation(standardize=True),
         ),
+    ),
+    Fit(
+        "kernel-pca-levels-ring",
+        rows_of_levels,
+        lambda: em.KernelPCA(
+            2,
+            kernel="linear",
+            topology="ring",
+            random_state=0,
+            preparation=em.Preparation(True, fill_with="median", categories=[D - 1]),
+        ),
+        options=RING,
     ),
     Fit("one-shot-linear", columns, lambda: em.OneShotKPCA(2, local_rank=2)),
     Fit("one-shot-rbf", columns, lambda: em.OneShotKPCA(2, kernel="rbf", gamma="median")),

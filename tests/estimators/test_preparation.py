@@ -190,9 +190,6 @@ def test_what_has_no_pooled_rows_is_refused():
     how = em.Preparation(standardize=True)
     with pytest.raises(InputError, match="not for columns"):
         em.KernelPCA(2, preparation=how).fit(em.split(X, 2, by="columns"))
-    with pytest.raises(InputError, match="graph"):
-        medians = em.Preparation(fill_missing=0.5, fill_with="median")
-        em.KernelPCA(2, preparation=medians, topology="ring").fit(em.split(X, 3))
     with pytest.raises(InputError, match="preparation is 'yes'"):
         em.KernelPCA(2, preparation="yes").fit(em.split(X, 3))
     with pytest.raises(InputError, match="one after the other"):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import KernelPCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from tests.graph_faults import federation_over
 
 import eigenmesh as em
 from eigenmesh.errors import InputError, PartitionError, PolicyRefusal
+from eigenmesh.stages.prepare_rows import prepare_rows
+from eigenmesh.stages.prepare_rows_on_graph import prepare_rows_on_graph
 
 WORDS, NUMBERS = ["ward", "sex"], ["age", "dose"]
 
@@ -78,6 +83,115 @@ def test_fit_and_transform_equal_the_pooled_pipeline(seed):
     np.testing.assert_allclose(scores, np.abs(central.transform(expected)), atol=1e-8)
     alone = em.KernelPCA(2, kernel="rbf", preparation=how).fit(frame)
     np.testing.assert_allclose(alone.eigenvalues_, central.eigenvalues_, rtol=1e-10)
+
+
+def on_graph(how, topology, **more):
+    return em.KernelPCA(2, kernel="linear", preparation=how, topology=topology, **more)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nodes_of_a_drawn_graph_prepare_as_the_pooled_pipeline_does(seed):
+    rng = np.random.default_rng([seed, 41])
+    frame, _ = drawn_frames(seed)
+    frame["age"] += [0.0, 1e9][seed % 2]  # deviations of 1e-8 of the mean are no rounding
+    names = rng.permutation(list(frame.columns)).tolist()
+    n_nodes = int(rng.integers(2, 8))
+    cuts = np.sort(rng.choice(np.arange(6, len(frame) - 6, 6), n_nodes - 1, replace=False))
+    owned = [np.arange(len(frame))[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+    parts = split([frame[names].iloc[own] for own in owned])
+    topology = nx.random_labeled_tree(n_nodes, seed=seed)
+    topology.add_edge(*rng.choice(n_nodes, 2, replace=False).tolist())
+    fill_with, min_rows = ["median", "mean"][seed % 4 == 3], int(rng.integers(1, 12))
+    how = em.Preparation(True, 0.5, fill_with=fill_with, categories=WORDS, min_rows=min_rows)
+    kpca = on_graph(how, topology, random_state=0).fit(parts)
+    reference = pooled_pipeline(fill_with, min_rows).fit(frame)
+    new = new_rows(frame, seed)
+    expected = reference.transform(new)
+    rows = kpca.preparation_.apply(split([new[names]]).part(0))
+    assert rows.shape == expected.shape
+    # A mean of 1e9 is rounded by 1e-7, over the deviation of 9 by 1e-8: in both pipelines.
+    exact = {"rtol": 1e-10, "atol": 1e-10} if seed % 2 == 0 else {"rtol": 1e-7, "atol": 1e-7}
+    np.testing.assert_allclose(distances(rows), distances(expected), **exact)
+    central = KernelPCA(2).fit(reference.transform(frame))
+    np.testing.assert_allclose(kpca.eigenvalues_, central.eigenvalues_, rtol=1e-7)
+    planned, sent = em.plan(clone(kpca), parts).by_step, kpca.report_.by_step
+    for step in ("begin_counts", "offer_counts", "offer_mixture", "begin_levels"):
+        name = f"PreparingNode.{step}"
+        assert planned.get(name) == sent.get(name), name
+
+
+@pytest.mark.parametrize("averaging", ["gossip", "push-sum"])
+@pytest.mark.parametrize("how", [{"fill_with": "median"}, {"categories": WORDS}])
+def test_where_averages_are_not_exact_levels_and_medians_are_refused(averaging, how):
+    _, frames = drawn_frames(30)
+    setup = em.Preparation(fill_missing=0.5, **how).setup(frames[0].columns)
+    with em.federation(split(frames), topology="full", averaging=averaging) as fed:
+        with fed.recording() as recording, pytest.raises(InputError, match="averaging='tree'"):
+            fed.run(prepare_rows_on_graph, setup)
+    assert not len(list(recording.ledger))
+    if averaging == "gossip":
+        door = em.KernelPCA(2, preparation=em.Preparation(fill_missing=0.5, **how))
+        with em.federation(split(frames), topology="ring", averaging=averaging) as fed:
+            with pytest.raises(InputError, match="averaging is 'gossip'.*averaging='tree'"):
+                em.plan(door, fed)
+            with pytest.raises(InputError, match="averaging is 'gossip'.*averaging='tree'"):
+                door.fit(fed)
+
+
+@pytest.mark.parametrize("step", ["offer_counts", "offer_levels"])
+def test_without_a_node_that_leaves_rows_are_prepared_as_those_of_the_others(step):
+    frame, frames = drawn_frames(31, n=200)
+    owned = np.array_split(np.arange(200), 5)
+    parts = split([frame.iloc[own] for own in owned])
+    dies = (parts.names[3], step, 2)
+    how = em.Preparation(True, 0.5, fill_with="median", categories=WORDS).setup(frame.columns)
+    with federation_over(parts, "full", on_loss="survivors", dies=dies) as fed:
+        outcome = fed.run(prepare_rows_on_graph, how).value
+        assert parts.names[3] not in fed.parties
+    left = frame.iloc[np.concatenate([own for i, own in enumerate(owned) if i != 3])]
+    expected = pooled_pipeline("median", 5).fit(left).transform(left)
+    rows = outcome.apply(split([left]).part(0))
+    np.testing.assert_allclose(distances(rows), distances(expected), rtol=1e-10, atol=1e-10)
+
+
+def test_nodes_without_rows_to_tell_tell_no_level_of_few_and_refuse_medians():
+    _, frames = drawn_frames(21)
+    policy = em.Policy(allow={"moments", "counts", "hashes"}, min_rows=5)
+    setups = [
+        em.Preparation(True, 0.5, categories=WORDS, fill_with=how).setup(frames[0].columns)
+        for how in ("mean", "median")
+    ]
+    with em.federation(split(frames, policies=policy)) as fed:
+        central = fed.run(prepare_rows, setups[0]).value
+    with em.federation(split(frames, policies=policy), topology="ring") as fed:
+        own = fed.run(prepare_rows_on_graph, setups[0]).value
+        with pytest.raises(PolicyRefusal, match="offer_counts"):
+            fed.run(prepare_rows_on_graph, setups[1])
+    assert own.withheld
+    assert own.in_words() == central.in_words()
+    assert own.rule.level_keys.tolist() == central.rule.level_keys.tolist()
+
+
+def test_whoever_asks_nodes_learns_no_level_that_has_no_column():
+    _, frames = drawn_frames(32)
+    setup = em.Preparation(fill_missing=0.5, categories=WORDS, min_rows=20).setup(frames[0].columns)
+    with em.federation(split(frames), topology="ring") as fed, fed.recording() as recording:
+        outcome = fed.run(prepare_rows_on_graph, setup).value
+    listed = outcome.rule.level_keys
+    (reply,) = [
+        entry
+        for entry in recording.ledger
+        if entry.step == "PreparingNode.tell_facts" and entry.receiver == "coordinator"
+    ]
+    assert len(listed)
+    assert reply.floats <= 4 + 4 * len(frames[0].columns) + 3 * len(listed)
+
+
+def test_levels_that_do_not_come_apart_are_an_error_on_graphs_too():
+    many = [pd.DataFrame({"x": [f"{i} {j}" for j in range(500)]}) for i in range(2)]
+    with em.federation(em.Partitioned(rows=many, categories=["x"]), topology="full") as fed:
+        with pytest.raises(InputError, match="so many levels"):
+            fed.run(prepare_rows_on_graph, em.Preparation(categories=["x"]).setup(["x"]))
 
 
 def test_masked_tables_and_counts_tell_totals_alone():

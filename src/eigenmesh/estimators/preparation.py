@@ -12,7 +12,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.estimators.checks import one_of, share_of_missing, whole_number
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.prepare_rows import PrepareSetup, prepare_rows
-from eigenmesh.stages.prepare_rows_on_graph import prepare_rows_on_graph, require_suits_graph
+from eigenmesh.stages.prepare_rows_on_graph import prepare_rows_on_graph
 
 _PLANNED_LEVELS = 4  # of a category
 
@@ -23,7 +23,8 @@ class Preparation:
 
     Logarithms are taken, gaps are filled, columns of numbers are standardised, and each level of a
     category becomes a column of ones and zeros; by sums over the parties, masked where sums are.
-    Constant columns are left out. It is part of the model, and applied by `transform`.
+    Constant columns are left out. It is part of the model, and applied by `transform`. On a graph
+    medians and categories need sums along a tree, ``averaging="tree"``, which is the default.
 
     Parameters
     ----------
@@ -89,10 +90,7 @@ class Preparation:
     def stage(self, names: Sequence[str] | None, on_graph: bool = False) -> Stage:
         """The run that learns it from parties whose columns have these names."""
         setup = self.setup(names)
-        if not on_graph:
-            return stage(prepare_rows, setup)
-        require_suits_graph(setup)
-        return stage(prepare_rows_on_graph, setup)
+        return stage(prepare_rows_on_graph if on_graph else prepare_rows, setup)
 
     def planned_width(self, n_columns: int) -> int:
         """Columns of prepared rows, as a plan counts them: of levels nothing is known yet."""

@@ -157,6 +157,11 @@ class MixingParty(Party):
         estimate = self.mixing["value"] / self.mixing["weight"]
         return np.asarray(estimate.reshape(self.mixing["shape"]))
 
+    @property
+    def tree_total(self) -> Doubles:
+        """The sum over all nodes, once it has come down a tree; of whole numbers exact."""
+        return np.asarray(self.mixing["value"].reshape(self.mixing["shape"]))
+
     # Averaging.
 
     @step(cumulative=True)

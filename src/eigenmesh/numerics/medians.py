@@ -7,6 +7,7 @@ leave one. What is found is a value that is there, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +32,20 @@ class RankSearch:
     [3.0]
     """
 
-    def __init__(self, ranks: Sequence[int]) -> None:
+    def __init__(self, ranks: Sequence[int], bounds: NDArray[np.int64] | None = None) -> None:
         self._ranks = [int(rank) for rank in ranks]
         largest = int(_places(np.array([np.finfo(np.float64).max]))[0])
         lowest = int(_places(np.array([np.finfo(np.float64).min]))[0])
         # Python's whole numbers: the range is wider than 63 bits.
         self._below = [lowest - 1] * len(self._ranks)  # a place that is too low
         self._at_most = [largest] * len(self._ranks)
+        if bounds is not None:
+            self._below, self._at_most = bounds.tolist()
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """Between which places (2, columns) the values are by now; a search goes on from there."""
+        return np.array([self._below, self._at_most], dtype=np.int64)
 
     def thresholds(self) -> Doubles:
         """Numbers (columns, THRESHOLDS) of which it is asked how many values are no larger."""
@@ -59,6 +67,42 @@ class RankSearch:
     def _cuts(self, i: int) -> list[int]:
         low, high = self._below[i], self._at_most[i]
         return [low + max(1, (high - low) * part // PARTS) for part in range(1, PARTS)]
+
+
+class MedianSearch:
+    """The middle value of every column, or the mean of the two that are in the middle.
+
+    >>> X = np.array([3.0, -1.0, 7.0, 4.0])
+    >>> search = MedianSearch([4])
+    >>> for _ in range(TURNS):
+    ...     search.narrow(np.array([counts_below(X, search.thresholds()[0])]))
+    >>> search.values().tolist()
+    [3.5]
+    """
+
+    def __init__(self, n_values: Any, bounds: NDArray[np.int64] | None = None) -> None:
+        n = np.asarray(n_values).astype(int)
+        self._d = len(n)
+        self._ranks = RankSearch([*((n + 1) // 2), *(n // 2 + 1)], bounds)
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """As of a `RankSearch`."""
+        return self._ranks.bounds
+
+    def thresholds(self) -> Doubles:
+        """Numbers (columns, 2 THRESHOLDS) of which it is asked how many values are no larger."""
+        cuts = self._ranks.thresholds()
+        return np.hstack([cuts[: self._d], cuts[self._d :]])
+
+    def narrow(self, n_below: NDArray[np.int64]) -> None:
+        """Take up how many there are."""
+        self._ranks.narrow(np.vstack([n_below[:, :THRESHOLDS], n_below[:, THRESHOLDS:]]))
+
+    def values(self) -> Doubles:
+        """What was found."""
+        values = self._ranks.values()
+        return np.asarray((values[: self._d] + values[self._d :]) / 2)
 
 
 def counts_below(values: Doubles, thresholds: Doubles) -> NDArray[np.int64]:

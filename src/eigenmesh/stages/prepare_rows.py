@@ -39,7 +39,7 @@ import numpy as np
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.numerics.arrays import Doubles, dense, is_sparse
 from eigenmesh.numerics.level_tables import BUCKETS, TURNS, LevelSums, levels_in, table_of
-from eigenmesh.numerics.medians import THRESHOLDS, RankSearch, counts_below
+from eigenmesh.numerics.medians import THRESHOLDS, MedianSearch, counts_below
 from eigenmesh.numerics.medians import TURNS as MEDIAN_TURNS
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.levels import keys_of
@@ -78,8 +78,8 @@ from eigenmesh.runtime.schedule import (
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.row_preparation import RowPreparation, level_words
 
-_CONSTANT = 10 * np.finfo(np.float64).eps  # of a mean: a deviation that is rounding
-_USUAL_TURNS = 2  # in which a table comes apart
+ROUNDING = 10 * np.finfo(np.float64).eps  # of a mean: a deviation that is rounding
+USUAL_TURNS = 2  # in which a table comes apart
 
 
 # What travels.
@@ -181,7 +181,7 @@ class RuleForRows(Message, reveals="moments"):
 # The party's side.
 
 
-def _values_behind(party: Any, reply: Any) -> Worth:
+def values_behind(party: Any, reply: Any) -> Worth:
     """The fewest values behind a sum; a column without any tells nothing."""
     present = party.n_present[party.numbers]
     return Worth(covers=int(present[present > 0].min(initial=party.site.shape[0])))
@@ -233,7 +233,7 @@ class RowPreparer(Party):
             gaps = sum_over_blocks(X, lambda block: np.isnan(block).sum(axis=0))
         return np.asarray(X.shape[0] - gaps, dtype=np.float64)
 
-    @step(reusable=False, worth=_values_behind)
+    @step(reusable=False, worth=values_behind)
     def column_sums(self) -> ColumnSums:
         """Sums over the own rows."""
         return self.sums()
@@ -262,7 +262,7 @@ class RowPreparer(Party):
 
         return CountsBelow(n_below=self._over_rows(counted))
 
-    @step(reusable=False, worth=_values_behind)
+    @step(reusable=False, worth=values_behind)
     def column_squares(self, common: ColumnMeans) -> ColumnSquares:
         """Squared differences from the mean of all, of the values that are there."""
         return self.squares(common)
@@ -335,7 +335,7 @@ def schedule(scope: Scope, setup: PrepareSetup) -> Node:
         total(party.column_sums, d=columns),
         times(MEDIAN_TURNS, middle) if setup.fill_with == "median" else None,
         total(party.column_squares, d=columns),
-        loop(TURNS, tables, fewest=1, usual=_USUAL_TURNS) if n else None,
+        loop(TURNS, tables, fewest=1, usual=USUAL_TURNS) if n else None,
         ask(party.take_rule, down={"m": at_most(columns), "k": most}),
     )
 
@@ -346,16 +346,14 @@ def prepare_rows(rows: Federation, setup: PrepareSetup) -> RowPreparation:
     rows.enlist(RowPreparer, setup)
     sums = rows.total(RowPreparer.column_sums).sum
     n, present = int(sums.n_rows), np.round(sums.n_present)
-    missing = np.maximum(n - present, 0.0)
-    require_share(missing / n, setup.fill_missing)
+    require_share(np.maximum(n - present, 0.0) / n, setup.fill_missing)
     fill = sums.sums / present
     if setup.fill_with == "median":
         fill = _medians(rows, present)
-    mean = (sums.sums + missing * fill) / n
+    mean = filled_means(n, present, sums.sums, fill)
     squares = rows.total(RowPreparer.column_squares, ColumnMeans(means=mean)).sum.squares
-    deviation = np.sqrt((np.maximum(squares, 0.0) + missing * np.square(fill - mean)) / n)
-    levels = _levels_of(rows, setup, n) if setup.level_columns else NO_LEVELS
-    facts = ColumnFacts(n, fill, mean, deviation, missing, sums.n_sparse > 0)
+    levels = _levels_of(rows, setup) if setup.level_columns else NO_LEVELS
+    facts = ColumnFacts.of(n, present, fill, mean, squares, sums.n_sparse > 0)
     outcome = conclude(setup, facts, levels)
     rule = outcome.rule
     rows.ask(
@@ -367,16 +365,16 @@ def prepare_rows(rows: Federation, setup: PrepareSetup) -> RowPreparation:
 
 def _medians(rows: Federation, present: Doubles) -> Doubles:
     """The middle value of every column, or the mean of the two that are in the middle."""
-    ranks = present.astype(int)
-    search = RankSearch([*((ranks + 1) // 2), *(ranks // 2 + 1)])
-    d = len(ranks)
+    search = MedianSearch(present)
     for _ in range(MEDIAN_TURNS):
-        cuts = search.thresholds()
-        question = Thresholds(values=np.hstack([cuts[:d], cuts[d:]]))
-        n_below = rows.total(RowPreparer.count_below, question).sum.n_below
-        search.narrow(np.vstack([n_below[:, :THRESHOLDS], n_below[:, THRESHOLDS:]]))
-    values = search.values()
-    return np.asarray((values[:d] + values[d:]) / 2)
+        question = Thresholds(values=search.thresholds())
+        search.narrow(rows.total(RowPreparer.count_below, question).sum.n_below)
+    return search.values()
+
+
+def filled_means(n_rows: float, present: Doubles, sums: Doubles, fill: Doubles) -> Doubles:
+    """Of every column with its gaps filled; of averages as of sums."""
+    return np.asarray((sums + np.maximum(n_rows - present, 0.0) * fill) / n_rows)
 
 
 class ColumnFacts(NamedTuple):
@@ -388,6 +386,21 @@ class ColumnFacts(NamedTuple):
     deviation: Doubles
     missing: Doubles
     sparse: bool
+
+    @classmethod
+    def of(
+        cls,
+        n_rows: int,
+        present: Doubles,
+        fill: Doubles,
+        mean: Doubles,
+        squares: Doubles,
+        sparse: bool,
+    ) -> ColumnFacts:
+        """From sums over all rows."""
+        missing = np.maximum(n_rows - present, 0.0)
+        filled = np.maximum(squares, 0.0) + missing * np.square(fill - mean)
+        return cls(n_rows, fill, mean, np.sqrt(filled / n_rows), missing, sparse)
 
 
 class LevelFacts(NamedTuple):
@@ -403,25 +416,48 @@ class LevelFacts(NamedTuple):
         parts = zip(self, (of, keys, counts), strict=True)
         return LevelFacts(*(np.concatenate(pair) for pair in parts))
 
+    def with_table(self, level_columns: Any, table: Any) -> tuple[LevelFacts, int]:
+        """And those that lie alone in a table of totals; in how many places several do."""
+        levels, crowded = self, 0
+        for i, column in enumerate(level_columns):
+            sums = LevelSums(*(np.asarray(getattr(table, name)[i]) for name in _SUMS))
+            keys, counts, several = levels_in(sums)
+            levels, crowded = levels.with_new(column, keys, counts), crowded + several
+        return levels, crowded
+
+    @property
+    def n_most(self) -> int:
+        """Of one column."""
+        return int(np.bincount(self.columns).max(initial=0))
+
+    def without_rare(self, level_columns: Any, min_rows: int) -> LevelFacts:
+        """Levels of fewer rows put together, as `OTHER`: which they are need not be told."""
+        levels = LevelFacts(*(own[self.counts >= min_rows] for own in self))
+        for column in level_columns:
+            n_rare = self.counts[(self.columns == column) & (self.counts < min_rows)].sum()
+            if n_rare:
+                levels = levels.with_new(column, np.array([OTHER]), np.array([n_rare]))
+        return levels
+
 
 NO_LEVELS = LevelFacts(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
 
 
-def _levels_of(rows: Federation, setup: PrepareSetup, n_rows: int) -> LevelFacts:
+def _levels_of(rows: Federation, setup: PrepareSetup) -> LevelFacts:
     """All levels that are told, by tables in which they come to lie apart."""
     levels = NO_LEVELS
     for turn in range(TURNS):
         before = KnownLevels(turn=turn, columns=levels.columns, keys=levels.keys)
         table = rows.total(RowPreparer.level_table, before).sum
-        crowded = 0
-        for i, column in enumerate(setup.level_columns):
-            sums = LevelSums(*(np.asarray(getattr(table, name)[i]) for name in _SUMS))
-            keys, counts, several = levels_in(sums)
-            levels, crowded = levels.with_new(column, keys, counts), crowded + several
-        if not crowded:
+        levels, n_crowded = levels.with_table(setup.level_columns, table)
+        if not n_crowded:
             return levels
-    n_most = int(np.bincount(levels.columns).max(initial=0))
-    raise InputError(
+    raise too_many_levels(levels.n_most)
+
+
+def too_many_levels(n_most: int) -> InputError:
+    """What is wrong with levels that do not come apart."""
+    return InputError(
         f"a category has so many levels that they do not come apart (more than {n_most} in one "
         f"column), some {BUCKETS} are expected; leave free text out of categories="
     )
@@ -431,7 +467,7 @@ def conclude(
     setup: PrepareSetup,
     facts: ColumnFacts,
     levels: LevelFacts = NO_LEVELS,
-    rounding: float = _CONSTANT,
+    rounding: float = ROUNDING,
 ) -> RowPreparation:
     """The rule that follows from what all rows come to; a deviation may be `rounding` of a mean."""
     numbers = np.setdiff1d(np.arange(len(facts.fill)), setup.level_columns)
@@ -476,7 +512,7 @@ def _own_columns(
     keys: list[int] = []
     for column in setup.level_columns:
         own = levels.columns == column
-        frequent = own & (levels.counts >= setup.min_rows)
+        frequent = own & (levels.counts >= setup.min_rows) & (levels.keys != OTHER)
         rest = [OTHER] if levels.counts[frequent].sum() < n_rows else []
         listed = [*sorted(levels.keys[frequent].tolist()), *rest]
         if len(listed) > 1:  # a single one would be constant
