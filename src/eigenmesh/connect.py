@@ -187,15 +187,22 @@ def federation(
         secure=secure,
         averaging=averaging,
     )
-    if under is not None:
-        run.belong_to(under)
-    if secure or run.between_organisations:
-        _introduce(run.local_sites())
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)
+    return _ready_to_run(run, source, under, engine, faults)
+
+
+def _ready_to_run(
+    run: Federation, source: Any, under: FitStudy | None, engine: str, faults: Sequence[Fault]
+) -> Federation:
+    """What has to be agreed on before: the study, each other's keys, that columns are the same."""
+    if under is not None:
+        run.belong_to(under)
+    if run.secure or run.between_organisations:
+        _introduce(run.local_sites())
     try:
         _check_links(faults, run)
-        if sites is not None and run.split == "rows":
+        if source is None and run.split == "rows":  # folders, whose owners looked at them apart
             _require_same_columns(run)
         elif engine != "in-process" and run.split == "rows" and _are_paths(source):
             agree_on_columns(run)  # in one process `Partitioned` sees to it

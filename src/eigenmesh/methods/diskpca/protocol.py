@@ -1095,13 +1095,10 @@ def choose_landmarks(
     """
     counts = by_party(rows.ask(role.count_rows) if row_counts is None else row_counts)
     sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
-    n = sum(size.n_rows for size in sizes.values())
-    most = {name: most_landmarks(landmarks, size.n_rows) for name, size in sizes.items()}
-    in_all = most_in_all(landmarks, sum(most.values()))
-    left, q = most, min(n_landmarks, in_all)
-    draw = role.local_centroids if landmarks == "centroids" else role.draw_rows
-    rng = np.random.default_rng(setup.seed)
-
+    n_rows = {name: size.n_rows for name, size in sizes.items()}
+    most = {name: most_landmarks(landmarks, size) for name, size in n_rows.items()}
+    n, in_all = sum(n_rows.values()), most_in_all(landmarks, sum(most.values()))
+    q = min(n_landmarks, in_all)
     if not q:
         raise PartitionError(
             f"every party has fewer than {MIN_CLUSTER} rows, the fewest that a mean may stand for; "
@@ -1109,50 +1106,64 @@ def choose_landmarks(
         )
     d = next(iter(sizes.values())).n_columns
     rows.settle(n=n, d=d, most=in_all)
-    n_values = sum(size.n_values for size in sizes.values())
-    n_rows = {name: size.n_rows for name, size in sizes.items()}
+    facts: dict[str, Any] = {
+        "n_values": sum(size.n_values for size in sizes.values()),
+        "share": share_seen(q, n, setup),
+        "sizes": n_rows,
+        "most": most,
+        "bits": bits_of(setup, q, n),
+    }
     if landmarks == "drawn":
-        drawn = draw_landmarks(rows, sum_setup(setup, q), d)
-        points = drawn.kept["landmarks"]
+        draw = draw_landmarks(rows, sum_setup(setup, q), d)
+        points = draw.kept["landmarks"]
         unseen = to_all(points, rows.parties)
-        return LandmarkSet(
-            points,
-            unseen,
-            None,
-            n_values,
-            share_seen(q, n, setup),
-            n_rows,
-            most,
-            left,
-            drawn,
-            bits_of(setup, q, n),
-        )
+        return LandmarkSet(points, unseen, skew=None, left=most, draw=draw, **facts)
 
     # 1. Leverage scores of the embedded rows; without them, each row counts the same.
-    masses, skew = {name: float(size) for name, size in n_rows.items()}, None
-    if are_bounded:
-        masses = dict(zip(masses, bounded_sizes(list(masses.values())).tolist(), strict=True))
-    if q < n and landmarks in _BY_LEVERAGE:
-        scores = leverage(rows)
-        masses, skew = masses_of(scores, left), skew_of(scores, n)
-    elif q < n and landmarks == "rpcholesky":
-        masses = masses_of(by_party(rows.ask(role.norm_mass)), left)
+    masses, skew = masses_by_size(n_rows, are_bounded), None
+    if q < n:
+        masses, skew = first_masses(rows, role, landmarks, masses, n, leverage)
 
     # 2. Landmarks, in one or more shares: after the first, by distance to the span so far.
     Y: list[Rows] = []
-    bits = bits_of(setup, q, n)
     fresh: dict[str, Rows] = {}
+    left, rng = most, np.random.default_rng(setup.seed)
+    draw_step = role.local_centroids if landmarks == "centroids" else role.draw_rows
     for share in shares_of(landmarks, q, n):
         if fresh:
             far = rows.ask(role.residual_mass, each=new_to_each(fresh))
             masses = masses_of(by_party(far), left)
-        fresh = draw_from(rows, draw, masses, left, (share, bits), rng)
+        fresh = draw_from(rows, draw_step, masses, left, (share, facts["bits"]), rng)
         left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
         Y.extend(fresh.values())
     landmark_rows = stack(Y)
     rows.settle(q=landmark_rows.shape[0])
-    facts = (skew, n_values, share_seen(q, n, setup), n_rows, most, left)
-    return LandmarkSet(landmark_rows, new_to_each(fresh), *facts, bits=bits)
+    return LandmarkSet(landmark_rows, new_to_each(fresh), skew, left=left, **facts)
+
+
+def masses_by_size(n_rows: Mapping[str, int], are_bounded: bool) -> dict[str, float]:
+    """What parties count by if each row counts the same; bounded, none by much more than others."""
+    masses = [float(size) for size in n_rows.values()]
+    if are_bounded:
+        masses = bounded_sizes(masses).tolist()
+    return dict(zip(n_rows, masses, strict=True))
+
+
+def first_masses(
+    rows: Federation,
+    role: Any,
+    landmarks: str,
+    by_size: dict[str, float],
+    n_rows: int,
+    leverage: Leverage,
+) -> tuple[dict[str, float], float | None]:
+    """What parties count by in the first draw, and how skewed leverage is, if that is looked at."""
+    if landmarks in _BY_LEVERAGE:
+        scores = leverage(rows)
+        return masses_of(scores, by_size), skew_of(scores, n_rows)
+    if landmarks == "rpcholesky":
+        return masses_of(by_party(rows.ask(role.norm_mass)), by_size), None
+    return by_size, None
 
 
 def masses_of(replies: Mapping[str, Any], parties: Collection[str]) -> dict[str, float]:

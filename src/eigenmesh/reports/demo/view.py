@@ -30,6 +30,18 @@ class StoryLine(NamedTuple):
 
 def lines(story: Story) -> Iterator[StoryLine]:
     """The story in plain words."""
+    yield from _a_fit(story)
+    yield from _what_may_come_between(story)
+    speed = story.speed
+    yield StoryLine(
+        "a million rows",
+        f"{speed.seconds:.1f} s in one place; scikit-learn takes {speed.whole_matrix_seconds:.1f} "
+        f"s for {SUBSET:,} of them, and {speed.whole_matrix_terabytes:.0f} TB of memory for all",
+    )
+
+
+def _a_fit(story: Story) -> Iterator[StoryLine]:
+    """From three files to a map, and what left on the way."""
     rows, share = sum(SIZES), share_in_words(story.report.share_of_baseline)
     sent = story.report.floats_up + story.report.floats_down
     yield StoryLine(
@@ -58,6 +70,10 @@ def lines(story: Story) -> Iterator[StoryLine]:
     yield StoryLine(
         "what it is worth", f"the most that anybody could make of what left: {severity}"
     )
+
+
+def _what_may_come_between(story: Story) -> Iterator[StoryLine]:
+    """A clinic that refuses, one that is lost, and what is done all the same."""
     yield StoryLine(
         "refused",
         f"a sharper method asks for some patients' rows; {story.refusal.party} refuses, as its "
@@ -75,12 +91,6 @@ def lines(story: Story) -> Iterator[StoryLine]:
         "groups",
         f"{story.clusters} groups of patients found by {' and '.join(story.survivors)}, "
         f"{story.agreement:.0%} in agreement with the truth (0 % would be chance)",
-    )
-    speed = story.speed
-    yield StoryLine(
-        "a million rows",
-        f"{speed.seconds:.1f} s in one place; scikit-learn takes {speed.whole_matrix_seconds:.1f} "
-        f"s for {SUBSET:,} of them, and {speed.whole_matrix_terabytes:.0f} TB of memory for all",
     )
 
 
