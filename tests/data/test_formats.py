@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import eigenmesh as em
@@ -212,6 +213,19 @@ def test_columns_of_polars_frames_are_matched_by_name():
     np.testing.assert_array_equal(kpca.transform(frame.to_arrow().select([1, 2, 0])), expected)
     with pytest.raises(InputError, match="'b'"):
         kpca.transform(frame.rename({"b": "other"}))
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_the_index_that_pandas_writes_beside_ids_is_no_feature(tmp_path, folder):
+    frame = drawn_frame(6)
+    some = frame[np.arange(len(frame)) % 3 > 0]  # what is left of an index cannot be a range
+    path = tmp_path / "some.parquet"
+    some.to_parquet(path)
+    assert "__index_level_0__" in pq.read_schema(path).names
+    parts = Partitioned(rows=[tmp_path if folder else path])
+    assert "__index_level_0__" not in parts.feature_names[0]
+    np.testing.assert_array_equal(parts.part(0), some.drop(columns="id").to_numpy())
+    assert parts.part_ids(0).tolist() == some["id"].tolist()
 
 
 # Folders.

@@ -135,15 +135,16 @@ def check_file(path: Path, name: str, id_column: str | None, stated: TextFormat)
         return facts
     _look_at_names(facts)
     ids = tabular.id_position(table, id_column)
+    numbers = tabular.feature_positions(table, id_column)
     for i, column in enumerate(facts.columns):
         if i == ids:
             _look_at_ids(facts, column, cells[i])
-        else:
+        elif i in numbers:
             _look_at_column(facts, column, cells[i])
     _look_for_numbered_ids(facts, dict(zip(facts.columns, cells, strict=True)))
     features = [i for i, name in enumerate(facts.columns) if facts.kinds.get(name) != "id"]
-    _look_for_rows_alike(facts, [cells[i] for i in features if i != ids])
-    facts.columns = tuple(own for i, own in enumerate(facts.columns) if i != ids)
+    _look_for_rows_alike(facts, [cells[i] for i in features if i in numbers])
+    facts.columns = tuple(facts.columns[i] for i in numbers)
     return facts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from eigenmesh.errors import InputError
 from eigenmesh.runtime.levels import codes_of
 
 ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' index in .parquet
+_INDEX = re.compile(r"__index_level_\d+__")
 _BLOCK_ROWS = 1 << 16
 _MOST_IN_MEMORY = 1 << 26  # bytes of numbers; what is more lies in an unnamed file
 
@@ -341,7 +343,7 @@ class _Choice:
         cls, file: TableFile, id_column: str | None, columns: Columns, categories: Sequence[str]
     ) -> _Choice:
         ids = id_position(file, id_column)
-        features = tuple(i for i in range(file.n_columns) if i != ids)
+        features = feature_positions(file, id_column)
         if columns is not None:
             features = tuple(_position(file, name) for name in columns)
         levels = frozenset(_position(file, name) for name in categories)
@@ -494,19 +496,24 @@ def id_position(file: TableFile, id_column: str | None) -> int | None:
     return names.index(id_column)
 
 
+def feature_positions(file: TableFile, id_column: str | None) -> tuple[int, ...]:
+    """Columns that are no ids, nor the index that pandas writes beside a column of ids."""
+    ids = id_position(file, id_column)
+    names = file.names or ("",) * file.n_columns
+    return tuple(i for i, name in enumerate(names) if i != ids and not _INDEX.fullmatch(name))
+
+
 def peek_names(file: TableFile, id_column: str | None) -> tuple[str, ...] | None:
     """Names of the columns of numbers, without reading them."""
-    ids = id_position(file, id_column)
-    if file.names is None:
-        return None
-    return tuple(name for i, name in enumerate(file.names) if i != ids)
+    places = feature_positions(file, id_column)
+    return None if file.names is None else tuple(file.names[i] for i in places)
 
 
 def peek_shape(file: TableFile, id_column: str | None) -> tuple[int, int] | None:
     """Rows and columns of numbers, where rows need not be counted."""
     if file.n_rows is None:
         return None
-    return file.n_rows, file.n_columns - (id_position(file, id_column) is not None)
+    return file.n_rows, len(feature_positions(file, id_column))
 
 
 def _position(file: TableFile, name: str) -> int:
