@@ -85,7 +85,7 @@ $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
 	python3.11 -m venv $(LOWEST)
 	python3.11 tests/lowest_versions.py pyproject.toml > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -c $(LOWEST)/lowest.txt -e '.[files,plot,excel,privacy]' pytest pytest-timeout pytest-xdist hypothesis 'pandas==2.2.*'
+	  -c $(LOWEST)/lowest.txt -e '.[files,plot,excel,privacy]' pytest pytest-timeout pytest-xdist hypothesis 'pandas==2.2.*' 'pyparsing<3.2'
 	touch $@
 
 clean:

@@ -293,8 +293,10 @@ def test_ids_of_rows_are_dealt_out_with_them():
 
 
 def test_rows_need_no_ids_and_an_index_of_dates_is_none():
-    dated = pd.DataFrame({"a": [1.0, 2.0]}, index=pd.date_range("2020-01-01", periods=2))
-    assert Partitioned(rows=[dated, dated]).sample_ids is None
+    for unit in ("s", "ns"):
+        dates = pd.date_range("2020-01-01", periods=2, unit=unit)
+        dated = pd.DataFrame({"a": [1.0, 2.0]}, index=dates)
+        assert Partitioned(rows=[dated, dated]).sample_ids is None
     named = pd.DataFrame({"a": [1.0, 2.0]}, index=["p", "q"])
     parts = Partitioned(rows=[named, named.to_numpy()])
     assert parts.sample_ids is None

@@ -41,7 +41,8 @@ def test_rows_are_as_near_to_them_as_to_those_of_a_tree(form, count):
         return np.square(pairwise_distances_argmin_min(rows, centres)[1]).sum()
 
     tree = cost(centroids(rows, count, 5, lambda part: np.random.default_rng(part)))
-    assert cost(own_centroids(rows, count, 5, np.random.default_rng(0))) < 1.02 * tree
+    own = [cost(own_centroids(rows, count, 5, np.random.default_rng(s))) for s in range(4)]
+    assert np.mean(own) < 1.02 * tree
 
 
 def test_rows_that_are_all_alike_have_one_mean_or_several_of_it():

@@ -772,7 +772,10 @@ def test_every_role_is_known_wherever_a_host_is():
         "import eigenmesh\n"
         "for m in pkgutil.walk_packages(eigenmesh.__path__, 'eigenmesh.'):\n"
         "    if not m.name.endswith(('__main__', 'nvflare_jobs.sides')):\n"
-        "        importlib.import_module(m.name)\n"
+        "        try:\n"
+        "            importlib.import_module(m.name)\n"
+        "        except ModuleNotFoundError as error:  # of an engine that is not installed\n"
+        "            assert error.name in ('dask', 'distributed', 'mpi4py', 'nvflare'), error\n"
         "assert set(host.known_roles()) == before and len(before) > 20, before\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -20,6 +20,8 @@ def as_sample_ids(ids: Iterable[Any], owner: str | None = None) -> Ids:
     """
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise _wrong_ids(f"are one {type(ids).__name__}", owner)
+    if getattr(getattr(ids, "dtype", None), "kind", "") in ("m", "M"):
+        raise _wrong_ids("are dates", owner)  # those of nanoseconds would come as whole numbers
     # tolist() gives Python numbers and strings, whatever numpy or pandas kept them in.
     values = ids.tolist() if hasattr(ids, "tolist") else list(ids)
     if all(isinstance(value, str) for value in values):

@@ -95,7 +95,7 @@ def moment_factors(
 
     >>> years, months = (ColumnMoments(40 * f, 90 * f**2, 200) for f in np.array([[1.0], [12.0]]))
     >>> moment_factors({"years": years, "too": years, "months": months})
-    [UnitFactor(party='months', other='too', column=0, factor=12.0)]
+    [UnitFactor(party='months', other='too', column=0, factor=12.0...)]
     """
     enough = {party: own for party, own in parties.items() if own.n_rows >= FEWEST_ROWS}
     if len(enough) < 2:
