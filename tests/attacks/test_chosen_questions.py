@@ -284,6 +284,7 @@ def test_clusters_on_a_graph_show_neighbours_no_single_row_where_rows_are_kept()
         warnings.simplefilter("ignore")
         model.fit(fed)
     assert "whole groups of rows" in model.method_
+    assert "its farthest row" in str(em.audit(model.report_))
     exact = em.KernelKMeans(4, kernel="rbf", gamma=0.05, kmeans="lloyd", random_state=0)
     with em.federation(parts, topology="ring") as fed, pytest.raises(PolicyRefusal, match="'rows'"):
         exact.fit(fed)

@@ -185,3 +185,11 @@ def test_budgets_are_whole_numbers(limit):
         Budget(studies=limit)
     with pytest.raises(InputError, match="numbers"):
         Budget(numbers="all")
+
+
+def test_a_policy_says_by_name_which_sums_are_the_same():
+    assert Policy().same_sum == "step"
+    loose = Policy(same_sum="question")
+    assert Policy.from_tree(loose.to_tree()) == loose
+    with pytest.raises(InputError, match="'step' or 'question'"):
+        Policy(same_sum="run")

@@ -55,3 +55,13 @@ def test_a_file_of_rolls_is_bounded_and_a_torn_line_is_left_out(tmp_path, monkey
     path.write_text("no rolls\n")
     with pytest.raises(em.EigenmeshError, match="restore it"):
         rolls.Rolls(path)
+
+
+def test_what_came_first_in_a_run_is_not_held_against_it_but_against_others(tmp_path):
+    path = tmp_path / "rosters"
+    rolls.Rolls(path).note([b"sums"], "abcd", 3, besides="one")
+    rolls.Rolls(path).note([b"sums"], "abc", 3, besides="one")
+    for names in ("abc", "abcd"):
+        with pytest.raises(PolicyRefusal):
+            rolls.Rolls(path).note([b"sums"], names, 3, besides="two")
+    rolls.Rolls(path).note([b"sums"], "defg", 3, besides="two")

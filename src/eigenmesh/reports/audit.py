@@ -51,6 +51,7 @@ _TOGETHER = "together"
 _LARGEST = {
     ".leverage_mass": "its largest leverage",
     ".probe_outside": "how far its farthest row is from the landmarks",
+    ".tell_missing": "to neighbours how far its farthest row is from the landmarks",
 }
 # Steps of joint distances.
 _JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
