@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import warnings
 
@@ -298,6 +299,69 @@ def test_when_nvflare_takes_the_job_down_the_silent_process_is_named(monkeypatch
         assert lost.value.party == "north"
         with pytest.warns(EigenmeshWarning, match="another one"):
             em.MomentPCA(1).fit(fed)
+
+
+@pytest.mark.parametrize("at_wave", range(1, 5))
+def test_a_job_that_goes_down_once_sites_were_asked_is_not_asked_again_elsewhere(
+    monkeypatch, at_wave
+):
+    """Its first requests, too: sites refuse the same ones from another job, which is a replay."""
+    session = Session(monkeypatch, ROWS)
+    with opened() as fed:
+        job = session.jobs[0]
+        began, before = job._flare.call, job._flare.n_waves
+
+        def call(*arguments):
+            replies = list(began(*arguments))
+            if job._flare.n_waves == before + at_wave:
+                job._flare._silence.update({1: 1})
+                job._context.is_aborted = lambda: True
+            return replies
+
+        job._flare.call = call
+        with pytest.raises(PartyLost, match="'north' is lost: its process ended"):
+            em.MomentPCA(1).fit(fed)
+        with pytest.warns(EigenmeshWarning, match="another one"):
+            em.MomentPCA(1).fit(fed)
+
+
+def test_a_job_that_nvflare_takes_down_can_be_asked_who_was_lost(monkeypatch):
+    session = Session(monkeypatch, ROWS)
+    with opened():
+        job = session.jobs[0]
+        job._flare._silence.update({2: 1})
+        job._context.is_aborted = lambda: True
+        ending = threading.Thread(target=job._wait_for_the_end)
+        ending.start()
+        ending.join(0.5)
+        assert ending.is_alive()
+        assert job.command("", {"do": "who"}, None)["silent"] == ["south"]
+        ending.join(5)
+        assert not ending.is_alive()
+
+
+def test_who_was_silent_first_is_named_however_many_fall_silent_later(quick_looks):
+    with open_here(ROWS) as fed:
+        flare = fed._engine
+        gone = ["south"]
+
+        def look(which):
+            for name in gone:
+                flare.proxies[name].silent = True
+            return flare._silent(which)
+
+        assert look([0, 1, 2]) == []
+        assert flare.fell_silent() == ["south"]
+        gone += ["east", "north"]
+        assert look([0, 1, 2]) == [2]
+        assert flare.fell_silent() == ["south"]
+        flare._silence.clear()  # as the next requests do
+        look([0, 1])
+        assert flare.fell_silent() == ["south"]
+        flare._losses.clear()
+        assert flare.fell_silent() == ["east", "north"]
+        flare._silence.clear()
+        assert flare.fell_silent() == []
 
 
 def test_a_site_that_has_not_joined_is_named_unless_others_are_asked_for(monkeypatch):

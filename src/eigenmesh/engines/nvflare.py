@@ -73,12 +73,19 @@ class Flare(Engine):
     values_stay = True
     split = align = ""  # as the sites said
 
-    def __init__(self, proxies: Mapping[str, Any], parties: Sequence[str]) -> None:
+    def __init__(
+        self,
+        proxies: Mapping[str, Any],
+        parties: Sequence[str],
+        is_aborted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.parties = tuple(parties)
         self._proxies = dict(proxies)
+        self._is_aborted = is_aborted
         self._swaps = itertools.count(1)
         self.n_waves = 0  # of requests so far
         self._silence: Counter[int] = Counter()  # looks in a row that were not answered
+        self._losses: dict[int, float] = {}  # when somebody was silent too often
 
     def meet(self) -> dict[str, Any]:
         """What the sites say of themselves, or why they say nothing, by name."""
@@ -139,7 +146,8 @@ class Flare(Engine):
             for future in done:
                 replies[pending.pop(future)] = _reply_in(future, timeout)
             if pending and time.monotonic() >= next_look:
-                for i in self._silent(pending.values()):
+                # While NVFlare takes a job down its sites fall silent, which says nothing of them.
+                for i in () if self._is_aborted() else self._silent(pending.values()):
                     replies[i] = _SILENT
                     on_loss(i)
                 pending = {future: i for future, i in pending.items() if i not in replies}
@@ -148,8 +156,16 @@ class Flare(Engine):
                 yield waiting[0], replies.pop(waiting.pop(0))
 
     def fell_silent(self) -> list[str]:
-        """Who has not answered the last look."""
-        return [self.parties[i] for i, looks in self._silence.items() if looks]
+        """Who was the first to be lost of late, or else has been silent longest.
+
+        Others fall silent, too, while NVFlare takes the job down.
+        """
+        late = time.monotonic() - _ENDING_SECONDS
+        first = min((moment for moment in self._losses.values() if moment > late), default=None)
+        if first is not None:
+            return [self.parties[i] for i, moment in self._losses.items() if moment == first]
+        most = max(self._silence.values(), default=0)
+        return [self.parties[i] for i, looks in self._silence.items() if looks == most > 0]
 
     def _silent(self, places: Iterable[int]) -> list[int]:
         """Of those who are waited for, who has not answered a look too often."""
@@ -158,7 +174,9 @@ class Flare(Engine):
         for i, look in looks.items():
             is_there = look.done() and look.exception() is None and look.result() is True
             self._silence[i] = 0 if is_there else self._silence[i] + 1
-        return [i for i in looks if self._silence[i] >= _SILENT_LOOKS]
+        lost = [i for i in looks if self._silence[i] >= _SILENT_LOOKS]
+        self._losses.update(dict.fromkeys(lost, time.monotonic()))
+        return lost
 
 
 def _in_thread(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -242,6 +260,8 @@ def _reply_from_json(tree: Any) -> Reply:
 class JobEnded(PartyLost):
     """The NVFlare job that carried the requests is over; `party` is whose process ended first."""
 
+    may_have_asked = True  # some site, before it ended; sites refuse to be asked the same again
+
 
 class _NoAnswer(FederationError):
     """The server is there, and the job's process beside it did not answer a command."""
@@ -324,7 +344,8 @@ class Relayed(Engine):
         try:
             return self._job.work(operation, fields, on_progress)
         except JobEnded as ended:
-            if not may_replace or isinstance(ended, ServerUnreachable):
+            asked = ended.may_have_asked and operation != "order"  # which would be a fit of its own
+            if asked or not may_replace or isinstance(ended, ServerUnreachable):
                 raise
             self._replace_job(ended.reason)
         return self._job.work(operation, fields, on_progress)
@@ -406,7 +427,8 @@ class _Job:
     """A session with the server, and one job that is replaced when it has ended."""
 
     def __init__(self, kit: Path, study: str, names: Sequence[str] | None) -> None:
-        self.study, self.id, self._is_up = study, "", False
+        self.study, self.id = study, ""
+        self._is_up = self._is_over = False
         self._names = None if names is None else tuple(names)
         self._lock = threading.Lock()  # a session takes one command at a time
         self._session = _session(kit)
@@ -415,7 +437,7 @@ class _Job:
 
     def submit(self) -> None:
         """Submit a job that names installed classes, and wait until it answers."""
-        self._is_up = False
+        self._is_up = self._is_over = False
         with tempfile.TemporaryDirectory() as folder:
             write_job(Path(folder) / "job", self.study, self._names)
             self.id = str(self._talk(lambda s: s.submit_job(str(Path(folder) / "job"))))
@@ -437,7 +459,7 @@ class _Job:
                     f"look whether sites are connected: {', '.join(self.connected()) or 'none is'}"
                 )
             time.sleep(0.5)
-        self._is_up = True
+        self._is_up, self._is_over = True, False
 
     def _answers(self) -> bool:
         with suppress(Exception):  # whatever is wrong shows in the job's status
@@ -465,6 +487,8 @@ class _Job:
 
     def end(self) -> None:
         """Let the job end, if it has not."""
+        if self._is_over:  # a process that is ending may leave the server waiting for its answer
+            return
         try:
             self.command({"do": "end"})
         except EigenmeshError:
@@ -513,11 +537,13 @@ class _Job:
     ) -> dict[str, Any]:
         """Let the job do something; every command is short, whatever the work takes."""
         answer = self.command({"do": operation, **fields})
+        has_begun = False
         while "ticket" in answer:
+            has_begun = True
             on_progress(str(answer.get("progress", "")))
-            answer = self.command({"do": "fetch", "ticket": answer["ticket"]})
+            answer = self.command({"do": "fetch", "ticket": answer["ticket"]}, has_begun)
         if "ended" in answer:
-            raise self._ending(answer)
+            raise self._ending(answer, has_begun or not answer.get("untouched"))
         match answer:
             case {"failed": {"party": str() | None as party, **error}}:
                 raise error_from(error, party)
@@ -525,18 +551,24 @@ class _Job:
                 raise FederationError(f"the server's job failed: {words}")
         return answer
 
-    def _ending(self, answer: Mapping[str, Any]) -> JobEnded:
-        next_ = "the next fit opens another"
+    def _ending(self, answer: Mapping[str, Any], may_have_asked: bool = True) -> JobEnded:
+        self._is_over = self._is_up
+        party, words = None, f"the NVFlare job {self.id} has ended"
         match answer:
-            case {"silent": [str(name), *_]}:
+            case {"silent": [str(name)]}:
+                party = name
                 words = f"party {name!r} is lost: its process ended, and NVFlare the job with it"
-                return JobEnded(f"{words}; {next_}", party=name)
-        return JobEnded(f"the NVFlare job {self.id} has ended; {next_}")
+            case {"silent": [_, _, *_] as names}:
+                either = " or ".join(repr(str(name)) for name in names)
+                words = f"the process of {either} ended, and NVFlare the job with it"
+        ended = JobEnded(f"{words}; the next fit opens another", party=party)
+        ended.may_have_asked = may_have_asked
+        return ended
 
-    def command(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """One app command to the job."""
+    def command(self, data: Mapping[str, Any], has_begun: bool = False) -> dict[str, Any]:
+        """One app command to the job, which may have begun to ask sites already."""
         try:
-            answer = self._talk(lambda s: s.do_app_command(self.id, TOPIC, dict(data)))
+            answer = self._talk(lambda s: s.do_app_command(self.id, TOPIC, dict(data)), has_begun)
         except _NoAnswer:
             # The server still has a job whose process is gone, for a moment.
             if self._is_up and self._ends_within(_ENDING_SECONDS):
@@ -554,7 +586,7 @@ class _Job:
             time.sleep(0.5)
         return True
 
-    def _talk(self, action: Callable[[Any], Any]) -> Any:
+    def _talk(self, action: Callable[[Any], Any], has_begun: bool = False) -> Any:
         from nvflare.fuel.flare_api.api_spec import (
             JobNotFound,
             JobNotRunning,
@@ -566,7 +598,7 @@ class _Job:
             try:
                 return action(self._session)
             except (JobNotFound, JobNotRunning):
-                raise self._ending({}) from None
+                raise self._ending({}, may_have_asked=has_begun) from None
             except NoConnection as error:
                 raise ServerUnreachable(
                     f"the NVFlare server cannot be reached ({error}); fit again when it is back"

@@ -28,7 +28,16 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.collab import collab
 
-from eigenmesh.engines.nvflare import LATE, NONE, TOPIC, Flare, reply_to_json, study_of, unpacked
+from eigenmesh.engines.nvflare import (
+    LATE,
+    LOOK_SECONDS,
+    NONE,
+    TOPIC,
+    Flare,
+    reply_to_json,
+    study_of,
+    unpacked,
+)
 from eigenmesh.errors import EigenmeshError, StepRefused
 from eigenmesh.nvflare_jobs.kit import JOBS_LOG, SETTINGS
 from eigenmesh.nvflare_jobs.orders import carry_out
@@ -43,6 +52,8 @@ from eigenmesh.version import __version__
 _SERVER = "server"
 _FEW_SECONDS = 2.0  # that a command waits for the work that it began
 _IDLE_SECONDS = 1800.0  # after which a job whose analyst is gone ends
+_PARTING_SECONDS = 6.0  # that an aborted job can still be asked who was lost; NVFlare gives it 10
+_SENDING_SECONDS = 0.5  # for an answer to leave the process
 _GATED = ("submit_job", "check_resources", "deploy_app", "deploy")  # commands that bring a job
 _log = logging.getLogger("eigenmesh.site")
 
@@ -304,6 +315,7 @@ class ServerSide:
         self._proxies: dict[str, Any] = {}
         self._flare: Flare | None = None
         self._over = threading.Event()
+        self._parting = threading.Event()  # the analyst was told that NVFlare has aborted the job
         self._heard = time.monotonic()
         self._works: dict[int, _Work] = {}
         self._tickets = itertools.count(1)
@@ -312,9 +324,17 @@ class ServerSide:
     def run(self) -> None:
         """Wait; all work is begun by commands."""
         self._proxies = {proxy.name: proxy for proxy in collab.clients}
-        self._context = context = collab.context
+        self._context = collab.context
         collab.fl_ctx.get_engine().register_app_command(TOPIC, self.command)
-        while not self._over.wait(0.2) and not context.is_aborted():
+        self._wait_for_the_end()
+
+    def _wait_for_the_end(self) -> None:
+        while not self._over.wait(0.2):
+            if self._is_aborted():
+                # Only this process knows who was lost, and no command to it may go unanswered.
+                if self._parting.wait(_PARTING_SECONDS):
+                    time.sleep(_SENDING_SECONDS)
+                return
             busy = any(not work.is_done() for work in self._works.values())
             if not busy and time.monotonic() - self._heard > _IDLE_SECONDS:
                 _log.warning("no word from the analyst: the job ends")
@@ -324,16 +344,25 @@ class ServerSide:
         """Answer a command of the analyst, soon: long work is fetched by its ticket."""
         self._heard = time.monotonic()
         try:
+            if self._is_aborted():
+                return {**self._ending(), "untouched": True}
             answer = self._answer(data)
-            # While NVFlare takes a job down its sites fall silent, which says nothing of them.
-            return answer if not self._context.is_aborted() else self._ending()
+            # What was asked of sites is cut short by an abort, and none of their own loss.
+            return answer if not self._is_aborted() else self._ending()
         except EigenmeshError as error:
             return {"error": error.reason}
         except Exception as error:
             _log.exception("a command failed")
             return {"error": f"{type(error).__name__}; the server's log has the details"}
 
+    def _is_aborted(self) -> bool:
+        return bool(self._context.is_aborted())
+
     def _ending(self) -> dict[str, Any]:
+        deadline = time.monotonic() + LOOK_SECONDS
+        for work in list(self._works.values()):  # a look may be under way; the abort cuts it short
+            work.wait(max(deadline - time.monotonic(), 0.0))
+        self._parting.set()
         silent = [] if self._flare is None else self._flare.fell_silent()
         return {"ended": "NVFlare has aborted it", "silent": silent}
 
@@ -347,7 +376,8 @@ class ServerSide:
             case {"do": "fetch", "ticket": int(ticket)} if ticket in self._works:
                 return self._outcome(ticket)
             case {"do": "meet", "parties": list(parties)}:
-                self._flare = Flare(self._proxies, [str(name) for name in parties])
+                names = [str(name) for name in parties]
+                self._flare = Flare(self._proxies, names, self._is_aborted)
                 return self._begin(lambda: {"sites": self._met().meet()})
             case {"do": "call", "timeout": int() | float() as timeout}:
                 return self._begin(lambda: _told(self._met().call(unpacked(data), timeout)))
