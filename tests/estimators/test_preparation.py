@@ -15,6 +15,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import eigenmesh as em
 from eigenmesh.errors import EigenmeshWarning, InputError, PartitionError, PolicyRefusal
 from eigenmesh.runtime import prepared
+from eigenmesh.stages.prepare_rows import prepare_rows
+from eigenmesh.stages.prepare_rows_on_graph import prepare_rows_on_graph
 
 
 def drawn_rows(seed, missing=0.1):
@@ -147,14 +149,23 @@ def test_policies_refuse_what_preparing_lets_out():
         em.KernelPCA(2, preparation=em.Preparation(standardize=True)).fit(parts)
 
 
-def test_columns_with_few_values_at_a_party_count_as_few_rows():
+@pytest.mark.parametrize("topology", [None, "full"])
+def test_columns_with_few_values_at_a_party_count_as_few_rows(topology):
     X, _ = drawn_rows(11, missing=0.0)
-    X[3:30, 0] = np.nan  # three values at the first party
-    parts = em.Partitioned(
-        rows=[X[:30], X[30:]], allow_missing=True, policies=em.Policy(allow={"counts", "moments"})
-    )
-    with pytest.raises(PolicyRefusal, match="rows"):
-        em.KernelPCA(2, preparation=em.Preparation(fill_missing=0.9)).fit(parts)
+    X[10:30, 0] = np.nan  # ten values at the first party
+    few, where = X.copy(), {} if topology is None else {"topology": topology}
+    few[3:30, 0] = np.nan  # three
+    prepares = prepare_rows if topology is None else prepare_rows_on_graph
+    for rows, refused in ((X, False), (few, True)):
+        own = {"allow_missing": True, "policies": em.Policy(allow={"counts", "moments"})}
+        parts = em.Partitioned(rows=[rows[:30], rows[30:]], **own)
+        setup = em.Preparation(True, fill_missing=0.9).setup(None)
+        with em.federation(parts, **where) as fed:
+            if refused:
+                with pytest.raises(PolicyRefusal, match="'rows' leave"):
+                    fed.run(prepares, setup)
+            else:
+                fed.run(prepares, setup)
 
 
 def test_names_say_whose_logarithm_is_taken():

@@ -181,10 +181,10 @@ def test_whoever_asks_nodes_learns_no_level_that_has_no_column():
     (reply,) = [
         entry
         for entry in recording.ledger
-        if entry.step == "PreparingNode.tell_facts" and entry.receiver == "coordinator"
+        if entry.step == "PreparingNode.tell_levels" and entry.receiver == "coordinator"
     ]
     assert len(listed)
-    assert reply.floats <= 4 + 4 * len(frames[0].columns) + 3 * len(listed)
+    assert reply.floats <= 3 * len(listed)
 
 
 def test_levels_that_do_not_come_apart_are_an_error_on_graphs_too():

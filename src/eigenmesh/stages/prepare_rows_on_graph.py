@@ -122,7 +122,7 @@ class CrowdedPlaces(Message, reveals="counts"):
 
 
 class CommonFacts(Message, reveals="moments", covers="joint"):
-    """What is known of all columns; levels of few rows as one."""
+    """What is known of all columns of numbers."""
 
     n_rows: Annotated[float, Reveals("counts"), NonNegative]
     n_sparse: Annotated[float, Reveals("counts"), NonNegative]
@@ -130,9 +130,14 @@ class CommonFacts(Message, reveals="moments", covers="joint"):
     fill: Annotated[Floats, Shape("d")]
     mean: Annotated[Floats, Shape("d")]
     deviation: Annotated[Floats, Shape("d"), NonNegative]
-    level_columns: Annotated[Integers, Reveals("hashes"), Shape("k"), NonNegative]
-    level_keys: Annotated[Integers, Reveals("hashes"), Shape("k")]
-    level_rows: Annotated[Integers, Shape("k"), NonNegative]
+
+
+class CommonLevels(Message, reveals="moments", covers="joint"):
+    """What is known of all categories; levels of few rows as one."""
+
+    columns: Annotated[Integers, Reveals("hashes"), Shape("k"), NonNegative]
+    keys: Annotated[Integers, Reveals("hashes"), Shape("k")]
+    counts: Annotated[Integers, Shape("k"), NonNegative]
 
 
 _PARTS_OF_TABLE = 5  # counts, low, high, and checks in two
@@ -271,8 +276,7 @@ class PreparingNode(MixingParty):
     @step
     def tell_facts(self, whole: NodeTotal) -> CommonFacts:
         """What all nodes know, for whoever scores new rows."""
-        facts, agreed = self._facts(whole.n_nodes), self.agreed
-        levels = LevelFacts(**self.levels).without_rare(agreed.level_columns, agreed.min_rows)
+        facts = self._facts(whole.n_nodes)
         return CommonFacts(
             n_rows=float(facts.n_rows),
             n_sparse=float(facts.sparse),
@@ -280,10 +284,13 @@ class PreparingNode(MixingParty):
             fill=facts.fill,
             mean=facts.mean,
             deviation=facts.deviation,
-            level_columns=levels.columns,
-            level_keys=levels.keys,
-            level_rows=levels.counts,
         )
+
+    @step
+    def tell_levels(self, _: NodeTotal) -> CommonLevels:
+        """The levels that have columns, and how many rows have another."""
+        levels, agreed = LevelFacts(**self.levels), self.agreed
+        return CommonLevels(**levels.without_rare(agreed.level_columns, agreed.min_rows)._asdict())
 
     def _facts(self, n_nodes: int) -> ColumnFacts:
         n, sparse, present, sums = _parts_of(self.middle)
@@ -354,7 +361,10 @@ def schedule(scope: Scope, setup: PrepareSetup) -> Node:
         mixing_rounds(scope, node, columns),
         _level_rounds(scope, n) if n else None,
         ask(node.take_average, down=node_total(scope)),
-        ask(node.tell_facts, down=node_total(scope), up={"d": columns, "k": levels}, missable=True),
+        ask(node.tell_facts, down=node_total(scope), up={"d": columns}, missable=True),
+        ask(node.tell_levels, down=node_total(scope), up={"k": levels}, missable=True)
+        if n
+        else None,
     )
 
 
@@ -392,7 +402,8 @@ def prepare_rows_on_graph(nodes: Federation, setup: PrepareSetup) -> RowPreparat
         _count_levels(nodes)
     whole = NodeTotal(n_nodes=len(nodes.parties))
     nodes.ask(node.take_average, whole)
-    reply = nodes.ask(node.tell_facts, each={nodes.parties[0]: whole})[0]
+    first = nodes.parties[0]
+    reply = nodes.ask(node.tell_facts, each={first: whole})[0]
     facts = ColumnFacts(
         round(reply.n_rows),
         reply.fill,
@@ -401,7 +412,10 @@ def prepare_rows_on_graph(nodes: Federation, setup: PrepareSetup) -> RowPreparat
         reply.missing,
         reply.n_sparse > 0.5,
     )
-    levels = LevelFacts(reply.level_columns, reply.level_keys, reply.level_rows)
+    levels = NO_LEVELS
+    if setup.level_columns:
+        common = nodes.ask(node.tell_levels, each={first: whole})[0]
+        levels = LevelFacts(common.columns, common.keys, common.counts)
     return conclude(setup, facts, levels, _rounding(agreed))
 
 
