@@ -90,6 +90,18 @@ def test_components_that_do_not_exist_are_an_error(estimator):
             clone(estimator).fit(em.split(nothing, 3, by="columns"))
 
 
+@pytest.mark.parametrize("kernel", ["poly", "rbf", "laplacian"])
+def test_rounding_of_equal_samples_is_nobodys_lie(kernel):
+    rng = np.random.default_rng(5)
+    for _ in range(20):  # whose trace may cancel to 0 where other entries do not
+        row = rng.normal(size=rng.integers(3, 9)) * 10.0 ** rng.uniform(-3, 3)
+        alike = np.tile(row, (rng.integers(4, 40), 1))
+        with pytest.raises(RankError, match="2 components were asked for"):
+            em.VFedAKPCA(2, kernel=kernel, gamma=0.1, variant="paper").fit(
+                em.split(alike, 3, by="columns")
+            )
+
+
 @pytest.mark.parametrize("estimator", [em.VFedPCA(3, variant="paper")], ids=repr)
 def test_deflation_says_when_nothing_is_left(estimator):
     flat = np.outer(RNG.normal(size=20), np.ones(6)) + np.outer(RNG.normal(size=20), np.arange(6.0))

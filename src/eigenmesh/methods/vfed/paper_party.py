@@ -152,7 +152,7 @@ class PowerHolder(Party):
         self.kernel = Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
         self.preparation, self.columns, self.mean = _prepared(site, setup)
         n = self.columns.shape[0]
-        self.total = self._trace()
+        self.total, self.rounding = self._trace()
         self.direction = np.zeros(0)
         self.components = np.zeros((n, 0))
         self.joint = np.zeros(0)
@@ -240,9 +240,8 @@ class PowerHolder(Party):
     def _work(self) -> LocalPair:
         n = self.columns.shape[0]
         start = self.joint if self.setup.warm_start and self.joint.size else self._random(n)
-        scale = self.total / (self.columns.shape[1] if self.setup.kernel == "linear" else 1)
-        times, rounding = self.setup.local_iterations, len(start) * EPS * scale
-        vector, value = power_iterations(self._matrix(), start, times, rounding)
+        times = self.setup.local_iterations
+        vector, value = power_iterations(self._matrix(), start, times, self.rounding)
         component = int(self.components.shape[1])
         self.pair = {"vector": vector, "value": value, "component": component}
         return LocalPair(**self.pair)
@@ -289,10 +288,17 @@ class PowerHolder(Party):
             centre_in_place(K)
         return K
 
-    def _trace(self) -> float:
+    def _trace(self) -> tuple[float, float]:
+        """The trace of the matrix, and the largest eigenvalue that may be nothing but rounding."""
+        X = self.columns
         if self.setup.kernel == "linear":
-            return float(np.einsum("ij,ij->", self.columns, self.columns))
-        return float(np.abs(np.trace(self._kernel_matrix(self.columns))))
+            total = float(np.einsum("ij,ij->", X, X))
+            return total, len(X) * EPS * total / X.shape[1]
+        K = np.asarray(self.kernel.matrix(X), np.float64)
+        rounding = rounding_of(K)
+        if self.setup.center:
+            centre_in_place(K)
+        return float(np.abs(np.trace(K))), rounding
 
     def _kept_share(self) -> Doubles:
         """Keep the share; returns the variance of the own columns along the components."""
@@ -317,9 +323,17 @@ class PowerHolder(Party):
             offset = K.mean(axis=0) @ U
         form = (agreed.gamma, agreed.kernel, agreed.degree, agreed.coef0)
         captured = np.einsum("ij,ij->j", U, K @ U)
-        # What centring leaves of equal kernel values is rounding, not variance.
-        captured[np.abs(captured) <= len(K) * EPS * np.abs(K).max()] = 0.0
+        captured[np.abs(captured) <= rounding_of(K)] = 0.0
         return KernelShare(X, U, *form, offset, self.preparation), captured
+
+
+def rounding_of(K: Doubles) -> float:
+    """What centring leaves of equal kernel values, by which eigenvalues are off; no variance.
+
+    It goes by the values and not by what they differ in: the trace of what is left may be 0 where
+    other entries are not. Powers are off by some EPS each.
+    """
+    return float(10 * len(K) * EPS * np.abs(K).max())
 
 
 def _prepared(
