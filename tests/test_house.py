@@ -50,3 +50,14 @@ def test_no_two_classes_have_one_name():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_no_variable_is_a_bare_participle():
+    participles = set("found told asked chosen made given said wanted seen held known".split())
+    named = [
+        f"{path.name}:{node.lineno} {node.id}"
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in participles
+    ]
+    assert named == []

@@ -31,17 +31,17 @@ def samples_for(
 def _require_no_more_columns(model: Any, files: list[Path], how: dict[str, Any]) -> None:
     """Raise, with the option to pass, where files have columns beside the model's."""
     text = {name: how[name] for name in ("id_column", "delimiter", "decimal")}
-    wanted = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    for file in files if wanted else ():
+    used = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    for file in files if used else ():
         try:
             names = peek_names(file, **text) or ()
         except InputError:  # which whoever opens the file will say
             continue
-        more = [name for name in names if name not in wanted]
-        if more and set(wanted) <= set(names):
+        more = [name for name in names if name not in used]
+        if more and set(used) <= set(names):
             raise InputError(
                 f"file {file.name!r} has columns {', '.join(map(repr, more[:5]))} beside the "
-                f"model's; add --columns {','.join(wanted)} to leave them aside"
+                f"model's; add --columns {','.join(used)} to leave them aside"
             )
 
 

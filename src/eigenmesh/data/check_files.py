@@ -232,9 +232,9 @@ def _look_for_ids_that_lack(files: Sequence[FileFacts]) -> None:
     if len(of_parties) < 2:
         return
     common = set.intersection(*of_parties.values())
-    known = common | {_NO_ID}  # a row without an id is another finding
+    no_matter = common | {_NO_ID}  # a row without an id is another finding
     for facts, own in zip(files, hashes, strict=True):
-        rows = [row for row, key in enumerate(own or ()) if key not in known]
+        rows = [row for row, key in enumerate(own or ()) if key not in no_matter]
         if rows:
             words = f"{rows_have(len(rows))} an id that not all files have"
             facts.add("ids", None, rows, words, "--align inner uses the samples that all have")

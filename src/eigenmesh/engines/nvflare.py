@@ -344,8 +344,8 @@ class Relayed(Engine):
         try:
             return self._job.work(operation, fields, on_progress)
         except JobEnded as ended:
-            asked = ended.may_have_asked and operation != "order"  # which would be a fit of its own
-            if asked or not may_replace or isinstance(ended, ServerUnreachable):
+            is_half_done = ended.may_have_asked and operation != "order"  # it fits anew
+            if is_half_done or not may_replace or isinstance(ended, ServerUnreachable):
                 raise
             self._replace_job(ended.reason)
         return self._job.work(operation, fields, on_progress)

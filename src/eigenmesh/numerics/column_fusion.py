@@ -249,8 +249,8 @@ class ProductFusion:
         # K ⪰ K̂, so the true mean is at least as long, and the true total at most this; n‖m‖² is an
         # average of K's entries times n, and moves by no more than its norm where K̂ was rounded.
         total += rounding.proven if centre else 0.0
-        known = (total, float(bound + rounding.proven), typical, shortfalls, rounding)
-        return cls(components, tuple(vectors), means, *known)
+        facts = (total, float(bound + rounding.proven), typical, shortfalls, rounding)
+        return cls(components, tuple(vectors), means, *facts)
 
     def scores(self, projections: Sequence[Floats]) -> Doubles:
         """Scores of new samples from k_j(new, X_j) V_j of every party, each (m, r_j)."""

@@ -478,11 +478,13 @@ def _weights(account: Plan | RunReport) -> Iterator[str]:
 
 def _largest(account: Plan | RunReport) -> Iterator[str]:
     """What one number tells of one row, where a party's policy lets rows out."""
-    asked = [d.step for d in account.disclosures if d.floats]
-    told = [words for step, words in _LARGEST.items() if any(name.endswith(step) for name in asked)]
-    if told:
+    steps = [d.step for d in account.disclosures if d.floats]
+    sentences = [
+        words for step, words in _LARGEST.items() if any(name.endswith(step) for name in steps)
+    ]
+    if sentences:
         yield (
-            f"a party whose policy lets rows out tells {' and '.join(told)}; "
+            f"a party whose policy lets rows out tells {' and '.join(sentences)}; "
             f"others tell a mean of {FEWEST_ROWS} rows in its place"
         )
 

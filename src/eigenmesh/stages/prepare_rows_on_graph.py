@@ -259,8 +259,8 @@ class PreparingNode(MixingParty):
         """Take up which levels lie alone."""
         counts, low, high, times_part, rest = _whole(self.tree_total)
         table = LevelSums(counts, low, high, times_part * _PART + rest)
-        known = LevelFacts(**self.levels)
-        levels, n_crowded = known.with_table(self.agreed.level_columns, table)
+        facts = LevelFacts(**self.levels)
+        levels, n_crowded = facts.with_table(self.agreed.level_columns, table)
         self.levels, self.turn = levels._asdict(), self.turn + 1
         return CrowdedPlaces(n_crowded=n_crowded, n_levels=levels.n_most)
 

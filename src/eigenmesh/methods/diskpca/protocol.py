@@ -394,11 +394,11 @@ class RowHolder(ScoredRows):
         if not self.measures_anew:
             return draw_distinct(weights, count, rng)
         A, left, taken = self.site.data, weights.copy(), np.empty(0, np.intp)
-        known = [self.all_landmarks()] if self.landmarks else []
+        landmarks = [self.all_landmarks()] if self.landmarks else []
         for turn in range(_TURNS):
             upto = count * (turn + 1) // _TURNS
             if len(taken):
-                left = residuals(self.kernel, A, stack([*known, A[taken]]))
+                left = residuals(self.kernel, A, stack([*landmarks, A[taken]]))
                 left = np.where(weights > 0, left, 0.0)
                 left[taken] = 0.0
             taken = np.append(taken, draw_distinct(left, upto - len(taken), rng))

@@ -361,12 +361,12 @@ class GossipKPCA(GraphEstimator):
         """What nodes told after every round."""
         self.history_: Any = None
         if result.history:
-            told, model = np.array(result.history), self.model_
+            turns, model = np.array(result.history), self.model_
             is_random = isinstance(model, FeatureModel)
             lines = len(model.components if is_random else model.landmarks)
-            s = told.shape[2] // (lines + 1)
-            self.history_ = told[:, :, : lines * s].reshape(*told.shape[:2], lines, s)
-            self._history_offsets = told[:, :, lines * s :]
+            s = turns.shape[2] // (lines + 1)
+            self.history_ = turns[:, :, : lines * s].reshape(*turns.shape[:2], lines, s)
+            self._history_offsets = turns[:, :, lines * s :]
 
     def transform_history(self, X: Any) -> Iterator[Any]:
         """Scores of rows after each round at every node, (nodes, n, n_components): for research.

@@ -720,12 +720,12 @@ def _one_fit(
     tracked = sized(lambda D, s: D * s)
     mixes = mixing_rounds(scope, node, tracked, MIXED, goal.n_mixes, finer, is_fullest)
 
-    def told_size(own: Own) -> int:
+    def history_size(own: Own) -> int:
         lines = centroids[0] if centroids is not None else width(own) if exact else own.rows
         return (lines + 1) * min(k + 1, width(own))
 
-    told = ask(node.tell_directions, n=Size(told_size, exact))
-    turn = sequence(mixes, ask(node.turn), told if goal.keep_history else None)
+    history = ask(node.tell_directions, n=Size(history_size, exact))
+    turn = sequence(mixes, ask(node.turn), history if goal.keep_history else None)
     return sequence(
         *features,
         ask(node.begin_tracking),

@@ -325,10 +325,10 @@ def _search(
             return None
         trace.append(max(reply.residual for reply in replies))
         if keep_history:
-            told = nodes.ask(PeerHolder.tell_vectors)
+            vectors = nodes.ask(PeerHolder.tell_vectors)
             if nodes.parties != covered:
                 return None
-            history.append(np.array([own.vectors for own in told]))
+            history.append(np.array([own.vectors for own in vectors]))
         if all(reply.settled for reply in replies):
             why = "that is small enough"
             break

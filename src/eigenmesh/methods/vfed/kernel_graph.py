@@ -357,11 +357,11 @@ def _require_one_size(ends: Replies) -> None:
     common, holders = Counter(sizes).most_common(1)[0]
     apart = [n for n, size in zip(ends.parties, sizes, strict=True) if size != common]
     if apart:
-        known = len(apart) == 1 and holders > 1
+        is_one = len(apart) == 1 and holders > 1
         raise MessageRefused(
             f"the answers of {in_short(apart)} have another size than those of the others, where "
             f"all were handed down the same {common} numbers",
-            party=apart[0] if known else None,
+            party=apart[0] if is_one else None,
         )
 
 

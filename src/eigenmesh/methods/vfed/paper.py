@@ -82,8 +82,8 @@ def schedule(
         swap = (PowerHolder.offer_pair, PowerHolder.merge_pairs)
         swaps = exchange(*swap, n_rounds, n=rows, directions=1)
         if keep_history:
-            told = ask(PowerHolder.tell_joint, n=rows)
-            swaps = times(n_rounds, exchange(*swap, n=rows, directions=1), told)
+            joint = ask(PowerHolder.tell_joint, n=rows)
+            swaps = times(n_rounds, exchange(*swap, n=rows, directions=1), joint)
         rounds = sequence(
             times(k, swaps, ask(PowerHolder.next_component)),
             ask(PowerHolder.tell_vectors, n=rows, k=k, rounds=k * n_rounds),

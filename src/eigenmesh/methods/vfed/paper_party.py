@@ -90,7 +90,7 @@ class LocalPair(Message, reveals="eigenvectors"):
 
 
 class JointVector(Message, reveals="eigenvectors"):
-    """The merged vector; `found` says that it is a component, and the next one is wanted."""
+    """The merged vector; `is_final` says that it is a component, and the next one is wanted."""
 
     vector: Annotated[Floats, Shape("n"), NonEmpty]
     is_final: bool
