@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 import pytest
-from tests.engines.contract import Surveyor, SurveySetup, run
+from tests.engines.contract import Direction, Surveyor, SurveySetup, run
 
 import eigenmesh as em
 from eigenmesh.engines.in_process import _LITTLE, _Crew
-from eigenmesh.runtime import wire
+from eigenmesh.runtime import requests, wire
 from eigenmesh.runtime.engine import Lost
 
 MANY = 500
@@ -132,6 +132,24 @@ def test_a_broadcast_is_read_once_for_all_parties():
     assert total.sum.n_rows == MANY
     np.testing.assert_array_equal(total.sum.sums, [MANY * (MANY - 1) / 2] * 2)
     assert n_read <= 4  # the request, the reply, and what both carry
+
+
+def test_a_request_and_its_message_are_the_same_for_all_parties_and_nobody_changes_them():
+    """What a request says is the same for all, and is not worked out at each of 1,000 parties."""
+    seen = []
+
+    def coordinate(parties):
+        parties.enlist(Surveyor, SurveySetup())
+        before = requests._read_once.cache_info().misses
+        parties.ask(Surveyor.project, Direction(np.ones(2)))
+        seen.extend(message for _, kind, message in requests._messages if kind is Direction)
+        return requests._read_once.cache_info().misses - before
+
+    with em.federation(many(MANY)) as fed:
+        n_read = run(fed, coordinate).value
+    assert n_read <= 2  # once by each of the threads that came first
+    assert len(seen) <= 2
+    assert not any(message.vector.flags.writeable for message in seen)
 
 
 def test_rounds_of_many_parties_on_a_ring_keep_in_step():

@@ -417,7 +417,7 @@ class Federation:
         left_out = self.left_out if self.is_recording else {}
         edges, out = None, tuple(name for name in self._names if name in left_out)
         if self._graph is not None:
-            taking_part = (i for i, name in enumerate(self._names) if name not in out)
+            taking_part = (i for i, name in enumerate(self._names) if name not in left_out)
             part = self._graph.subgraph(taking_part)
             edges = links_of(part)
         how = (self.split, self.on_loss, self.max_age, edges, self.secure)

@@ -52,6 +52,7 @@ from eigenmesh.runtime.requests import (
     Tree,
     as_bytes,
     error_tree,
+    message_in,
     read_request,
     rule_alone,
 )
@@ -276,9 +277,9 @@ class Host:
         with naming(self.site.name):
             study = read_study(tree["study"])
             index, names = self._view.index, self._view.names
-            if study.scope.parties != names or names[index] != self.site.name:
+            if not study.is_of(names) or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
-            if self.site.name in study.scope.left_out:
+            if self.site.name in study.scope.not_in:
                 raise StepRefused("the study says that this site takes no part in it")
             study.require_built()
         is_question = tree["op"] == "require"
@@ -315,7 +316,8 @@ class Host:
         free = self._guard is None  # else the study says what may be asked, and when
         steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
         with self._consents.question(tree, lambda: [self._nameless(tree["role"], setup)]):
-            self._build(tree["role"], setup, steps)
+            role = self._role(tree["role"])
+            self._build(tree["role"], setup, message_in(tree, role.Setup), steps)
         return None
 
     def _nameless(self, role: str, setup: bytes) -> bytes:
@@ -342,9 +344,8 @@ class Host:
     def _own(self) -> Own:
         return Own(*self._view.shape, len(self._view.neighbours), self._view.index)
 
-    def _build(self, role: str, setup: bytes, step_names: list[str]) -> Party:
-        role_class = self._role(role)
-        party = role_class(self._view, decode(role_class.Setup, setup))
+    def _build(self, role: str, setup: bytes, message: Message, step_names: list[str]) -> Party:
+        party = self._role(role)(self._view, message)
         party.seal()
         before = self._enlisted.get(role)
         calls = before.calls if before else {}  # enlisting anew does not reset the policy's count
@@ -371,7 +372,7 @@ class Host:
             raise MessageRefused(f"step {step.name!r} takes {expected}", party=self.site.name)
         admitted = self._admitted(tree, ("step", tree["role"], step.name))
         admitted = self._plain_or_masked(admitted, tree["op"] == "sum")
-        arguments = [] if takes is None else [decode(takes, as_bytes(tree, "message"))]
+        arguments = [] if takes is None else [message_in(tree, takes)]
         fits = self._fitting(admitted, arguments, "down")
         places = self._possible(fits)
         self._view.shown = self._shown_total(tree, places)
@@ -801,7 +802,9 @@ class Host:
         self._asked_so_far = bytes.fromhex(tree["asked_so_far"])
         self._masker = self._restored_masker(tree["masks"])
         for role, saved in tree["parties"].items():
-            party = self._build(role, bytes(as_bytes(saved, "setup")), saved["steps"])
+            setup = bytes(as_bytes(saved, "setup"))
+            message = decode(self._role(role).Setup, setup)
+            party = self._build(role, setup, message, saved["steps"])
             party.restore(saved["state"])
             self._enlisted[role].calls.update(saved["calls"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import entry_points
@@ -16,6 +16,8 @@ R = TypeVar("R")
 
 ENTRY_POINTS = "eigenmesh.protocols"
 _protocols: dict[str, Protocol[Any]] = {}
+_roles: dict[str, type[Party]] = {}  # of all of them, by name
+_scheduled: set[type[Party]] = set()  # of those that have a schedule
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def protocol(
         how = {"only_counts": only_counts, "begins_anew": begins_anew}
         registered = Protocol(name, roles, coordinate, skips, schedule, **how)
         _protocols[name] = registered
+        _roles.update({role_name(role): role for role in roles})
+        _scheduled.update(roles if schedule is not None else ())
         return registered
 
     return register
@@ -69,9 +73,8 @@ def protocol(
 
 def _require_own_names(roles: tuple[type[Party], ...]) -> None:
     """A role travels by name: a second class of that name would be built in the first's place."""
-    taken = {role_name(role): role for p in _protocols.values() for role in p.roles}
     for role in roles:
-        if taken.setdefault(role_name(role), role) is not role:
+        if _roles.get(role_name(role), role) is not role:
             raise TypeError(f"another protocol has a role {role_name(role)!r}; rename one of them")
 
 
@@ -80,16 +83,16 @@ def role_name(role: type[Party]) -> str:
     return role.__name__
 
 
-def known_roles() -> dict[str, type[Party]]:
+def known_roles() -> Mapping[str, type[Party]]:
     """Every registered role by name, those of installed extensions included."""
     _load_extensions()
-    return {role_name(role): role for p in _protocols.values() for role in p.roles}
+    return _roles
 
 
 def is_scheduled(role: type[Party]) -> bool:
     """Whether a protocol with a schedule has this role, so that only a study may enlist it."""
     _load_extensions()
-    return any(role in p.roles for p in _protocols.values() if p.schedule is not None)
+    return role in _scheduled
 
 
 def registered() -> dict[str, Protocol[Any]]:

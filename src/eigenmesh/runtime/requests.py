@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,10 +20,14 @@ from eigenmesh.errors import (
     StepRefused,
 )
 from eigenmesh.runtime import wire
+from eigenmesh.runtime.message import Message, decode
 from eigenmesh.runtime.statements import as_text
 
 Tree = wire.Tree
+M = TypeVar("M", bound=Message)
 _LONGEST_NAME = 200
+# Requests that hosts of one process share, and their longest: a broadcast comes to all in a row.
+_SHARED, _SHARED_BYTES = 8, 1 << 24
 _MOST_RUNS = 1000  # of a fit
 ON_LOSS = ("raise", "survivors", "reuse", "skip")
 MASK_ROUNDS = ("share", "mask", "sign", "open")  # of a masked sum, after "sum" runs the step
@@ -69,7 +76,14 @@ _ALLOWED = {op: needed | _OPTIONAL.get(op, set()) for op, needed in _NEEDED.item
 
 
 def read_request(request: bytes) -> Tree:
-    """The request as a tree whose fields have the types that a host relies on."""
+    """The request as a tree whose fields have the types that a host relies on.
+
+    The hosts of one process share what they read of the same bytes: nobody may change it.
+    """
+    return _read_once(request) if len(request) <= _SHARED_BYTES else _read(request)
+
+
+def _read(request: bytes) -> Tree:
     tree = wire.loads(request)
     if not isinstance(tree, dict) or str(tree.get("op")) not in _NEEDED:
         raise MessageRefused("the request names no known operation")
@@ -91,6 +105,25 @@ def read_request(request: bytes) -> Tree:
     if "along" in tree and not _is_along(tree["along"]):
         raise MessageRefused("the request does not say along which links it is")
     return tree
+
+
+_read_once = lru_cache(maxsize=_SHARED)(_read)
+_messages: deque[tuple[Any, type[Message], Message]] = deque(maxlen=_SHARED)
+
+
+def message_in(tree: Tree, message_type: type[M]) -> M:
+    """The message of a request, decoded once for all hosts of this process that share its tree."""
+    data = tree.get("message")
+    for other, decoded_as, message in tuple(_messages):
+        if other is data and decoded_as is message_type:
+            return cast(M, message)
+    message = decode(message_type, as_bytes(tree, "message"))
+    for value in vars(message).values():
+        if isinstance(value, np.ndarray):  # what was unpacked is as little to be changed
+            value.flags.writeable = False
+    if data is not None and data.nbytes <= _SHARED_BYTES:
+        _messages.append((data, message_type, message))
+    return message
 
 
 def _is_along(along: Tree) -> bool:

@@ -185,12 +185,16 @@ class Enlist:
     def agrees(self, data: bytes) -> bool:
         """Whether a setup in wire form is this one, but for what may vary."""
         if not self.varies:
-            return encode(self.setup) == data
+            return self._encoded == data
         other = decode(type(self.setup), data)
         bounds = [(getattr(other, name), *ends) for name, ends in self.varies.items()]
         agreed = {name: getattr(self.setup, name) for name in self.varies}
         same = encode(replace(other, **agreed)) == encode(self.setup)  # type: ignore[type-var]
         return same and all(low <= number <= high for number, low, high in bounds)
+
+    @cached_property
+    def _encoded(self) -> bytes:
+        return encode(self.setup)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -431,6 +435,11 @@ class Scope:
     averaging: str = TREE  # how nodes of a graph average; by push-sum edges have directions
     tolerance: float = USUAL_TOLERANCE  # which share of their differences mixing may leave
 
+    @cached_property
+    def not_in(self) -> frozenset[str]:
+        """Who is left out, to be looked up by each of many parties."""
+        return frozenset(self.left_out)
+
     @property
     def n_taking_part(self) -> int:
         """How many of the parties a run is of."""
@@ -452,7 +461,7 @@ class Scope:
             and self.averaging in AVERAGING
             and 0 < self.tolerance <= ROUGHEST
             and not (self.secure and (self.forgiving or self.edges is not None))
-            and list(self.left_out) == [name for name in self.parties if name in self.left_out]
+            and list(self.left_out) == [name for name in self.parties if name in self.not_in]
         )
         if not sound:
             raise StepRefused("the study's parties, graph or losses are none that a run can have")
@@ -463,7 +472,7 @@ class Scope:
         if self.edges is None:
             return None
         graph = nx.DiGraph() if self.averaging == PUSH_SUM else nx.Graph()
-        graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.left_out)
+        graph.add_nodes_from(i for i, name in enumerate(self.parties) if name not in self.not_in)
         graph.add_edges_from(self.edges)
         how = (self.averaging, self.tolerance) if self.gossips else self.averaging
         return mark_losses(mark_averaging(graph, how), self.on_loss != "raise")

@@ -130,6 +130,14 @@ class Study:
         schedule = self.protocol.schedule
         return None if schedule is None else schedule(self.scope, **self.terms)
 
+    def is_of(self, names: tuple[str, ...]) -> bool:
+        """Whether these are its parties; the hosts of one process compare them once."""
+        if vars(self).get("_equal_names") is not names:
+            if self.scope.parties != names:
+                return False
+            vars(self)["_equal_names"] = names
+        return True
+
     @cached_property
     def leaving(self) -> dict[Step, frozenset[str]]:
         """The kinds that leave a party, by step; the hosts of one process look it up once."""

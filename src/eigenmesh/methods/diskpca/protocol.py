@@ -1094,7 +1094,8 @@ def choose_landmarks(
     With `are_bounded` landmarks are shared out by sizes of which none is much above the others'.
     """
     counts = by_party(rows.ask(role.count_rows) if row_counts is None else row_counts)
-    sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in rows.parties}
+    still_in = set(rows.parties)
+    sizes: dict[str, RowCount] = {name: counts[name] for name in counts if name in still_in}
     n_rows = {name: size.n_rows for name, size in sizes.items()}
     most = {name: most_landmarks(landmarks, size) for name, size in n_rows.items()}
     n, in_all = sum(n_rows.values()), most_in_all(landmarks, sum(most.values()))
@@ -1182,7 +1183,8 @@ def draw_from(
     """Rows from the parties in proportion to their masses, at most as many as each has left."""
     count, bits = count_and_bits
     counts = allocate(list(masses.values()), [left[name] for name in masses], count, rng)
-    requests = {name: LandmarkShare(k, bits) for name, k in zip(masses, counts, strict=True)}
+    shares = {k: LandmarkShare(k, bits) for k in set(counts)}  # of many parties most have one
+    requests = {name: shares[k] for name, k in zip(masses, counts, strict=True)}
     fresh = {name: unpack(r) for name, r in by_party(rows.ask(draw, each=requests)).items()}
     if len(fresh) > 1:
         compare_units(rows, fresh, means=draw.name == "local_centroids")
