@@ -335,7 +335,8 @@ def _unopened_sites(paths: Sequence[str | Path], split: str, whose: Whose) -> li
         own = cache(partial(site_at, split, name, path, matching=_matching(whose)))
         opens, identifies = partial(_data_of, own), partial(_ids_of, own)
         names_columns, levels = partial(_names_of, own), partial(_levels_of, own)
-        site = Site(name, opens, policy or Policy(), identifies, names_columns, levels)
+        how = (opens, policy or Policy(), identifies, names_columns, levels)
+        site = Site(name, *how, split=split)
         site.matcher = None if whose["align"] == "strict" else _MatcherOf(own, whose["align"])
         sites.append(site)
     return sites
@@ -574,6 +575,7 @@ def sites_of(parts: Partitioned) -> list[Site]:
             identifies=partial(_ids_digest, parts, i),
             names_columns=partial(parts.part_names, i),
             level_columns=partial(parts.part_categories, i),
+            split=parts.split,
         )
         for i, name in enumerate(parts.names)
     ]
@@ -584,7 +586,7 @@ def _matching_site(parts: Partitioned, i: int) -> Site:
     matcher = parts.matcher(i)
     policy = parts.policies[i] or Policy()
     names = partial(parts.part_names, i)
-    site = Site(parts.names[i], matcher.data, policy, matcher.digest, names)
+    site = Site(parts.names[i], matcher.data, policy, matcher.digest, names, split=parts.split)
     site.matcher = matcher
     return site
 

@@ -12,18 +12,15 @@ from tests.runtime.test_masks import Deviating, Factor, PortionOwner, SumSetup
 
 import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
-from eigenmesh.methods.diskpca.paper import CapturedCentred
-from eigenmesh.methods.moments.protocol import FeatureSums, MomentRows, MomentSetup, moment_pca
+from eigenmesh.methods.moments.protocol import MomentRows, MomentSetup, moment_pca
 from eigenmesh.numerics.explicit_features import ExplicitFeatures
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.runtime import masks
 from eigenmesh.runtime.federation import Federation
-from eigenmesh.runtime.masked_sum import family
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import enlist, sequence, times, total
 from eigenmesh.runtime.site import Site
-from eigenmesh.stages.row_messages import CentredSums, GramSums
 
 ALL = 8
 
@@ -139,10 +136,11 @@ def test_other_data_are_another_sum(tmp_path):
 # Nearly the same question in another run: other parameters, and a party less.
 
 
-def feature_sums_of(sites, coef0, on_loss="raise"):
+def feature_sums_of(sites, coef0, on_loss="raise", lost=()):
     """What the rows of all parties add up to in the features of (x·y + coef0)²."""
 
     def coordinate(fed, setup, n_components):
+        fed.lost |= {f"party-{i}": "claimed" for i in lost}
         fed.enlist(MomentRows, setup)
         fed.ask(MomentRows.count_rows)
         return fed.total(MomentRows.feature_sums).sum
@@ -179,7 +177,8 @@ def test_a_parameter_moved_by_little_is_the_same_sum(on_loss):
         with pytest.raises(em.EigenmeshError, match="min_parties"):
             feature_sums_of(sites[:-n_fewer], 1.0 + 1e-9, on_loss)
     feature_sums_of(sites, 1.5, on_loss)  # the same parties ask what they like
-    feature_sums_of(sites[:-3], 1.5, on_loss)  # three are a sum
+    with pytest.raises(em.EigenmeshError, match="min_parties"):
+        feature_sums_of(sites[:-3], 1.5, on_loss)  # three are a sum, but see below
 
 
 def test_nor_does_a_parameter_help_after_a_restart_or_when_few_rows_changed(tmp_path):
@@ -193,6 +192,74 @@ def test_nor_does_a_parameter_help_after_a_restart_or_when_few_rows_changed(tmp_
     feature_sums_of(sites_of(others, "organisations", tmp_path)[:-1], 1.1)
 
 
-def test_one_step_in_two_protocols_is_one_kind_of_sum():
-    assert family(CentredSums) == family(GramSums) == family(CapturedCentred) == "GramSums"
-    assert family(FeatureSums) == "FeatureSums"
+# Sums whose parties differ by many, which cancel together.
+
+SEVEN_LINES = ((0, 1, 2), (0, 3, 4), (0, 5, 6), (1, 3, 5), (1, 4, 6), (2, 3, 6), (2, 4, 5))
+THREE_CIRCLES = (slice(0, 7), slice(0, 3), slice(3, 6))
+POLICIES = {"data": Policy(), "question": Policy(same_sum="question")}
+
+
+def total_unless_refused(*question):
+    """None where sites refuse it by the rule of fewest parties."""
+    try:
+        return feature_sums_of(*question)
+    except em.EigenmeshError as refusal:
+        if "min_parties" not in str(refusal):
+            raise
+    return None
+
+
+def own_sums(rows):
+    features = ExplicitFeatures(Kernel("poly", 1.0, 2.0, 1.0), 3)
+    return np.array([features(own).sum(axis=0) for own in rows])
+
+
+@pytest.mark.parametrize("same_sum", POLICIES)
+def test_losses_claimed_by_threes_that_meet_in_one_tell_no_party(same_sum):
+    """Any two rolls differ by four parties, and all seven lines of a plane give seven unknowns."""
+    rows = blocks(10)
+    sites = sites_of(rows, "organisations", policy=POLICIES[same_sum])
+    whole, on_line, sums = feature_sums_of(sites, 1.0, "survivors"), np.zeros((7, 7)), []
+    for line, lost in enumerate(SEVEN_LINES):
+        on_line[line, list(lost)] = 1
+        less = total_unless_refused(sites, 1.0 + 1e-12 * line, "survivors", lost)
+        sums += [] if less is None else [whole - less]
+    if same_sum == "data":
+        assert not sums
+    else:  # the attack works where the data set's sums may be of several circles
+        own = np.linalg.solve(on_line, np.array(sums))
+        np.testing.assert_allclose(own, own_sums(rows)[:7], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+@pytest.mark.parametrize("same_sum", POLICIES)
+def test_three_collaborations_in_any_order_leave_nobody_alone(same_sum, order):
+    """Seven hospitals, three of them and three others: nobody but the analyst is in all of it."""
+    rows, totals = blocks(7), {}
+    sites = sites_of(rows, "organisations", policy=POLICIES[same_sum])
+    for circle in order:
+        total = total_unless_refused(sites[THREE_CIRCLES[circle]], 1.0)
+        totals |= {} if total is None else {circle: total}
+    if same_sum == "data":
+        assert set(totals) in ({0}, {1, 2})
+    else:
+        alone = totals[0] - totals[1] - totals[2]
+        np.testing.assert_allclose(alone, own_sums(rows)[6], rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_summed_by_another_method_is_the_same_data():
+    """Moments of seven parties, Gram sums of six: the difference was the seventh's, to 1e-13."""
+    sites = sites_of(blocks(7), "organisations", policy=Policy({"aggregate", "counts"}))
+    em.KernelPCA(3, kernel="linear", center=False).fit(federation(sites, "raise"))
+    fewer = em.KernelPCA(3, kernel="linear", center=False, landmarks="drawn", n_landmarks=6)
+    with pytest.raises(em.EigenmeshError, match="min_parties"):
+        fewer.fit(federation(sites[:-1], "raise"))
+    fewer.fit(federation(sites, "raise"))
+
+
+def test_a_party_is_not_left_alone_with_a_few_of_twelve():
+    """All but three are said to be lost, of whom two collude: their sum was the third's."""
+    sites = sites_of(blocks(12), "organisations")
+    with pytest.raises(em.EigenmeshError, match="min_parties"):
+        feature_sums_of(sites, 1.0, "survivors", lost=range(3, 12))
+    feature_sums_of(sites, 1.0, "survivors", lost=range(9, 12))

@@ -1,11 +1,14 @@
 """Two fits of versions of a data set: their difference is of the rows that came or went."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import eigenmesh as em
 from eigenmesh.connect import _introduce, sites_of
 from eigenmesh.engines.in_process import InProcess
+from eigenmesh.methods.moments.protocol import MomentRows, MomentSetup, moment_pca
 from eigenmesh.runtime.federation import Federation
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -68,3 +71,29 @@ def test_in_one_trust_domain_the_audit_says_beforehand_that_one_row_is_told(tmp_
     told, said = difference(data, tmp_path, "domain")
     np.testing.assert_allclose(told, data[0][0][0], rtol=1e-6)
     assert "fewer than 5 rows added or withdrawn between two fits are as if sent" in said
+
+
+@pytest.mark.parametrize("stated", [None, "rows"])
+def test_a_study_that_calls_rows_columns_is_held_to_versions_too(tmp_path, stated):
+    """By that word alone the withdrawn row was had, to the last digit."""
+
+    def sums_of(data):
+        with opened(data, tmp_path, "organisations") as fed:
+            for site in fed.local_sites().values():
+                site.split = stated
+            fed.split = "columns"
+            return fed.run(only_sums, MomentSetup("linear", None, 1.0, 0.0, center=True), 2).value
+
+    with pytest.raises(em.EigenmeshError, match="min_rows" if stated is None else "steps"):
+        for data in versions(1):
+            sums_of(data)
+
+
+def coordinate(fed, setup, n_components):
+    """Sums alone."""
+    fed.enlist(MomentRows, setup)
+    fed.ask(MomentRows.count_rows)
+    return fed.total(MomentRows.feature_sums).sum
+
+
+only_sums = replace(moment_pca, coordinate=coordinate)

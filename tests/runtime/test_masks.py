@@ -40,6 +40,7 @@ from eigenmesh.runtime.schedule import ask, enlist, sequence, times, total
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.study import stage
 
+KEY = b"of a site"
 ROUNDS = ("sum", "share", "mask", "sign", "open")
 
 
@@ -148,7 +149,7 @@ def test_numbers_of_any_size_are_summed_to_their_scale(seed):
         )
         for _ in range(n)
     ]
-    scale = np.max([masks.exponents_of(one) for one in summands], axis=0).tolist()
+    scale = np.max([masks.exponents_of(one, KEY) for one in summands], axis=0).tolist()
     words = sum(masks.to_words(one, scale, n) for one in summands)
     shapes = masks.read_shapes(masks.shapes_of(summands[0]), Portion)
     summed = masks.from_words(Portion, words, shapes, scale, n)
@@ -172,7 +173,7 @@ def test_columns_of_any_units_are_summed_to_their_own_scale(seed):
     n, size = int(rng.integers(2, 700)), 10.0 ** rng.uniform(-100, 100)
     units = size * 10.0 ** np.r_[0, rng.uniform(-28, 0, size=7)]
     summands = [Sizes(rng.normal(size=8) * units, rng.normal(size=3)) for _ in range(n)]
-    scale = np.max([masks.exponents_of(one) for one in summands], axis=0).tolist()
+    scale = np.max([masks.exponents_of(one, KEY) for one in summands], axis=0).tolist()
     words = sum(masks.to_words(one, scale, n) for one in summands)
     shapes = masks.read_shapes(masks.shapes_of(summands[0]), Sizes)
     assert len(words) == masks.count_words(Sizes, shapes) == 3 * 8 + 3 + 1
@@ -186,7 +187,7 @@ def test_columns_of_any_units_are_summed_to_their_own_scale(seed):
 @pytest.mark.parametrize("value", [0.0, 5e-324, 1e-300, 1.7e308, -1.7e308])
 def test_extreme_numbers_are_summed_or_refused_never_wrapped(value):
     one = Portion(1, value, np.zeros(3), np.zeros((2, 3)), np.zeros(6, np.int64))
-    scale = masks.exponents_of(one).tolist()
+    scale = masks.exponents_of(one, KEY).tolist()
     shapes = masks.read_shapes(masks.shapes_of(one), Portion)
     words = masks.to_words(one, scale, 1)
     assert masks.from_words(Portion, words, shapes, scale, 1).weight == pytest.approx(
@@ -197,7 +198,7 @@ def test_extreme_numbers_are_summed_or_refused_never_wrapped(value):
 def test_a_summand_that_would_wrap_is_refused_at_its_party():
     one = Portion(2**62, 1.0, np.zeros(3), np.zeros((2, 3)), np.zeros(6, np.int64))
     with pytest.raises(StepRefused, match="wrap"):
-        masks.to_words(one, masks.exponents_of(one).tolist(), 3)
+        masks.to_words(one, masks.exponents_of(one, KEY).tolist(), 3)
     small = dataclasses.replace(one, n_rows=1, weight=1e6)
     with pytest.raises(StepRefused, match="wrap"):
         masks.to_words(small, [0, 0, 0, 0, 0], 3)
@@ -649,7 +650,7 @@ def test_the_transcript_holds_no_summand_and_one_kind_of_share_a_party():
     fed, engine = _deviating(rows)
     fed.run(portions, 1)
     _, owners = _plain(rows)
-    scale = np.max([masks.exponents_of(one) for one in owners], axis=0).tolist()
+    scale = np.max([masks.exponents_of(one, KEY) for one in owners], axis=0).tolist()
     sent = b"".join(request + reply for _, _, request, reply in engine.transcript)
     for one in owners:
         assert masks.to_words(one, scale, 5)[4:10].tobytes() not in sent

@@ -188,8 +188,8 @@ def test_budgets_are_whole_numbers(limit):
 
 
 def test_a_policy_says_by_name_which_sums_are_the_same():
-    assert Policy().same_sum == "step"
+    assert Policy().same_sum == "data"
     loose = Policy(same_sum="question")
     assert Policy.from_tree(loose.to_tree()) == loose
-    with pytest.raises(InputError, match="'step' or 'question'"):
+    with pytest.raises(InputError, match="'data' or 'question'"):
         Policy(same_sum="run")

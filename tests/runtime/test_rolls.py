@@ -57,11 +57,13 @@ def test_a_file_of_rolls_is_bounded_and_a_torn_line_is_left_out(tmp_path, monkey
         rolls.Rolls(path)
 
 
-def test_what_came_first_in_a_run_is_not_held_against_it_but_against_others(tmp_path):
+def test_sums_of_a_data_set_are_of_one_circle_but_for_losses_of_the_first_run(tmp_path):
     path = tmp_path / "rosters"
-    rolls.Rolls(path).note([b"sums"], "abcd", 3, besides="one")
-    rolls.Rolls(path).note([b"sums"], "abc", 3, besides="one")
-    for names in ("abc", "abcd"):
-        with pytest.raises(PolicyRefusal):
-            rolls.Rolls(path).note([b"sums"], names, 3, besides="two")
-    rolls.Rolls(path).note([b"sums"], "defg", 3, besides="two")
+    for names in ("abcdef", "abc"):  # the run itself compares its sums
+        rolls.Rolls(path).note_circle([b"data", b"newer"], names, "one")
+    for names in ("abcdef", "abc"):
+        rolls.Rolls(path).note_circle([b"newer", b"newest"], names, "two")
+    for names in ("ab", "abcd", "abcdefghi", "defg"):
+        with pytest.raises(PolicyRefusal, match="several circles"):
+            rolls.Rolls(path).note_circle([b"newest"], names, "three")
+    rolls.Rolls(path).note_circle([b"others"], "defg", "three")

@@ -53,6 +53,7 @@ _LARGEST = {
     ".probe_outside": "how far its farthest row is from the landmarks",
     ".tell_missing": "to neighbours how far its farthest row is from the landmarks",
 }
+_COUNTED = (".count_below", ".offer_counts")  # steps that tell how many values are below what
 # Steps of joint distances.
 _JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
 _OTHERS = "parties"
@@ -175,7 +176,7 @@ def audit(account: Plan | RunReport) -> Audit:
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     beyond = (*_beyond(lines, account.split), *_weights(account), *_joint_distances(account))
-    beyond += tuple(_largest(account))
+    beyond += (*_largest(account), *_medians(account))
     return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
@@ -406,10 +407,10 @@ def _beyond(lines: Sequence[Line], split: str) -> Iterator[str]:
         )
     if any(line.sent_as == "aggregate" for line in sums):
         yield (
-            "masked sums of nearly the same question over parties that differ by one or two tell "
-            "these parties' own: between organisations sites refuse such a pair, by whichever "
-            'parameters, unless their policy has same_sum="question"; who colludes with the '
-            "coordinator can subtract itself, and stand between two others' sums"
+            "masked sums over other parties tell of a few by subtraction, of one where all but one "
+            "are in others: between organisations sites help with sums over one circle only, "
+            'unless their policy has same_sum="question"; who colludes with the coordinator can '
+            "subtract itself, and stand between two others' sums"
         )
     if split == "rows" and any(line.sent_as == "gram" for line in sums):
         yield (
@@ -486,6 +487,16 @@ def _largest(account: Plan | RunReport) -> Iterator[str]:
         yield (
             f"a party whose policy lets rows out tells {' and '.join(sentences)}; "
             f"others tell a mean of {FEWEST_ROWS} rows in its place"
+        )
+
+
+def _medians(account: Plan | RunReport) -> Iterator[str]:
+    """What the middle of sorted values tells: a value."""
+    if any(d.step.endswith(_COUNTED) for d in account.disclosures):
+        yield (
+            "the median of a column is a value that one row has, or the mean of two rows'; who may "
+            "ask by thresholds of its own choice has any other rank's: between organisations "
+            "parties hold them against the totals, where sums are masked, and else they are rows"
         )
 
 

@@ -250,14 +250,14 @@ class Consent:
             self.site.account.charge(spent, cost, budget, chain)
         self._is_charged = True
 
-    def require_version(self, of_rows: bool) -> None:
+    def require_version(self) -> None:
         """Raise `PolicyRefusal` if too few rows changed since answers were given of others.
 
         With a budget that is part of it. Without one it holds between organisations, where a policy
         keeps rows; in one trust domain nobody remembers versions: the audit says what they tell.
         """
         policy, apart = self.site.policy, self.site.trust == "organisations"
-        if of_rows and apart and "rows" not in policy.allow:
+        if apart and "rows" not in policy.allow:
             with naming(self.site.name):
                 self.site.once("spent", self._spent)
 

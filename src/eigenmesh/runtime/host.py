@@ -279,6 +279,8 @@ class Host:
             index, names = self._view.index, self._view.names
             if not study.is_of(names) or names[index] != self.site.name:
                 raise StepRefused("the study is of other parties")
+            if self.site.split not in (None, study.scope.split):
+                raise StepRefused("the study says that the site's data are split otherwise")
             if self.site.name in study.scope.not_in:
                 raise StepRefused("the study says that this site takes no part in it")
             study.require_built()
@@ -435,7 +437,10 @@ class Host:
         shows = any(isinstance(place.node, Ask) and place.node.shows for place in places)
         if self.site.trust == "domain" or not shows:
             return None
-        if tree["op"] != "sum" or "total" not in tree or self._masker is None:
+        masked = tree["op"] == "sum"
+        if not masked and all(_tells_single_rows(place) for place in places):
+            return None  # it leaves where rows do, and there is no total to follow from
+        if not masked or "total" not in tree or self._masker is None:
             raise StepRefused(
                 "what follows from a total comes with it, under masks", party=self.site.name
             )
@@ -516,8 +521,7 @@ class Host:
             floats = [numbers_over_rows(floats_by_kind(message)) for message in plain]
             self._consents.charge(sum(floats))
         elif any(any(floats_by_kind(message).values()) for message in messages):
-            of_rows = self._guard is None or self._guard.study.scope.split == "rows"
-            self._consents.require_version(of_rows)
+            self._consents.require_version()
 
     def _fitting(
         self, places: Iterable[Match], messages: Iterable[Message], way: str
@@ -879,6 +883,11 @@ def _is_sum(place: Match) -> bool:
 
 def _is_apart(place: Match) -> bool:
     return isinstance(place.node, Ask) and place.node.apart
+
+
+def _tells_single_rows(place: Match) -> bool:
+    gives = place.node.step.signature.gives if isinstance(place.node, Ask) else None
+    return gives is not None and gives.covers == 1
 
 
 def _message_bytes(tree: Tree) -> bytes:

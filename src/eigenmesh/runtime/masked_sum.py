@@ -6,8 +6,8 @@ everybody, or among many some, on a circle that nobody could choose.
 
 ===================  ============================================================================
 party keeps          its summand, its secrets, and shares of its neighbours' secrets
-party reveals        its summand under masks, and for each field of floats a power of 16 above all
-                     its numbers
+party reveals        its summand under masks, and for each field of floats a power of 4 above all
+                     its numbers, up to 16 times as large
 coordinator learns   the sum, the powers, and who is in it
 ===================  ============================================================================
 
@@ -39,7 +39,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from eigenmesh.errors import MessageRefused, PartyLost, StepRefused
+from eigenmesh.errors import MessageRefused, PartyLost, PolicyRefusal, StepRefused
 from eigenmesh.runtime.known_keys import require_known
 from eigenmesh.runtime.masks import (
     CHECK,
@@ -167,12 +167,6 @@ def describe(
 ) -> bytes:
     """What a sum is of: the same words at all parties, or their masks do not cancel."""
     return digest("sum", study.digest, run, str(number), label, json.dumps(numbers), request)
-
-
-def family(summed: type[Message]) -> str:
-    """What is summed: the same of steps, in whichever protocol, that add something to it."""
-    first = [t for t in summed.__mro__ if issubclass(t, Message) and t is not Message][-1]
-    return first.__name__
 
 
 def _key_text(study: str, run: str, name: str, run_key: bytes) -> bytes:
@@ -352,7 +346,11 @@ class Masker:
     def _fewest_in(self, summand: Message) -> int:
         """Parties of a sum; where each adds a share of noise, so many as have enough of it."""
         noisy = honest_fewest(self._study.scope.n_taking_part) if summand.noised else 0
-        return max(_FEWEST, noisy, self._site.policy.fewest_parties(self._site.trust))
+        return max(_FEWEST, noisy, self._fewest_by_policy)
+
+    @property
+    def _fewest_by_policy(self) -> int:
+        return self._site.policy.fewest_parties(self._site.trust)
 
     def drop(self) -> None:
         """Forget the sum under way: what was not opened never will be."""
@@ -383,6 +381,8 @@ class Masker:
         With the total before, that it is the sum of what all have added has to be agreed on, too.
         """
         check(summand)
+        if self._keeps_circle and not self._forgiving:  # before anybody remembers it
+            self._site.rosters.require_circle(self._site.marks, self._names, self._run_digest)
         own_check, check_signature = self._check_of(total_before)
         awaits = "share" if self._forgiving else "mask"
         current = self._sum = _Sum(number, label, subject, asked_before, summand, awaits)
@@ -390,7 +390,7 @@ class Masker:
         text = _key_text(self._study.digest, self._run, name, run_key)
         return Opening(
             shapes=shapes_of(summand),
-            exponents=exponents_of(summand),
+            exponents=exponents_of(summand, self._site.key),
             site_key=_row(self._site_key),
             run_key=_row(run_key),
             signature=_row(sign(self._site.identity, text)),
@@ -505,26 +505,33 @@ class Masker:
     def _remember(self, current: _Sum, roll: tuple[int, ...]) -> None:
         """Help with no sum that together with an earlier one tells what few parties sent.
 
-        In a run that goes by steps: a loop asks nearly the same again. Between organisations it
-        goes beyond the run, by what was asked and by what the own summand is, whoever asks; and,
-        unless the site's policy says otherwise, by what is summed of these data, since nearly the
-        same is summed by other parameters, too.
+        In a run that goes by steps: a loop asks nearly the same again; between organisations by
+        all, since one step's sum may follow from another's. There it goes beyond the run, by what
+        was asked and by what the own summand is, whoever asks; and, unless the site's policy says
+        otherwise, by the data, whatever is summed of them.
         """
-        fewest = self._site.policy.fewest_parties(self._site.trust)
+        fewest, label = self._fewest_by_policy, "" if self._strict else current.label
         names = [self._names[i] for i in roll]
-        before = self._rolls.get(current.label, roll)
+        before = self._rolls.get(label, roll)
         require_apart([self._names[i] for i in before], names, fewest)
+        if self._keeps_circle:
+            self._site.rosters.note_circle(self._site.marks, names, self._run_digest)
         if self._strict:
             question = digest("question", self._study.question, current.asked_before)
             own = digest("summand", current.label, encode(current.summand))
             self._site.rolls.note([question, own], names, fewest)
-            if self._site.policy.same_sum == "step":
-                kind = family(type(current.summand))
-                kinds = [digest("kind", kind, mark) for mark in self._site.marks]
-                # Of a run by its study, too: names of runs are the coordinator's.
-                run = digest("run", self._study.digest, self._run).hex()
-                self._site.rosters.note(kinds, names, fewest, besides=run)
-        self._rolls[current.label] = roll
+        self._rolls[label] = roll
+
+    @property
+    def _keeps_circle(self) -> bool:
+        """Whether all sums of the site's data are to be over the same parties."""
+        by_data = self._site.policy.same_sum == "data"
+        return self._strict and by_data and self._fewest_by_policy > 1
+
+    @property
+    def _run_digest(self) -> str:
+        """Of a run by its study, too: names of runs are the coordinator's."""
+        return digest("run", self._study.digest, self._run).hex()
 
     def _open(self, current: _Sum, data: bytes) -> Opened:
         signed = decode(Signatures, data)
@@ -559,11 +566,13 @@ class Masker:
             raise StepRefused("where a loss ends the run, a sum is over all parties of the study")
         if not set(members) <= self._run_keys.keys() & self._left:
             raise StepRefused("the roster names who is not in the run, or was left out before")
+        self._require_most(len(members))
         current.members = tuple(range(len(self._names)))
         self._narrowed(current, agreement.members)
         if self._strict and not agreement.strict:
             raise StepRefused("two thirds have to agree between organisations, not half")
-        exponents, own = agreement.exponents, exponents_of(current.summand)
+        exponents = agreement.exponents
+        own = exponents_of(current.summand, self._site.key)
         if len(exponents) != len(own) or np.any(exponents < own) or not are_exponents(exponents):
             raise StepRefused("a summand does not fit the scale of the sum: it would wrap")
         current.exponents = tuple(exponents.tolist())
@@ -571,6 +580,19 @@ class Masker:
         current.near = _circle(members, self._run_keys)[self._index]
         terms = _terms(exponents, shapes_of(current.summand), agreement.strict)
         current.context = _context(current.subject, members, self._run_keys, terms)
+
+    def _require_most(self, n_members: int) -> None:
+        """Between organisations most of a study are in its sums, however many are said to be lost.
+
+        Else a few parties that collude were left alone with one that does not.
+        """
+        fewest = threshold(self._study.scope.n_taking_part, strict=True)
+        if self._strict and n_members < fewest:
+            raise PolicyRefusal(
+                f"this sum is of {n_members} parties of a study of which {fewest} must be in it; "
+                f"fit again with those who are there",
+                rule="min_parties",
+            )
 
     def _narrowed(self, current: _Sum, numbers: Any, keep: bool = False) -> tuple[int, ...]:
         """Who is still there: some of those who were, in order, not too few, this party too."""

@@ -4,7 +4,7 @@ Everything here is a function of bytes and arrays; who sends what to whom is in 
 package `cryptography` is imported by this file alone.
 
 Numbers are summed in the ring of 64-bit words. A field of floats has one exponent E for all
-parties, a multiple of `COARSE`, with every |x| < 2^E; it is summed in units of 2^(E + log2 n - 62),
+parties, a multiple of `COARSE`, with every |x| ≤ 2^E; it is summed in units of 2^(E + log2 n - 62),
 so that n of them do not wrap, and its sum is off by at most n units of half that size. A field that
 is `Wide` goes on in the next words with what is left below that unit. Integers are summed as they
 are.
@@ -40,7 +40,8 @@ Words = NDArray[np.uint64]
 M = TypeVar("M", bound=Message)
 
 MOST_NEIGHBOURS = 40  # with whom a party shares masks; even, as many on each side of a circle
-COARSE = 4  # bits to which the exponents are rounded up that parties tell of their summands
+COARSE = 2  # bits to which exponents are rounded up that parties tell, after as many at most
+_ROUNDED_UP = b"exponent"
 WIDE = 3  # words of a number of a wide field: 10^-31 of the largest keeps all of its digits
 _BITS = 62  # of the ring that the largest possible sum takes; one is the sign, one to spare
 _SMALLEST = -1000  # exponent of what is taken for nothing
@@ -252,16 +253,30 @@ def read_shapes(text: str, message_type: type[Message]) -> list[tuple[int, ...]]
     return shapes
 
 
-def exponents_of(message: Message) -> NDArray[np.int64]:
-    """For each field of floats a power of two above all its numbers, rounded up; 0 for others."""
-    own = []
-    for field in fields_of(type(message)):
-        values = np.abs(np.asarray(getattr(message, field.name), dtype=float))
-        largest = 0.0 if _is_exact(field) else float(values.max(initial=0.0))
-        exponent = math.frexp(largest)[1] if largest else _SMALLEST
-        rounded = -(-max(exponent, _SMALLEST) // COARSE) * COARSE
-        own.append(0 if _is_exact(field) else rounded)
-    return np.array(own, np.int64)
+def exponents_of(message: Message, key: bytes) -> NDArray[np.int64]:
+    """For each field of floats a power of two above all its numbers, rounded up; 0 for others.
+
+    By how much hangs on the numbers and on the site's `key`. Rounded alone, whoever may scale a
+    question (by gamma, say) would find where the power moves, and have the largest number of one
+    party's summand to as many digits as it asks questions.
+    """
+    fields = fields_of(type(message))
+    return np.array([_exponent(field, getattr(message, field.name), key) for field in fields])
+
+
+def _exponent(field: Field, value: Any, key: bytes) -> int:
+    if _is_exact(field):
+        return 0
+    values = np.ascontiguousarray(value, dtype=float)
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest:
+        return _SMALLEST
+    drawn = hashlib.blake2b(values.data, digest_size=8, key=key, person=_ROUNDED_UP)
+    drawn.update(field.name.encode())
+    share = int.from_bytes(drawn.digest()) / 2**64
+    exponent = COARSE * math.ceil(math.log2(largest) / COARSE + share)
+    exponent += COARSE * (math.ldexp(largest, -exponent) > 1)  # by the rounding of a logarithm
+    return max(exponent, _SMALLEST)
 
 
 def are_exponents(exponents: Any) -> bool:

@@ -14,7 +14,7 @@ from eigenmesh.runtime.budget import Budget
 from eigenmesh.runtime.message import KINDS
 
 APPROVALS = ("each", "listed", "any")
-SAME_SUMS = ("step", "question")
+SAME_SUMS = ("data", "question")
 _FEWEST_PARTIES = {"domain": 1, "organisations": 3}
 Protocols = Mapping[str, Mapping[str, Bound]]
 
@@ -40,10 +40,11 @@ class Policy:
         among `approved`, or approved at the site; "each" those that a person has approved at the
         site, by `Site.approve`.
     approved : digests of studies, as `em.study` has them.
-    same_sum : between organisations, which masked sums no two of are opened over parties that
-        differ by fewer than `min_parties`. "step": those of what one step adds up, of one data set,
-        by whichever parameters. "question": those of the same parameters; then two fits with
-        another gamma, of which one has a party less, tell about what that party sent.
+    same_sum : between organisations, which masked sums are compared by whom they cover. "data": all
+        of a data set, whatever is summed; they are over the same parties. "question": those of the
+        same parameters, which differ by none or by `min_parties`; then two fits with another gamma,
+        of which one has a party less, tell about what that party sent, and so do several fits whose
+        parties differ by many.
     calls_per_run : how many times one step may be answered in a run; no limit by default.
         A Gram product asked for with unit vectors, often enough, would extract the Gram matrix.
 
@@ -62,7 +63,7 @@ class Policy:
     budget: Budget | None = None
     approve: str = "any"
     approved: frozenset[str] = frozenset()
-    same_sum: str = "step"
+    same_sum: str = "data"
     calls_per_run: int | None = None
 
     def __init__(
@@ -75,7 +76,7 @@ class Policy:
         budget: Budget | Mapping[str, Any] | None = None,
         approve: str = "any",
         approved: Iterable[str] = (),
-        same_sum: str = "step",
+        same_sum: str = "data",
         calls_per_run: int | None = None,
     ) -> None:
         if approve not in APPROVALS:
@@ -83,7 +84,7 @@ class Policy:
                 f"approve is {approve!r}; expected one of {', '.join(map(repr, APPROVALS))}"
             )
         if same_sum not in SAME_SUMS:
-            raise InputError(f"same_sum is {same_sum!r}; expected 'step' or 'question'")
+            raise InputError(f"same_sum is {same_sum!r}; expected 'data' or 'question'")
         values = {
             "allow": _kinds(allow),
             "protocols": None if protocols is None else bounds_of(protocols),

@@ -1,14 +1,17 @@
 """Rolls: whom the masked sums of a site have covered.
 
 Two sums of the same numbers over parties that differ by one tell what that one sent, and of nearly
-the same numbers about that. So whoever helps to open a sum remembers of whom it was, and helps with
-no other whose parties are nearly the same.
+the same numbers about that; several whose parties differ by many do as well, if they cancel: of
+seven parties, less three, less three others. So whoever helps to open a sum remembers of whom it
+was. What is the same question is asked of no nearly equal parties; what is of the same data, of no
+other parties at all.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from itertools import chain
 from pathlib import Path
 
 from eigenmesh.errors import InputError, PolicyRefusal
@@ -17,8 +20,8 @@ from eigenmesh.safe_files import write_whole
 _MOST = 10_000  # sums that a site remembers
 MOST_ROSTERS = 100_000  # lines: of these there are few, unless a coordinator makes them up
 _REMEDY = (
-    "begin a run of the parties of before, in which nobody is lost, or of so many more or fewer; "
-    'sites whose policies have same_sum="question" compare sums of the same parameters only'
+    "begin a run of the parties of before, in which nobody is lost; sites whose policies have "
+    'same_sum="question" compare sums of the same parameters only'
 )
 Roll = frozenset[str]
 
@@ -69,22 +72,40 @@ class Rolls:
         if torn or len(lines) > 2 * self._most:
             write_whole(path, "".join(f"{line}\n" for line in lines[-self._most :]).encode())
 
-    def note(
-        self, subjects: Iterable[bytes], names: Iterable[str], fewest: int, besides: str = ""
-    ) -> None:
-        """A sum of this is to be opened over these parties; or raise `PolicyRefusal`.
-
-        Rolls that came first in the run `besides` are not held against it.
-        """
+    def note(self, subjects: Iterable[bytes], names: Iterable[str], fewest: int) -> None:
+        """A sum of this is to be opened over these parties; or raise `PolicyRefusal`."""
         roll, texts = frozenset(names), [subject.hex() for subject in subjects]
-        for text in texts:
-            for earlier, first in self._rolls.get(text, {}).items():
-                if not besides or first != besides:
-                    require_apart(sorted(earlier), sorted(roll), fewest)
+        for earlier in chain.from_iterable(self._rolls.get(text, {}) for text in texts):
+            require_apart(sorted(earlier), sorted(roll), fewest)
+        self._add(texts, roll)
+
+    def require_circle(self, data: Iterable[bytes], names: Iterable[str], run: str) -> None:
+        """Refuse other parties than those of an earlier sum of these data, if there was one.
+
+        A run may go on without parties that it lost, if no other run was before: it compares its
+        own sums itself.
+        """
+        roll = frozenset(names)
+        earlier = [entry for mark in data for entry in self._rolls.get(mark.hex(), {}).items()]
+        others = [one for one, first in earlier if first != run]
+        if others and roll not in dict(earlier):
+            raise PolicyRefusal(
+                f"its policy forbids it: sums of its data were opened over {len(others[-1])} "
+                f"parties before, and would be over {len(roll)} now, who are others: sums over "
+                f"several circles together may tell what one party sent; {_REMEDY}",
+                rule="min_parties",
+            )
+
+    def note_circle(self, data: Collection[bytes], names: Collection[str], run: str) -> None:
+        """A sum of these data is to be opened over these parties; or raise `PolicyRefusal`."""
+        self.require_circle(data, names, run)
+        self._add([mark.hex() for mark in data], frozenset(names), run)
+
+    def _add(self, texts: Iterable[str], roll: Roll, run: str = "") -> None:
         for text in texts:
             if roll not in self._rolls.setdefault(text, {}):
-                self._rolls[text][roll] = besides
-                self._write(text, roll, besides)
+                self._rolls[text][roll] = run
+                self._write(text, roll, run)
         while len(self._rolls) > self._most:
             del self._rolls[next(iter(self._rolls))]
 

@@ -36,7 +36,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from eigenmesh.errors import InputError, PartitionError
+from eigenmesh.errors import InputError, PartitionError, StepRefused
 from eigenmesh.numerics.arrays import Doubles, dense, is_sparse
 from eigenmesh.numerics.level_tables import BUCKETS, TURNS, LevelSums, levels_in, table_of
 from eigenmesh.numerics.medians import THRESHOLDS, MedianSearch, counts_below
@@ -197,10 +197,12 @@ class RowPreparer(Party):
     """Holds rows that are to be prepared."""
 
     Setup: ClassVar[type[Message]] = PrepareSetup
+    state: ClassVar[tuple[str, ...]] = ("search",)
 
     def __init__(self, site: SiteView, setup: PrepareSetup) -> None:
         super().__init__(site, setup)
         self._levels = setup.level_columns
+        self.search: dict[str, Any] = {}  # for medians, where totals are shown
         n_columns = site.unprepared.shape[1]
         self._require_possible(n_columns)
         self.numbers = np.setdiff1d(np.arange(n_columns), self._levels)
@@ -256,11 +258,31 @@ class RowPreparer(Party):
     def count_below(self, thresholds: Thresholds) -> CountsBelow:
         """How many values are no larger than the thresholds."""
         cuts = thresholds.values
+        self._require_next(cuts)
 
         def counted(block: Doubles) -> Any:
             return np.array([counts_below(x, t) for x, t in zip(block.T, cuts, strict=True)])
 
         return CountsBelow(n_below=self._over_rows(counted))
+
+    def _require_next(self, cuts: Floats) -> None:
+        """Refuse thresholds that do not follow from the total before, where that is shown.
+
+        By thresholds of its own choice a coordinator had the largest value of every column, or that
+        of any other rank: one row's, from sums that nobody sees but in total.
+        """
+        if self.site.shown is None:
+            return
+        if self.search:
+            search = MedianSearch(self.search["n"], self.search["bounds"])
+            search.narrow(self.site.shown(CountsBelow).n_below)
+            n = self.search["n"]
+        else:
+            n = np.round(self.site.shown(ColumnSums).n_present)
+            search = MedianSearch(n)
+        if not np.array_equal(cuts, search.thresholds()):
+            raise StepRefused("thresholds do not follow from the totals", party=self.site.name)
+        self.search = {"n": n, "bounds": search.bounds}
 
     @step(reusable=False, worth=values_behind)
     def column_squares(self, common: ColumnMeans) -> ColumnSquares:
@@ -328,7 +350,7 @@ def schedule(scope: Scope, setup: PrepareSetup) -> Node:
     """Sums, and what came of them goes down."""
     party, n = RowPreparer, len(setup.level_columns)
     most = at_most(n * BUCKETS * TURNS, planned=0)
-    middle = total(party.count_below, d=columns, t=2 * THRESHOLDS)
+    middle = total(party.count_below, d=columns, t=2 * THRESHOLDS, shows=True)
     tables = total(party.level_table, down={"k": most}, up={"c": n, "b": BUCKETS})
     return sequence(
         enlist(party, setup),
