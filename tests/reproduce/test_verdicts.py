@@ -64,7 +64,8 @@ def test_one_shot_error_does_not_decay_with_the_sample(tmp_path):
     errors = []
     for T in at_size(panel.values, "quick"):
         name, n_rows, options = panel.data.at("quick")
-        X = load(name, n_rows, 0, offline=True, **options).X[:T]
+        assert n_rows == panel.sweep  # rows cut from a larger draw would not be orthonormal
+        X = load(name, T, 0, offline=True, **options).X
         K_hat = np.zeros((T, T))
         for block in np.array_split(X, 5, axis=1):
             value, vector = (a[..., -1] for a in np.linalg.eigh(block @ block.T))
@@ -72,8 +73,8 @@ def test_one_shot_error_does_not_decay_with_the_sample(tmp_path):
         errors.append(sine(top_vector(K_hat), top_vector(X @ X.T)))
         measured = outcome.results.measured(0, T, "one-shot", "error").mean
         assert measured == pytest.approx(errors[-1], rel=1e-2, abs=1e-7)
-    decays = errors[0] / errors[-1] >= 1.5
-    assert verdict(outcome, "decays").verdict == ("held" if decays else "not held")
+    assert np.ptp(errors) < 1e-6 * errors[0]
+    assert verdict(outcome, "decays").verdict == "not held"
 
 
 def paper_merge(blocks, rounds):
@@ -96,12 +97,14 @@ def paper_merge(blocks, rounds):
 
 def test_the_merged_vector_freezes_short_of_the_answer(tmp_path):
     """Paper 002, Figure 6: it does not converge to the un-split data's vector."""
-    _, outcome = part_of("002/fig6", ("Sonar", "Vehicle"), "vfed isolated", tmp_path)
+    panels, clients = ("(a, b) Sonar", "(a, b) Vehicle"), (3, 5, 10)
+    options = {"values": clients, "local_iterations": 10}
+    _, outcome = part_of("002/fig6", panels, "vfed isolated", tmp_path, **options)
     near = []
     for index, name in enumerate(("vehicle", "sonar")):
         X = load(name, None, 0, offline=True).X
         truth = top_vector(X @ X.T)
-        for p in (3, 5, 10):
+        for p in clients:
             blocks = np.array_split(X, p, axis=1)
             history = paper_merge(blocks, 4)
             assert np.linalg.norm(history[1] - history[3]) < 1e-8  # frozen after round 2

@@ -182,6 +182,13 @@ def exceeds_neighbours(at):
 
 
 SEEN_AT_FIRST = (2, 5, 10)  # iterations of the first point of 004/fig3, at any size
+
+
+def sends_less(n, title, rival):
+    own = n.means("fk-paper", "floats_up", title, only=SEEN_AT_FIRST)
+    return no_more(own, n.means(rival, "floats_up"), 0.4)
+
+
 JUDGES = {
     "000/fig2": [
         lambda n: within_factor(n.along("one-shot", "error", "(a)", (10, 50, 100, 200, 500)), 10),
@@ -245,8 +252,12 @@ JUDGES = {
     "002/fig6": [
         merged_better_than("isolated", 0.5),
         lambda n: anywhere(no_less(distance(n, "vfed"), distance(n, "vfed", at=0))),
-        lambda n: [y[-1] >= 1.5 * y[0] for _, y in n.along("vfed", "floats")],
+        lambda n: [y[-1] >= 1.5 * y[0] for _, y in n.along("vfed", "floats", "(a, b)")],
         lambda n: no_more(distance(n, "vfed"), 0.01),
+        lambda n: [
+            *no_more(distance(n, "vfed", panels="(c, d)"), distance(n, "isolated")),
+            *rests(n.courses("vfed", "distance", "(c, d)")),
+        ],
     ],
     "002/fig7": [
         lambda n: no_more(distance(n, "vfed", panels="Single", at=0), distance(n, "vfed"), 1.01),
@@ -306,16 +317,22 @@ JUDGES = {
         )
     ],
     "004/fig3": [
-        lambda n: no_less(n.means("fk-paper", "nmi"), n.means("pooled", "nmi"), 0.9),
+        lambda n: no_less(
+            n.means("fk-paper", "nmi", ("Mushrooms", "MNIST", "Covtype")),
+            n.means("pooled", "nmi"),
+            0.9,
+        ),
         lambda n: [
             case
             for rival in ("random-features", "diskpca")
-            for case in no_less(n.means("fk-paper", "nmi"), n.means(rival, "nmi"))
+            for case in no_less(
+                n.means("fk-paper", "nmi", ("Mushrooms", "MNIST")), n.means(rival, "nmi")
+            )
         ],
-        lambda n: no_more(
-            n.means("fk-paper", "floats_up", only=SEEN_AT_FIRST),
-            n.means("random-features", "floats_up"),
-            0.4,
+        lambda n: sends_less(n, "MNIST", "random-features"),
+        lambda n: sends_less(n, "Covtype", "diskpca"),
+        lambda n: near(
+            n.means("fk-paper", "nmi", "Covtype"), n.means("random-features", "nmi"), 0.1
         ),
     ],
     "004/fig4": [

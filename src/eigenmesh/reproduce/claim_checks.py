@@ -32,7 +32,7 @@ class Quantity:
     at: int = -1
     factor: float = 1.0
     where: tuple[Any, ...] | None = None
-    panels: str = ""
+    panels: str | tuple[str, ...] = ""
 
     def times(self, factor: float) -> Quantity:
         """So many times as much."""
@@ -63,7 +63,7 @@ def of(
     *,
     at: int = -1,
     where: Sequence[Any] | None = None,
-    panels: str = "",
+    panels: str | tuple[str, ...] = "",
 ) -> Quantity:
     """A method's measure, at some of the swept values if they are named."""
     values = None if where is None else tuple(where)

@@ -46,13 +46,16 @@ def at_size(value: Any, size: str) -> Any:
 
 @dataclass(frozen=True)
 class DataRequest:
-    """A set by name, how many rows of it, and what else its loader takes; all may be by size."""
+    """A set by name, how many rows of it, and what else its loader takes; all may be by size.
+
+    `n_rows` may be the name of the setting that is swept: each value then has rows of its own.
+    """
 
     name: str
     n_rows: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def at(self, size: str) -> tuple[str, int | None, dict[str, Any]]:
+    def at(self, size: str) -> tuple[str, int | str | None, dict[str, Any]]:
         """Name, rows and options of a run."""
         options = {key: at_size(value, size) for key, value in self.options.items()}
         return self.name, at_size(self.n_rows, size), options
@@ -77,7 +80,10 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a set, an experiment, the setting that is swept, and the methods compared."""
+    """One plot: a set, an experiment, the setting that is swept, and the methods compared.
+
+    Methods of `once` do not hang on that setting: they are run at its first value, for all.
+    """
 
     title: str
     data: DataRequest
@@ -86,6 +92,7 @@ class Panel:
     values: Any  # of the setting; may be by size
     methods: str  # names, with spaces between
     fixed: Mapping[str, Any] = field(default_factory=dict)  # other settings; may be by size
+    once: str = ""  # names, with spaces between
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from eigenmesh.reproduce.style import MEASURES, METHODS, Look
 
 _MOST_ACROSS = 4
 _ON_TOP = 3.0  # of the order in which lines are drawn
+_EXACT = ("default", "pooled", "shipping")  # but for rounding, where errors are drawn
+_MOST_DECADES = 7  # between ticks
 _TOO_FAR = 100.0  # times the smallest mean: a plain axis would show nothing of it
 _LABEL_WIDTH, _LABEL_HEIGHT = 20.0, 10.0  # pixels
 # Inches: a plot with what is above and below it; the bars under it; margins of the page.
@@ -117,7 +119,7 @@ def _line(
     y, spread = np.array([m.mean for m in own]), np.array([m.spread for m in own])
     y = y - MEASURES[measure].less
     if MEASURES[measure].log:
-        y = np.maximum(y, MEASURES[measure].floor)
+        y = np.maximum(y, _floor(outcome, panel, measure))
     if method == "pooled" and (over != "sweep" or len(values) == 1):
         return axes.axhline(y.mean(), color=look.colour, ls=look.line, lw=1.4, zorder=_ON_TOP)
     if over != "sweep" and method == "shipping":
@@ -130,6 +132,34 @@ def _line(
     if method == "pooled":  # dashes, which show what they cover
         style["zorder"] = _ON_TOP
     return axes.plot(x, y, color=look.colour, marker=look.marker, ls=look.line, **style)[0]
+
+
+def _floor(outcome: FigureOutcome, panel: int, measure: str) -> float:
+    """What all that is smaller is drawn at; of errors a decade under the least of the paper's.
+
+    Exact answers would else have the plot to themselves, and the methods compared a line's width.
+    """
+    look, results = MEASURES[measure], outcome.results
+    if not look.of_error:
+        return look.floor
+    courses = [
+        results.course(panel, value, method, measure)[0]
+        for value in results.values(panel)
+        for method in results.methods(panel)
+        if method not in _EXACT and results.has(panel, value, method, measure)
+    ]
+    sizes = np.concatenate([np.zeros(1), *courses])
+    least = sizes[sizes > look.floor].min(initial=1.0)
+    return max(look.floor, float(10 ** (np.floor(np.log10(least)) - 1)))
+
+
+def _mark_bottom(axes: Any, floor: float) -> None:
+    """A tick where what is smaller was drawn, which says so; the others at whole decades."""
+    first, last = round(np.log10(floor)), np.log10(axes.get_ylim()[1])
+    step = max(int(np.ceil((last - first) / _MOST_DECADES)), 1)
+    powers = range(first, int(np.floor(last)) + 1, step)
+    words = [f"$10^{{{power}}}$" for power in powers]
+    axes.set_yticks([10.0**power for power in powers], ["≤ " + words[0], *words[1:]])
 
 
 def _means(outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any) -> Any:
@@ -155,21 +185,23 @@ def _courses(
     axes: Any, outcome: FigureOutcome, panel: int, method: str, measure: str, values: Any
 ) -> list[LineEnd]:
     """A line a swept value, paler for the first ones; lists that have one entry are levels."""
-    look, ends = METHODS[method], []
+    look, ends, floor = METHODS[method], [], 0.0
+    if MEASURES[measure].log:
+        floor = _floor(outcome, panel, measure)
     for i, value in enumerate(values):
         mean, _ = outcome.results.course(panel, value, method, measure)
-        if MEASURES[measure].log:
-            mean = np.maximum(mean, MEASURES[measure].floor)
+        mean = np.maximum(mean, floor)
         shade = 0.35 + 0.65 * (i + 1) / len(values)
         if len(mean) == 1:
             above = {"zorder": _ON_TOP} if method == "pooled" else {}
-            axes.axhline(mean[0], color=look.colour, ls=look.line, lw=1.3, alpha=shade, **above)
+            width = 3.0 if method == "default" else 1.3  # seen on both sides of what is as good
+            axes.axhline(mean[0], color=look.colour, ls=look.line, lw=width, alpha=shade, **above)
             continue
         x = np.arange(1, len(mean) + 1)
         marker = look.marker if len(mean) <= 30 else ""
         style = {"color": look.colour, "ls": look.line, "marker": marker, "ms": 4}
         axes.plot(x, mean, alpha=shade, lw=1.6, **style)
-        if len(values) > 1:
+        if len(values) > 1 and mean[-1] > floor:
             ends.append(LineEnd(float(x[-1]), float(mean[-1]), str(value), look.colour))
     return ends
 
@@ -232,7 +264,10 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     if MEASURES[measure].log or _spans_decades(outcome, panel, measure):
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        if high < 300 * low:  # decades' ends alone would leave the axis bare
+        floor = _floor(outcome, panel, measure)
+        if MEASURES[measure].of_error and low < floor:  # lines at the floor have a margin below
+            _mark_bottom(axes, floor)
+        elif high < 300 * low:  # decades' ends alone would leave the axis bare
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axes.yaxis.set_major_formatter("{x:g}")
     else:
@@ -312,7 +347,7 @@ def _bars(axes: Any, outcome: FigureOutcome, panel: int) -> None:
             fontsize=6.5,
         )
     words = results.sweeps[panel].replace("_", " ").removeprefix("n ")
-    axes.set_xlabel(f"floats sent at {words} {value}", fontsize=8)
+    axes.set_xlabel(f"floats sent ({words}: {value})", fontsize=8)
     axes.xaxis.set_major_locator(LogLocator(numticks=5))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.minorticks_off()

@@ -107,11 +107,13 @@ def _jobs(figure: Figure, size: str) -> Iterator[Job]:
 
 def _key(figure: Figure, panel: Panel, value: Any, seed: int, size: str) -> dict[str, Any]:
     settings = {name: at_size(entry, size) for name, entry in panel.fixed.items()}
+    name, n_rows, options = panel.data.at(size)
+    again = value != at_size(panel.values, size)[0]
     return {
-        "data": panel.data.at(size),
+        "data": (name, value if n_rows == panel.sweep else n_rows, options),
         "experiment": panel.on.name,
         "settings": {**settings, panel.sweep: value},
-        "methods": panel.methods.split(),
+        "methods": [m for m in panel.methods.split() if not (again and m in panel.once.split())],
         "seed": seed,
         "repeats": figure.repeats if size != "smoke" else 1,
         "eigenmesh": __version__,
@@ -134,14 +136,17 @@ def run(
     store = folder / "trials"
     store.mkdir(parents=True, exist_ok=True)
     trials, origins, seconds = [], dict[int, str](), 0.0
+    at_start: dict[tuple[int, int], Any] = {}  # what the first swept value's trial measured
     for job in jobs_of(figure, size):
         panel = figure.panels[job.panel]
         kept = None if fresh else _kept(store / f"{job.digest}.json", offline, job)
         if kept is None:
             kept = _made(panel, job, offline)
             write_whole(store / f"{job.digest}.json", as_json(kept).encode(), durable=False)
-        trials.append(Trial(job.panel, job.value, job.seed, kept["measures"]))
-        origins.setdefault(job.panel, kept["origin"])
+        first = at_start.setdefault((job.panel, job.seed), kept["measures"])
+        own = {name: kept["measures"].get(name, first[name]) for name in first}
+        trials.append(Trial(job.panel, job.value, job.seed, own))
+        origins[job.panel] = kept["origin"]
         seconds += kept["cpu_seconds"]
         advance()
     titles = [panel.title for panel in figure.panels]
@@ -186,7 +191,7 @@ def _made(panel: Panel, job: Job, offline: bool) -> dict[str, Any]:
         problem = panel.on.prepare(rows, job.key["settings"], job.seed)
         measures = {
             method: _timed(panel.on.methods[method], problem, job.key["repeats"])
-            for method in panel.methods.split()
+            for method in job.key["methods"]
         }
     spent = time.process_time() - started
     return {

@@ -30,8 +30,8 @@ METHODS = {
     "one-shot": Look("one-shot, D pairs (paper)", VERMILION, "s"),
     "one-shot-wide": Look("one-shot, D + 5 pairs (authors' code)", WINE, "D"),
     "dpca-3": Look("DPCA, 3 neighbours", GREEN, "v", ":"),
-    "dpca-5": Look("DPCA, 5 neighbours", GREEN, "^", "--"),
-    "dpca-10": Look("DPCA, all neighbours", GREEN, ">"),
+    "dpca-5": Look("DPCA, 5 neighbours", SKY, "^", "--"),
+    "dpca-10": Look("DPCA, all neighbours", OLIVE, ">"),
     "linear": Look("linear PCA, pooled", PURPLE, "x", "-."),
     # Papers 001 and 004
     "diskpca": Look("disKPCA (sums)", ORANGE, "s"),
@@ -70,18 +70,19 @@ class Measure(NamedTuple):
     log: bool = False
     less: float = 0.0  # what is taken off before it is drawn
     floor: float = 1e-16  # what is drawn of a logarithm's nothing
+    of_error: bool = False  # exact answers have none: they are drawn at the bottom
 
 
 MEASURES = {
-    "error": Measure("‖sin Θ‖ to the pooled answer", log=True),
-    "projector_error": Measure("‖UUᵀ − ÛÛᵀ‖² to the pooled answer", log=True),
+    "error": Measure("‖sin Θ‖ to the pooled answer", log=True, of_error=True),
+    "projector_error": Measure("‖UUᵀ − ÛÛᵀ‖² to the pooled", log=True, of_error=True),
     "misclassified": Measure("share misclassified"),
     "ratio": Measure("squared residual / optimum − 1", log=True, less=1.0, floor=1e-4),
     "cost_ratio": Measure("k-means cost / pooled cost"),
     "regression_error": Measure("‖y − ŷ‖ / ‖y‖"),
     "leverage": Measure("leverage score / mean", log=True),
-    "distance": Measure("distance to the pooled vector", log=True),
-    "image_error": Measure("1 − |cos| to the pooled image", log=True),
+    "distance": Measure("distance to the pooled vector", log=True, of_error=True),
+    "image_error": Measure("1 − |cos| to the pooled image", log=True, of_error=True),
     "nmi": Measure("NMI with the labels"),
     "similarity": Measure("|cos| with the pooled component"),
     "recovery": Measure("‖K̂ − K_s‖² / n²", log=True, floor=1e-8),

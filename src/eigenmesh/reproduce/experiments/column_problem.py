@@ -1,7 +1,7 @@
 """Paper 000: kernel PCA of columns at parties, against the components of the whole kernel matrix.
 
-Settings: `n_components` D, `features_a_party` or `n_parties` J, `kernel`, `gamma`, `n_samples`,
-`center`. Errors are those of eigenvectors. The pooled answer is that of Lanczos.
+Settings: `n_components` D, `features_a_party` or `n_parties` J, `kernel`, `gamma_over_features`.
+Errors are those of eigenvectors. The pooled answer is that of Lanczos.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ColumnProblem:
 
     def __init__(self, rows: Rows, settings: Mapping[str, Any], seed: int) -> None:
         self.seed, self.settings = seed, settings
-        self.X, self.y = rows.X[: settings.get("n_samples")], rows.y[: settings.get("n_samples")]
+        self.X, self.y = rows.X, rows.y
         width = settings.get("features_a_party")
         m = self.X.shape[1]
         self.J = settings.get("n_parties") or max(round(m / width), 1)

@@ -44,8 +44,9 @@ _UNIFORM_TO_200 = of("uniform", "ratio", where=(15, 20, 50, 100, 200))
 
 
 def _panels(on: Experiment, methods: str, sets: Sequence[str] = tuple(_SETS)) -> list[Panel]:
+    alike, once = (_LANDMARKS, methods, _FIXED), "pooled shipping default"
     return [
-        Panel(title, rows_of(_SETS[title], _ROWS), on, "n_landmarks", _LANDMARKS, methods, _FIXED)
+        Panel(title, rows_of(_SETS[title], _ROWS), on, "n_landmarks", *alike, once)
         for title in sets
     ]
 
