@@ -374,3 +374,9 @@ def test_a_result_shows_itself_as_table_and_picture():
     assert len(axes.containers) == len(GAMMAS)
     drawn = [list(bars.lines[0].get_ydata()) for bars in axes.containers]
     assert drawn == [[c.score for c in result.candidates[i : i + 2]] for i in (0, 2)]
+
+
+def test_candidates_in_place_of_targets_are_refused_with_the_remedy(data):
+    """As the grid of scikit-learn's search stands: it was taken for targets, and passed over."""
+    with pytest.raises(em.EigenmeshError, match=r"mapping with gamma.*by name, as gamma="):
+        em.cross_validate(em.KernelPCA(kernel="rbf"), data[0], {"gamma": GAMMAS})

@@ -250,6 +250,9 @@ def test_pages_open_without_complaint_and_fit_the_screen(tab, pages, width, dark
     for name, page in pages.items():
         tab.open(page, width=width, dark=dark)
         assert tab.value("document.documentElement.scrollWidth") <= width, name
+        # What left each party is read without scrolling aside.
+        worth = "document.querySelector('#disclosure > .scroll') ?? document.body"
+        assert tab.value(f"({worth}).scrollWidth <= ({worth}).clientWidth"), name
         red = int(tab.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]"))
         assert (red < 80) == dark
         drawn = tab.value("document.querySelectorAll('#plot path').length")

@@ -134,6 +134,24 @@ def test_the_course_of_iterations_is_drawn_where_there_is_one(spread):
         em.plot.convergence(em.MomentPCA(1).fit(spread))
 
 
+@pytest.mark.parametrize("n_components", [1, 2, 30])
+def test_what_is_counted_has_whole_numbers_along_its_axis(n_components):
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    axes = em.plot.scree(em.KernelPCA(n_components).fit(X)).axes[0]
+    shown = [t for t in axes.get_xticks() if axes.get_xlim()[0] <= t <= axes.get_xlim()[1]]
+    assert shown
+    assert all(float(tick).is_integer() for tick in shown)
+
+
+def test_numbers_below_a_bar_chart_do_not_run_into_each_other():
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    picture = em.plot.loadings(em.KernelPCA(6, kernel="rbf", gamma=0.1).fit(X), X)
+    picture.canvas.draw()
+    for axes in picture.axes:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
+
+
 def test_a_graph_has_the_links_that_carried_numbers_and_nodes_by_similarity(spread):
     model = em.KernelPCA(1, topology="full", random_state=0).fit(spread)
     near = {"party-0": 0.9, "party-1": 0.8, "party-2": 1.0}

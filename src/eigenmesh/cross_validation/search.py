@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -95,6 +95,11 @@ def cross_validate(
     {'gamma': 0.5, 'n_clusters': 4}
     >>> labels = em.KernelKMeans().set_params(**result.best_params).fit_predict(parts)
     """
+    if isinstance(y, Mapping):
+        raise InputError(
+            f"y is a mapping with {', '.join(map(str, y))}, expected targets or None; "
+            f"pass what is compared by name, as gamma=[0.1, 1]"
+        )
     grid = {"gamma": gamma, "n_components": n_components, "n_clusters": n_clusters, "alpha": alpha}
     search = CrossValidation(estimator, **grid, n_folds=n_folds, rule=rule)
     return search.fit(source, y).result_

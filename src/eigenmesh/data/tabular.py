@@ -189,33 +189,32 @@ class _TextFile:
 
     def blocks(self, features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
         """Columns of floats, and ids as text, which keeps the zeros of 007."""
-        ragged = _RaggedLines()
         n_blocks = 0
         try:
-            for block in self._parsed(features, ids, ragged):
+            for block in self._parsed(features, ids):
                 n_blocks += 1
                 yield block
         except pa.ArrowInvalid:
             # True and false are numbers, too, unless numbers have come before.
             truths = self._refuse_words(features, () if n_blocks else ("true", "false"))
-            yield from replace(self, truths=truths)._parsed(features, ids, ragged)
-        if ragged.first is not None:
-            raise self._ragged(*ragged.first)
+            self._refuse_ragged_lines()
+            yield from replace(self, truths=truths)._parsed(features, ids)
 
     def cells(self) -> Iterator[list[Any]]:
         """All columns as they are written; lines of too few or too many cells are left out."""
         everything = [str(i) for i in range(self.dialect.n_columns)]
-        yield from self._arrow_blocks(dict.fromkeys(everything, pa.string()), _RaggedLines())
+        yield from self._arrow_blocks(dict.fromkeys(everything, pa.string()), _skip)
 
-    def _parsed(self, features: Sequence[int], ids: int | None, ragged: Any) -> Iterator[list[Any]]:
+    def _parsed(self, features: Sequence[int], ids: int | None) -> Iterator[list[Any]]:
         types = dict.fromkeys(map(str, features), pa.float64())
         types |= {str(i): pa.bool_() for i in self.truths}
         text = {*self.words, *([] if ids is None else [ids])}
-        yield from self._arrow_blocks(
-            {**types, **dict.fromkeys(map(str, text), pa.string())}, ragged
-        )
+        yield from self._arrow_blocks({**types, **dict.fromkeys(map(str, text), pa.string())})
 
-    def _arrow_blocks(self, types: dict[str, Any], ragged: Any) -> Iterator[list[Any]]:
+    def _arrow_blocks(self, types: dict[str, Any], on_ragged: Any = None) -> Iterator[list[Any]]:
+        # A function of Python's that Arrow holds is let go by Arrow's own threads, which read
+        # ahead: a command that ended with an error meanwhile was aborted, one time in eight on a
+        # busy machine. So only who reads to the end passes one.
         dialect = self.dialect
         reading = pyarrow.csv.ReadOptions(
             # Columns go by position, since a header may repeat a name; a block must hold a line.
@@ -227,7 +226,7 @@ class _TextFile:
             delimiter=dialect.delimiter,
             # In a file of one column an empty line is a missing value.
             ignore_empty_lines=dialect.n_columns > 1,
-            invalid_row_handler=ragged,
+            invalid_row_handler=on_ragged,
             newlines_in_values=dialect.has_quotes,
         )
         names = list(types)
@@ -269,23 +268,19 @@ class _TextFile:
             "encode it as numbers, drop the column, name it as id_column=, or among categories=",
         )
 
-    def _ragged(self, cells: int, expected: int) -> InputError:
-        records = numbered_records(self.path, self.dialect)
-        line = next((line for line, own in records if len(own) != expected), None)
-        where = "" if line is None else f" (line {line})"
-        complaint = f"has a line of {cells} cells, expected {expected}{where}"
-        return self.complain(complaint, "mend the line; quote cells that hold a delimiter")
+    def _refuse_ragged_lines(self) -> None:
+        expected = self.dialect.n_columns
+        for line, cells in numbered_records(self.path, self.dialect):
+            if len(cells or [""]) != expected:
+                raise self.complain(
+                    f"has a line of {len(cells)} cells, expected {expected} (line {line})",
+                    "mend the line; quote cells that hold a delimiter",
+                )
 
 
-@dataclass
-class _RaggedLines:
-    """Takes note of lines with too few or too many cells; Arrow swallows what a handler raises."""
-
-    first: tuple[int, int] | None = None
-
-    def __call__(self, line: Any) -> str:
-        self.first = self.first or (line.actual_columns, line.expected_columns)
-        return "skip"
+def _skip(line: Any) -> str:
+    """What Arrow does with a line of too few or too many cells."""
+    return "skip"
 
 
 # From blocks of columns to one matrix.

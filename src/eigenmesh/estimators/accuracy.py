@@ -139,8 +139,9 @@ def residual_claim(residual: float, error: float, weighted: bool = False) -> str
     if weighted:
         return f"residual {residual:.4g}, at most {error:.2g} too large"
     return (
-        f"residual {residual:.4g}, {MARGIN:g} standard errors of {error:.2g} above its estimate: "
-        f"the landmarks' span does not hold the mean of the rows"
+        f"residual {residual:.4g} (squares that the components leave, over all rows), {MARGIN:g} "
+        f"standard errors of {error:.2g} above its estimate: the landmarks' span does not hold "
+        f"the mean of the rows"
     )
 
 

@@ -21,8 +21,8 @@ _SUMS = frozenset(("centroids", "gram", "moments"))  # over rows of one party
 _FEW = MIN_CLUSTER  # rows; sums over fewer tell too much of each
 BOUNDS_IN_WORDS = {
     "kernel_error": "error of the kernel matrix at most",
-    "eigengap": "eigengap at least",
-    "sin_theta": "sin Θ at most",
+    "eigengap": "gap behind the last component's eigenvalue at least",
+    "sin_theta": "norm of the sines of the angles to the pooled components at most",
 }
 
 

@@ -526,10 +526,10 @@ def eigengap(fusion: Fusion) -> float:
 
 
 def sin_theta_bound(fusion: Fusion) -> float:
-    """Theorem 3: ‖sin Θ‖_F of the components is at most this; √D, the maximum, if δ ≤ 0."""
+    """Theorem 3: ‖sin Θ‖_F of the components is at most this; never above √D, the maximum."""
     largest = float(np.sqrt(len(fusion.components.eigenvalues)))
     gap = eigengap(fusion)
-    return fusion.error_bound / gap if gap > 0 else largest
+    return min(fusion.error_bound / gap, largest) if gap > 0 else largest
 
 
 def _product(left: Sequence[Floats], right: Sequence[Floats], out: Doubles) -> None:

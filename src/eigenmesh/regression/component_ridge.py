@@ -227,6 +227,6 @@ def landmark_ridge(
     rank = len(scores.model.eigenvalues)
     fit = fed.run(component_ridge, setup, mean, rank, alpha).value
     result, d = scores.result, int(scores.model.landmarks.shape[1])
-    worth = f"the landmarks leave {result.outside:.3g} of the uncentred variance out"
+    worth = f"the landmarks miss {result.outside:.3g} of the rows' summed squares, before centring"
     claims = (worth, result.baseline_floats)
     return RidgeResult(scores.model, fit, d, "landmarks", *claims, coverage=result.coverage)

@@ -188,10 +188,12 @@ def test_theorem_3_the_reported_gap_never_exceeds_the_corrected_one(oracle, run)
     slack = ROUNDING * np.linalg.norm(oracle.pooled(blocks, gamma, center=False))
     bounds = model.report_.bounds
     assert bounds["eigengap"] <= values[k - 1] - following + slack
+    largest = np.sqrt(k)  # what no angles exceed
     if bounds["eigengap"] > 0:
-        assert bounds["sin_theta"] * bounds["eigengap"] >= bounds["kernel_error"] * (1 - 1e-9)
+        theorem = min(bounds["kernel_error"] / bounds["eigengap"], largest)
+        assert bounds["sin_theta"] == pytest.approx(theorem, rel=1e-9)
     else:
-        assert bounds["sin_theta"] >= np.sqrt(k)  # no angle is larger
+        assert bounds["sin_theta"] == pytest.approx(largest)
 
 
 @checked

@@ -456,10 +456,10 @@ class DisKPCA(Served, RowEstimator):
 
     def _facts(self) -> tuple[str, ...]:
         """What the answer is worth, in words."""
-        q, span = self.model_.landmarks.shape[0], "the landmarks leave"
+        q, span = self.model_.landmarks.shape[0], "the landmarks miss"
         if self.gram_rank_ < q:
-            span = f"{self.gram_rank_} directions of the span of {q} landmarks leave"
-        shown = f"{span} {self.landmark_residual_:.3g} of the uncentred variance out"
+            span = f"{self.gram_rank_} directions of the span of {q} landmarks miss"
+        shown = f"{span} {self.landmark_residual_:.3g} of the rows' summed squares, before centring"
         claim = residual_claim(self.residual_, self.residual_error_, self._weighted)
         if self.gram == "median":
             shown = f"sums are the median party's a row, times the rows: {shown}"

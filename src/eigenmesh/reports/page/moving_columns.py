@@ -36,7 +36,7 @@ _CORRELATIONS = (
     "correlation, from 0 to 1. {why}"
 )
 _BY_ONE = "loading"
-_BY_SPREAD = "spreads of the component"
+_BY_SPREAD = "the score moves, in its standard deviations"
 _CORRELATED = "correlation"
 
 

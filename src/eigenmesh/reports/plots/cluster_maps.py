@@ -14,6 +14,7 @@ from eigenmesh.reports.plots.picture_style import (
     PALETTE,
     WARN,
     add_legend,
+    count_along,
     groups_of,
     new_picture,
     saved,
@@ -92,7 +93,7 @@ def eigengap(spectrum: ArrayLike, *, most: int = 20, path: str | Path | None = N
     steps.set_ylabel("eigenvalue / the next one")
     for axes in (levels, steps):
         axes.set_xlabel("number of the eigenvalue")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        count_along(axes)
     return saved(picture, path)
 
 

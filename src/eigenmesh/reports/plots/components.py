@@ -17,6 +17,7 @@ from eigenmesh.reports.plots.picture_style import (
     PALETTE,
     REST,
     WARN,
+    count_along,
     new_picture,
     saved,
     titled,
@@ -63,7 +64,7 @@ def scree(model: Any, *, path: str | Path | None = None) -> Any:
         axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     axes.set_ylabel("share of the variance" if has_shares else "eigenvalue")
     axes.set_xlabel("component")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    count_along(axes)
     unknown = spectrum.missing is None
     titled(axes, "what is missing is not known with this method" if unknown else "")
     axes.legend(frameon=False)
@@ -101,6 +102,7 @@ def loadings(model: Any, data: Any = None, *, path: str | Path | None = None) ->
         axes.grid(visible=False, axis="y")
         titled(axes, f"component {j + 1}")
         axes.set_xlabel(columns.unit)
+        axes.xaxis.get_major_locator().set_params(nbins=5)  # else numbers run into each other
     ways = [way for way in _WORDS if any(own.way == way for some in components for own in some)]
     handles = [Patch(color=_COLOURS[way], label=_WORDS[way]) for way in ways]
     picture.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
@@ -130,7 +132,7 @@ def convergence(model: Any, *, path: str | Path | None = None) -> Any:
         axes.set_yscale("log")
     titled(axes, course.what)
     axes.set_xlabel("iteration")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    count_along(axes)
     return saved(picture, path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eigenmesh.cross_validation.result import COUNTS, Candidate, CrossValidationResult
-from eigenmesh.reports.plots.picture_style import WARN, look_of, new_picture, saved
+from eigenmesh.reports.plots.picture_style import WARN, count_along, look_of, new_picture, saved
 
 
 def cross_validation(result: CrossValidationResult, *, path: str | Path | None = None) -> Any:
@@ -45,6 +45,6 @@ def cross_validation(result: CrossValidationResult, *, path: str | Path | None =
     axes.scatter([best.params[count]], [best.score], zorder=3, label="taken", **ring)
     axes.set_xlabel("number of components" if count == "n_components" else "number of clusters")
     axes.set_ylabel(result.measure)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    count_along(axes)
     picture.legend(loc="outside right upper", frameon=False)
     return saved(picture, path)

@@ -58,6 +58,11 @@ def titled(axes: Any, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10.5)
 
 
+def count_along(axes: Any) -> None:
+    """Whole numbers alone along the horizontal axis, also where it has a single one."""
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
 def saved(picture: Any, path: str | Path | None) -> Any:
     """The picture, written to a file if there is a path."""
     if path is not None:
