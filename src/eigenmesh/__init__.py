@@ -8,6 +8,7 @@ import eigenmesh.reports.notebook_tables  # noqa: F401  # says how reports show 
 from eigenmesh.connect import federation
 from eigenmesh.cross_validation.search import CrossValidation, cross_validate
 from eigenmesh.data import Partitioned, split
+from eigenmesh.data.spark_rows import SparkRows
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
 from eigenmesh.estimators.base import load
@@ -62,6 +63,7 @@ __all__ = [
     "PrivateKMeans",
     "PrivatePCA",
     "SketchingPCA",
+    "SparkRows",
     "VFedAKPCA",
     "VFedPCA",
     "audit",

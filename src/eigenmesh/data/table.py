@@ -53,6 +53,12 @@ def is_arrow_frame(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc")
 
 
+def is_spark_frame(source: object) -> bool:
+    """Whether this is a DataFrame of Spark, whose session may be here or behind a server."""
+    package = type(source).__module__.split(".")[:2]
+    return package == ["pyspark", "sql"] and hasattr(source, "mapInArrow")
+
+
 def as_table(
     data: Any,
     owner: str | None = None,
@@ -70,6 +76,9 @@ def as_table(
     >>> as_table([[1, 2], [3, 4]]).X.dtype
     dtype('float64')
     """
+    if is_spark_frame(data):  # which would give Arrow all of its rows, here
+        complaint = "is a Spark frame, expected one party's rows"
+        raise refuse(owner, f"{complaint}; fit the frame itself, or pass frame.toPandas()")
     if is_arrow_frame(data):
         return _table_of_arrow(data, owner, allow_missing, id_column, features, categories)
     if not is_frame(data):
@@ -173,6 +182,11 @@ def require_no_words(X: Any) -> None:
     if isinstance(X, str | Path):
         raise NotNumbers(
             f"X is {str(X)!r}; an array is expected: a file is opened by em.Partitioned(rows=[...])"
+        )
+    if is_spark_frame(X):
+        raise NotNumbers(
+            "X is a Spark frame, which KernelPCA, KernelKMeans and KernelPCRegressor fit where it "
+            "is; elsewhere an array is expected: frame.toPandas()"
         )
     if is_frame(X):
         require_numbers(X, None)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from itertools import chain
 from numbers import Integral
@@ -24,6 +24,7 @@ from eigenmesh.data.odd_columns import warn_of_columns, warn_of_columns_of_parti
 from eigenmesh.data.table import Table, as_table, check_finite, require_no_words
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
+from eigenmesh.estimators.block_scores import block_scores, mapped_in_spark
 from eigenmesh.estimators.checks import require_switches
 from eigenmesh.estimators.naming import (
     Names,
@@ -624,6 +625,32 @@ class FrontDoor(FederatedEstimator):
 
         with fed.prepared(stages[0].args[0].name, prepare):
             yield
+
+    def _require_none_for_spark(self, sample_weight: Any = None) -> None:
+        """Refuse what is not done to rows in Spark."""
+        self.preparation_ = None
+        if self.preparation is not None:
+            raise InputError(
+                "preparation is given, and a Spark frame is taken as it is; None is expected: "
+                "pyspark.ml.feature has StandardScaler and Imputer, whose vectors are features here"
+            )
+        if sample_weight is not None:
+            raise InputError(
+                "sample_weight is given for a Spark frame, which takes none; None is expected"
+            )
+
+    def _mapped_in_spark(
+        self, X: Any, then: Any = None, names: Sequence[str] = (), dtype: str = ""
+    ) -> Any:
+        """A Spark frame of scores, or of what `then` makes of them, under these names."""
+        if self.model_ is None:
+            raise InputError(
+                "X is in Spark, and the model is of parties who score together; rows that are here "
+                "are expected: frame.toPandas()"
+            )
+        score = partial(block_scores, model=self.model_, preparation=self.preparation_)
+        out = list(names or self.get_feature_names_out())
+        return mapped_in_spark(self, X, score, out, then, dtype)
 
     def _as_prepared(self, X: Any) -> Any:
         """New rows as the model knows them."""

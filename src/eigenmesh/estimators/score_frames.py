@@ -12,6 +12,7 @@ import sklearn
 from sklearn.base import TransformerMixin
 
 from eigenmesh.data import Partitioned
+from eigenmesh.data.spark_rows import is_spark
 from eigenmesh.errors import InputError
 
 
@@ -30,20 +31,21 @@ class FramesByParty(TransformerMixin):
 def _by_party(method: Callable[..., Any], of_one_array: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def scored(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(X, Iterator):  # of scores, each of which has been through here
+        # Of scores, each of which has been through here; or of what Spark has not computed yet.
+        if isinstance(X, Iterator) or is_spark(X):
             return method(self, X, *args, **kwargs)
         if isinstance(X, Partitioned):
             scores = method(self, X, *args, **kwargs)
-            _require_finite(scores)
+            require_finite_scores(scores)
             return _frames(self, scores, X)
         scores = of_one_array(self, X, *args, **kwargs)
-        _require_finite(scores)
+        require_finite_scores(scores)
         return scores
 
     return scored
 
 
-def _require_finite(scores: Any) -> None:
+def require_finite_scores(scores: Any) -> None:
     """Rows that are finite may have kernel values with others that are not."""
     for own in scores if isinstance(scores, list) else [scores]:
         if isinstance(own, np.ndarray) and not np.isfinite(own).all():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, Self, overload
 
@@ -13,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_shapes, chunk_split, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.spark_rows import SparkRows, is_spark
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
@@ -27,6 +31,7 @@ from eigenmesh.estimators.checks import (
     whole_number,
 )
 from eigenmesh.estimators.kernel_gamma import kernel_gamma, psd_kernel
+from eigenmesh.estimators.naming import as_array
 from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
 from eigenmesh.estimators.party_values import (
     at_sites,
@@ -69,6 +74,7 @@ from eigenmesh.kernel_kmeans.fit_rows import (
 )
 from eigenmesh.kernel_kmeans.protocol import LABELS
 from eigenmesh.kernel_kmeans.row_stages import PlannedClustering, PlannedExact
+from eigenmesh.kernel_kmeans.spark_lloyd import fit_spark_clusters
 from eigenmesh.kernel_pca.estimator import KernelPCA
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Samples, as_rows, dense
@@ -246,13 +252,17 @@ class KernelKMeans(FrontDoor, PartyLabels):
     # Fitting.
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit to an array, a Partitioned, a Federation or a Dask collection.
+        """Fit to an array, a Partitioned, a Federation, a Dask collection or a Spark frame.
 
+        Of a Spark frame, or an `em.SparkRows`, `predict` gives the labels, beside the ids.
         `sample_weight` is an array for an array and for columns, and for split rows a list with one
         a party, or a dictionary by party. It counts in the clusters, not in the choice of landmarks
         and components.
         """
         params = self._checked_parameters()
+        if is_spark(X):
+            self._require_none_for_spark(sample_weight)
+            return self._fit_spark(params, SparkRows.of(X))
         split, on_graph = self._place(X)
         if self._is_registered(params) and (split, on_graph) == ("rows", False):
             self._require_own_method()
@@ -288,6 +298,19 @@ class KernelKMeans(FrontDoor, PartyLabels):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if outcome.left_out is not None:
             outcome.left_out.warn()
+        return self
+
+    def _fit_spark(self, params: ClusteringParameters, source: SparkRows) -> Self:
+        start = time.perf_counter()
+        outcome, names = fit_spark_clusters(self, params, source)
+        self._forget_names()
+        self.feature_names_in_ = as_array(names)
+        self._adopt(outcome)
+        self.__dict__.pop("_labels", None)
+        report = RunReport.of_rows_in_one_place(
+            time.perf_counter() - start, outcome.baseline_floats, outcome.facts
+        )
+        self.report_ = replace(report, stop_reason=outcome.stop_reason)
         return self
 
     def _less(self, split: str, on_graph: bool) -> str:
@@ -465,6 +488,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         """
         check_is_fitted(self)
         require_no_iterator(X)
+        if is_spark(X):
+            return self._mapped_in_spark(X)
         if self.estimator_ is None:
             return super().transform(X)
         return self.estimator_.transform(self._for_inner(X))
@@ -475,8 +500,14 @@ class KernelKMeans(FrontDoor, PartyLabels):
         return self.estimator_._scores_of(self._as_prepared(X))
 
     def predict(self, X: Any) -> Any:
-        """The nearest cluster: a list for rows split over parties, else an array."""
+        """The nearest cluster: a list for rows split over parties, else an array.
+
+        Of a Spark frame it is a Spark frame, with a column `cluster` and the ids beside it.
+        """
         check_is_fitted(self)
+        if is_spark(X):
+            label = partial(_labels_of, centres=self.cluster_centers_)
+            return self._mapped_in_spark(X, label, ["cluster"], "int32")
         return self._nearest(self.transform(X)) if self._over_columns else super().predict(X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -612,6 +643,11 @@ class KernelKMeans(FrontDoor, PartyLabels):
             with suppress(PolicyRefusal):  # the plan of the first says who refuses what
                 choice = first_allowed(fed, candidates)
         return PlannedClustering(params, self.gamma, choice, some_or_none(left_out))
+
+
+def _labels_of(scores: Floats, centres: Floats) -> Any:
+    labels, _ = nearest(np.asarray(scores, dtype=np.float64), centres)
+    return whole_labels(labels)
 
 
 def _in_words(method: Method) -> str:

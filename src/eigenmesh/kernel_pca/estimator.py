@@ -16,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_shapes, chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.spark_rows import SparkRows, is_spark
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
 from eigenmesh.estimators.accuracy import SHORTFALL, missing_gap, residual_claim
 from eigenmesh.estimators.base import FrontDoor, require_no_iterator
+from eigenmesh.estimators.block_scores import block_scores
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gamma,
@@ -32,7 +34,7 @@ from eigenmesh.estimators.checks import (
     share_of_missing,
     whole_number,
 )
-from eigenmesh.estimators.naming import frame_in_order
+from eigenmesh.estimators.naming import as_array, frame_in_order
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.progress_bar import rows_shown
@@ -68,6 +70,7 @@ from eigenmesh.kernel_pca.one_array import (
     stream_components,
 )
 from eigenmesh.kernel_pca.preimage import Preimages
+from eigenmesh.kernel_pca.spark_rounds import fit_spark
 from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Rows, Samples, working_dtype
@@ -281,13 +284,15 @@ class KernelPCA(Served, FrontDoor):
     # Fitting.
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit to an array, a Partitioned, a Federation, a Dask collection or blocks of rows.
+        """Fit to an array, a Partitioned, a Federation, a Dask or Spark frame, or blocks of rows.
 
-        Blocks are an iterator of arrays, each looked at once. `sample_weight` says as how many
-        copies a row counts: an array for an array, for rows of parties with a coordinator a list
-        with one each, which stays with them. It counts in the components, not in the choice of
-        landmarks; with landmarks `total_variance_` is then an upper bound. Columns, graphs and
-        blocks take none.
+        A Spark frame, or an `em.SparkRows` that says which column has ids, is passed over three
+        times where it is; at most 20,000 of its rows come here, or 20 a landmark. Blocks are an
+        iterator of arrays, each looked at once. `sample_weight` says as how many copies a row
+        counts: an array for an array, for rows of parties with a coordinator a list with one each,
+        which stays with them. It counts in the components, not in the choice of landmarks; with
+        landmarks `total_variance_` is then an upper bound. Columns, graphs, blocks and Spark frames
+        take none.
         """
         return self._fit(X, sample_weight, None)
 
@@ -301,6 +306,9 @@ class KernelPCA(Served, FrontDoor):
                 source = X if is_split else self._as_one_party(X)
                 self._take_names(source)
                 self._fit_split(source, sample_weight)
+            elif is_spark(X):
+                self._require_none_for_spark(sample_weight)
+                self._fit_spark(SparkRows.of(X))
             elif isinstance(X, Iterator):
                 self._require_no_preparation("blocks of rows")
                 _require_no_weights(sample_weight, "blocks of rows", "one array")
@@ -441,6 +449,16 @@ class KernelPCA(Served, FrontDoor):
         if stream is None:
             raise InputError("the iterator gave no block of rows; at least one is expected")
         components = stream_components(self, stream)
+        self._adopt(components)
+        self._fit_preimages(components.model.landmarks)
+        self._stream, self.sums_ = stream, stream.sums
+        self._report_alone(components, time.perf_counter() - start)
+
+    def _fit_spark(self, source: SparkRows) -> None:
+        start = time.perf_counter()
+        components, stream, names = fit_spark(self, source)
+        self._forget_names()
+        self.feature_names_in_ = as_array(names)
         self._adopt(components)
         self._fit_preimages(components.model.landmarks)
         self._stream, self.sums_ = stream, stream.sums
@@ -650,16 +668,19 @@ class KernelPCA(Served, FrontDoor):
     def transform(self, X: Any) -> Any:
         """Scores: an array for an array, a list for a Partitioned of rows, lazily for Dask arrays.
 
-        Blocks from an iterator give an iterator. Only columns split over parties take messages.
+        Of a Spark frame they are a Spark frame, with the ids of `em.SparkRows` beside them. Blocks
+        from an iterator give an iterator. Only columns split over parties take messages.
         """
         check_is_fitted(self)
         if isinstance(X, Iterator):
             return (self.transform(block) for block in X)
+        if is_spark(X):
+            return self._mapped_in_spark(X)
         if self.estimator_ is not None:
             return self.estimator_.transform(self._for_inner(X))
         if isinstance(X, Partitioned):
             parts = self._rows_in_order(X).parts
-            return [_scores(part, self.model_, self.preparation_) for part in parts]
+            return [block_scores(part, self.model_, self.preparation_) for part in parts]
         if is_dask_collection(X):
             X = frame_in_order(X, self._known_names)
             self._require_width(X, X.shape[1])
@@ -681,7 +702,7 @@ class KernelPCA(Served, FrontDoor):
         if self.estimator_ is not None:
             scores: Floats = self.estimator_._scores(self._as_prepared(rows))
             return scores
-        return _scores(rows, self.model_, self.preparation_)
+        return block_scores(rows, self.model_, self.preparation_)
 
     def _require_width(self, X: Any, width: int) -> None:
         if width != self.n_features_in_:
@@ -881,16 +902,10 @@ def _lazily(model: Any, X: Any, preparation: RowPreparation | None) -> Any:
     array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
     k, dtype = len(model.eigenvalues), working_dtype(array)
     return array.rechunk({1: -1}).map_blocks(
-        _scores,
+        block_scores,
         model=model,
         preparation=preparation,
         dtype=dtype,
         chunks=(array.chunks[0], (k,)),
         meta=np.empty((0, k)),
     )
-
-
-def _scores(block: Rows, model: Any, preparation: RowPreparation | None = None) -> Floats:
-    rows = block if preparation is None else preparation.apply(block)
-    scores: Floats = model.transform(rows).astype(working_dtype(block), copy=False)
-    return scores

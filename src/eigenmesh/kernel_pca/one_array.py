@@ -166,12 +166,13 @@ def _uses_gamma(kernel: Any) -> bool:
     )
 
 
-def _landmark_gamma(kpca: Any, X: Rows) -> float | None:
+def landmark_gamma(kpca: Any, X: Rows) -> float | None:
     """The same; None where the kernel has none."""
     return _pooled_gamma(kpca, X) if _uses_gamma(kpca.kernel) else None
 
 
-def _stated_gamma(model: LandmarkModel) -> float:
+def stated_gamma(model: LandmarkModel) -> float:
+    """That of a model, or what scikit-learn would state."""
     gamma = model.kernel.gamma
     return 1 / int(model.landmarks.shape[1]) if gamma is None else float(gamma)
 
@@ -227,14 +228,14 @@ def _fit_landmarks(
     kept: KernelValues | None,
 ) -> ComponentFit:
     share, k = components_asked(kpca.n_components)
-    gamma = _landmark_gamma(kpca, X)
-    estimator, why = _with_landmarks(kpca, X, gamma, k, kpca.accuracy)
-    _learn_alone(estimator, X, gamma, kept, weights)
-    stated = _stated_gamma(estimator.model_)
+    gamma = landmark_gamma(kpca, X)
+    estimator, why = with_landmarks(kpca, X, gamma, k, kpca.accuracy)
+    learn_alone(estimator, X, gamma, kept, weights)
+    stated = stated_gamma(estimator.model_)
     return ComponentFit.by_landmarks(estimator, stated, f"{choice}; {why}", share)
 
 
-def _with_landmarks(
+def with_landmarks(
     kpca: Any, X: Rows, gamma: float | None, k: int | None, accuracy: float | None
 ) -> tuple[Any, str]:
     """The estimator for rows in one place, and why with these landmarks."""
@@ -261,7 +262,7 @@ def _with_landmarks(
     return estimator, why
 
 
-def _learn_alone(
+def learn_alone(
     estimator: Any,
     X: Rows,
     gamma: float | None,
@@ -284,6 +285,12 @@ def landmarks_at_most(kpca: Any, n_landmarks: int) -> int:
 # Blocks.
 
 
+def require_sums_suit(kpca: Any) -> None:
+    """Refuse parameters that are for rows which are all here."""
+    if kpca.kernel not in LANDMARK_KERNELS or kpca.method not in ("auto", "diskpca"):
+        raise InputError(f"method is {kpca.method!r}; {only_landmarks(kpca.kernel)}")
+
+
 def only_landmarks(kernel: Any) -> str:
     """What blocks need, in words."""
     return (
@@ -294,25 +301,25 @@ def only_landmarks(kernel: Any) -> str:
 
 def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
     """What blocks of rows add up in, beginning with this one, which is not added yet."""
-    if kpca.kernel not in LANDMARK_KERNELS or kpca.method not in ("auto", "diskpca"):
-        raise InputError(f"method is {kpca.method!r}; {only_landmarks(kpca.kernel)}")
+    require_sums_suit(kpca)
     if kpca.landmarks_are_given:
-        return _stream_of_given(kpca, block)
+        return stream_of_given(kpca, block)
     q = kpca.n_landmarks
     if q is None:
         _, k = components_asked(kpca.n_components)
         q = default_landmarks(k, kpca.kernel, block.shape[1])
 
     def first_model(rows: Rows) -> LandmarkModel:
-        gamma = _landmark_gamma(kpca, rows)
-        estimator, _ = _with_landmarks(kpca, rows, gamma, None, accuracy=None)
-        model: LandmarkModel = _learn_alone(estimator, rows, gamma).model
+        gamma = landmark_gamma(kpca, rows)
+        estimator, _ = with_landmarks(kpca, rows, gamma, None, accuracy=None)
+        model: LandmarkModel = learn_alone(estimator, rows, gamma).model
         return model
 
     return LandmarkStream(first_model, ROWS_A_LANDMARK * q)
 
 
-def _stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
+def stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
+    """What adds up over landmarks that are given as rows, before any row is added."""
     Y = kpca.landmarks if is_sparse(kpca.landmarks) else np.asarray(kpca.landmarks)
     if Y.ndim != 2 or Y.shape[1] != block.shape[1] or Y.dtype.kind not in "biuf":
         raise InputError(
@@ -320,7 +327,7 @@ def _stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
             f"expected, a landmark a row"
         )
     require_moderate(Y, "landmarks=")
-    kernel = Kernel(kpca.kernel, _landmark_gamma(kpca, block), kpca.degree, kpca.coef0)
+    kernel = Kernel(kpca.kernel, landmark_gamma(kpca, block), kpca.degree, kpca.coef0)
     return LandmarkStream.resumed(kernel, Y.astype(block.dtype), None)
 
 
@@ -338,7 +345,7 @@ def stream_components(kpca: Any, stream: LandmarkStream) -> ComponentFit:
     wants_number = kpca.n_components is not None
     caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
     facts = LandmarkFacts(whole.outside, whole.error)
-    return ComponentFit(model, _stated_gamma(whole.model), words, missing, facts, caveats)
+    return ComponentFit(model, stated_gamma(whole.model), words, missing, facts, caveats)
 
 
 # Which method, and which landmarks.

@@ -51,6 +51,11 @@ def watched(observer: Observer) -> Iterator[None]:
         _observer = before
 
 
+def is_watched() -> bool:
+    """Whether anybody is told: asking others how far they are costs time."""
+    return _observer is not None
+
+
 @contextmanager
 def over_rows(words: str, rows: int) -> Iterator[Callable[[int], object]]:
     """One pass; gives the call that says how many rows more are done."""

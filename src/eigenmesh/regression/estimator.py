@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from functools import partial
 from numbers import Real
 from typing import Any, Self, overload
 
@@ -12,6 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import is_dask_collection
+from eigenmesh.data.spark_rows import SparkRows, is_spark
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import SHORTFALL, adopt_missing
 from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
@@ -37,6 +40,7 @@ from eigenmesh.regression.planned import (
     planned,
     planned_unopened,
 )
+from eigenmesh.regression.spark_ridge import fit_spark_ridge
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.topology import Topology
 
@@ -161,8 +165,12 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         (n, n_targets). For split rows `y` is a list of such arrays, one a party in their order, or
         a dictionary of them by party; each goes into its own party's site and no further. In a job
         of several processes each may pass None for the others' entries and, of columns, all but the
-        first may pass None.
+        first may pass None. For a Spark frame, or an `em.SparkRows`, `y` is the name of its column
+        of targets, or a list of names.
         """
+        if is_spark(X):
+            self._require_none_for_spark()
+            return self._fit_spark(SparkRows.of(X), y)
         params, source = self._checked_parameters(), self._source(X)
         y = self._checked_targets(source.n_samples, y) if is_plain(X) else y
         topology = None if is_plain(X) else self.topology
@@ -191,6 +199,17 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         if regression.left_out is not None:
             regression.left_out.warn()
+        return self
+
+    def _fit_spark(self, source: SparkRows, y: Any) -> Self:
+        start = time.perf_counter()
+        params = self._checked_parameters()
+        regression = fit_spark_ridge(params, source, y)
+        self._keep_names_of(params.door)
+        self._adopt(regression)
+        self.report_ = RunReport.of_rows_in_one_place(
+            time.perf_counter() - start, regression.baseline_floats, regression.notes
+        )
         return self
 
     def _less(self, split: str, on_graph: bool) -> str:
@@ -267,6 +286,8 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         """
         check_is_fitted(self)
         require_no_iterator(X)
+        if is_spark(X):
+            return self._mapped_in_spark(X)
         door = self.estimator_
         of_columns = door is not None and door.over_columns
         if isinstance(X, Federation) and not of_columns:
@@ -279,8 +300,18 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     def predict(self, X: Any) -> Any:
         """Predicted targets; a list for rows split over parties.
 
-        Columns split over parties send what their scores take, else nothing is sent.
+        Columns split over parties send what their scores take, else nothing is sent. Of a Spark
+        frame it is a Spark frame, with a column `prediction` (or `prediction0` and so on) and the
+        ids beside it.
         """
+        check_is_fitted(self)
+        if is_spark(X):
+            several = np.ndim(self.coef_) == 2
+            names = (
+                [f"prediction{i}" for i in range(len(self.coef_))] if several else ["prediction"]
+            )
+            predict = partial(_predicted, coefficients=self.coef_, intercept=self.intercept_)
+            return self._mapped_in_spark(X, predict, names, "float64")
         scores = self.transform(X)
         if isinstance(scores, list):
             return [self._predicted(own) for own in scores]
@@ -322,7 +353,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         return float(r2_score(targets, predictions, sample_weight=weights))
 
     def _predicted(self, scores: Any) -> Any:
-        return np.asarray(scores, dtype=np.float64) @ self.coef_.T + self.intercept_
+        return _predicted(scores, self.coef_, self.intercept_)
 
     @property
     def _n_features_out(self) -> int:
@@ -348,3 +379,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             return planned_unopened(source, params)
         with self._opened(source, self.topology) as fed:
             return planned(fed, params)
+
+
+def _predicted(scores: Any, coefficients: Any, intercept: Any) -> Any:
+    return np.asarray(scores, dtype=np.float64) @ coefficients.T + intercept
