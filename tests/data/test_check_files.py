@@ -343,3 +343,15 @@ def test_the_files_of_a_folder_are_looked_at_one_by_one(tmp_path):
 def test_two_columns_of_one_name_are_named(tmp_path):
     path = table(tmp_path / "x.csv", ["a", "b", "b"], [[i, i / 3, i / 7] for i in range(9)])
     assert findings_of([path]) == {("x.csv", "name", "b", (1,))}
+
+
+def test_levels_in_other_capitals_or_blanks_are_named_and_signs_are_levels(tmp_path):
+    rng = np.random.default_rng(0)
+    wards = np.array(["icu", "er", "out patient"])[rng.integers(0, 3, 80)].astype(object)
+    wards[3], wards[50], wards[51] = "ICU", " Er", "outpatient"
+    wards[[4, 52]] = "icu", ""
+    rhesus = rng.choice(["A+", "A-", "AB+", "0+"], 80)
+    rows = zip(rng.normal(size=80).round(5), wards, rhesus, strict=True)
+    path = table(tmp_path / "north.csv", ["hb", "ward", "blood"], rows)
+    spelt = [own for own in check_files([path]) if own.kind == "spelling"]
+    assert [(own.column, own.lines) for own in spelt] == [("ward", (5, 52, 53))]

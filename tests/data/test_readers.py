@@ -201,8 +201,10 @@ def test_values_of_a_bad_line_stay_out_of_the_message(csv):
 
 
 def test_other_encodings_are_refused(csv):
-    refused(csv("größe,b\n1,2\n", "latin-1"), "cannot be read as .csv")
-    refused(csv("a,b\n1,2\n", "utf-16"), "cannot be read as .csv|blank line")
+    refused(csv("größe,b\n1,2\n", "latin-1"), "not in UTF-8, first at line 1")
+    refused(csv("a,b\n1,2\n", "utf-16"), "not in UTF-8|blank line")
+    late = "a,b\n" + "1,x\n" * 500 + "1,ö\n"
+    refused(csv(late, "latin-1"), "not in UTF-8, first at line 502", categories=["b"])
 
 
 @pytest.mark.parametrize(("text", "match"), [("a,b\n1,2\n", "only a, b"), ("1,2\n", "no header")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -320,10 +321,31 @@ def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any, numb
             f"colour a page by), or leave it out (--columns)"
         )
         facts.add("category", column, first, f"holds words, {len(levels)} different ones", remedy)
+        _look_at_spellings(facts, column, cells, missing)
     else:
         facts.kinds[column] = "text"
         remedy = "leave it out (--columns)"
         facts.add("text", column, first, "holds free text, which is no feature", remedy)
+
+
+def _look_at_spellings(facts: FileFacts, column: str, cells: Any, missing: Any) -> None:
+    """Levels that differ in capitals and blanks alone: one level each for whoever wrote them."""
+    usual: dict[str, str] = {}
+    texts = np.array(cells.to_pylist(), dtype=object)
+    for level, _ in Counter(texts[~missing]).most_common():
+        usual.setdefault(_spelling(level), level)
+    unusual = [
+        not gap and usual[_spelling(own)] != own for own, gap in zip(texts, missing, strict=True)
+    ]
+    at = np.flatnonzero(unusual)
+    if len(at):
+        rows = "1 row spells a level" if len(at) == 1 else f"{len(at)} rows spell levels"
+        words = f"{rows} otherwise than most (capitals or blanks)"
+        facts.add("spelling", column, at, words, "write them alike, if they are one level")
+
+
+def _spelling(level: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", level).split()).casefold()
 
 
 def _look_for_numbered_ids(facts: FileFacts, cells: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from means of at least `GROUP` rows each. Where all files lie on one machine, no
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -92,7 +93,8 @@ def _looked_at(
     except EigenmeshError as error:
         words, _, remedy = str(error).partition("; ")
         words = words.removeprefix(f"file {path.name!r} ")
-        return FileFacts(name, findings=[Finding(name, "unreadable", None, (), words, remedy)])
+        lines = tuple(map(int, re.findall(r"\bline (\d+)", words)))
+        return FileFacts(name, findings=[Finding(name, "unreadable", None, lines, words, remedy)])
     facts.party = party
     return facts
 

@@ -14,3 +14,9 @@ def complaint_about(path: Path, complaint: str, remedy: str) -> InputError:
     "file 'ward.csv' is empty; write it again"
     """
     return InputError(f"file {path.name!r} {complaint}; {remedy}")
+
+
+def complaint_about_encoding(path: Path, line: int) -> InputError:
+    """The error for text that is in another encoding, as old exports of Windows are."""
+    complaint = f"cannot be read: its text is not in UTF-8, first at line {line}"
+    return complaint_about(path, complaint, "save it as UTF-8 (as CSV UTF-8, in Excel)")

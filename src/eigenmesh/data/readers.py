@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from eigenmesh.data.file_errors import complaint_about
+from eigenmesh.data.file_errors import complaint_about, complaint_about_encoding
 from eigenmesh.data.table import Matrix, Table
-from eigenmesh.data.text_format import TextFormat
+from eigenmesh.data.text_format import TextFormat, first_line_not_in_utf8
 from eigenmesh.errors import EigenmeshError
 from eigenmesh.extras import extra
 
@@ -272,6 +272,11 @@ def _reading(path: Path) -> Iterator[None]:
         remedy = "save it as .npy, which is mapped and not loaded"
         raise complaint_about(path, "needs more memory than there is", remedy) from None
     except Exception:
+        if kind in _TEXT:
+            with suppress(OSError, EOFError):
+                line = first_line_not_in_utf8(path)
+                if line is not None:
+                    raise complaint_about_encoding(path, line) from None
         # Damaged files make numpy, zipfile and Arrow raise nearly anything; their text may
         # quote data, so it stays out of a message that can leave the site.
         complaint = f"cannot be read as {kind}: it is damaged, truncated or in another format"

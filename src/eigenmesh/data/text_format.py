@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from eigenmesh.data.file_errors import complaint_about
+from eigenmesh.data.file_errors import complaint_about, complaint_about_encoding
 from eigenmesh.errors import InputError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
@@ -107,6 +107,17 @@ def open_text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
+def first_line_not_in_utf8(path: Path) -> int | None:
+    """Its number in the file, from 1; None if all text is in UTF-8."""
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return None
+
+
 def numbered_records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """The lines of cells below the header, each with its number in the file, from 1.
 
@@ -139,8 +150,7 @@ def _first_lines(path: Path) -> list[str]:
                     break
                 lines.append(line)
     except UnicodeDecodeError:
-        complaint = f"cannot be read as {path.suffix.lower()}: its text is not in UTF-8"
-        raise complaint_about(path, complaint, "save it as UTF-8") from None
+        raise complaint_about_encoding(path, first_line_not_in_utf8(path) or 1) from None
     return lines
 
 
