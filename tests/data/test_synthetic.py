@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenmesh.data.synthetic import gene_like, paper_linear
+from eigenmesh.data.synthetic import density_columns, gene_like, paper_linear
 from eigenmesh.errors import InputError
 
 
@@ -74,3 +74,15 @@ def test_gene_like_data_have_few_strong_directions_and_classes():
 def test_gene_like_refuses_sizes_below_one():
     with pytest.raises(InputError, match="n_factors is 0"):
         gene_like(n_factors=0)
+
+
+def test_columns_are_densities_between_their_height_and_that_at_three_deviations():
+    for mixture in (False, True):
+        X = density_columns(400, 30, mixture=mixture, random_state=3)
+        heights = X.max(axis=0)
+        assert (X.min(axis=0) >= heights * np.exp(-4.5) * (1 - 1e-9)).all()
+        assert (heights <= 1 / np.sqrt(2 * np.pi)).all()
+        # Of uniform points a third lie within a deviation of the mean, where Gaussians have 68 %.
+        near = (X >= heights * np.exp(-0.5)).mean(axis=0)
+        assert abs(near.mean() - 1 / 3) < 0.02
+        assert (np.ptp(heights) > 0.01) == mixture
