@@ -83,6 +83,6 @@ def test_columns_are_densities_between_their_height_and_that_at_three_deviations
         assert (X.min(axis=0) >= heights * np.exp(-4.5) * (1 - 1e-9)).all()
         assert (heights <= 1 / np.sqrt(2 * np.pi)).all()
         # Of uniform points a third lie within a deviation of the mean, where Gaussians have 68 %.
-        near = (X >= heights * np.exp(-0.5)).mean(axis=0)
+        near = (X / heights >= np.exp(-0.5)).mean(axis=0)
         assert abs(near.mean() - 1 / 3) < 0.02
         assert (np.ptp(heights) > 0.01) == mixture

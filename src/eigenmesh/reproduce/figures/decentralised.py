@@ -107,6 +107,7 @@ FIG5 = Figure(
     "Similarity to the pooled component, by iteration and number of neighbours",
     shows="similarity",
     over="round",
+    rounds="iteration",
     panels=[
         Panel(
             f"{n} neighbours",

@@ -70,6 +70,7 @@ FIG1 = Figure(
     "Convergence of DSPGD with and without the communication efficient mechanism",
     shows="recovery",
     over="round",
+    rounds="iteration",
     panels=[
         _panel(
             title,
@@ -182,8 +183,9 @@ FIG4 = Figure(
     "Lanczos products of every iteration, with and without the mechanism",
     shows="products",
     over="round",
+    rounds="iteration",
     panels=[
-        _panel(title, "shipping default fk-paper fk-direct", BySize((2,), (8,), (30,)))
+        _panel(title, "pooled shipping default fk-paper fk-direct", BySize((2,), (8,), (30,)))
         for title in _SETS
     ],
     claims=[
@@ -202,6 +204,7 @@ FIG5 = Figure(
     "Rank of the iterate",
     shows="rank",
     over="round",
+    rounds="iteration",
     panels=[
         _panel(title, "pooled shipping default fk fk-paper", BySize((3,), (12,), (50,)))
         for title in _SETS
