@@ -117,6 +117,10 @@ def test_rings(seed, parties):
     model = em.KernelKMeans(2, gamma=5.0, random_state=seed).fit(source)
     assert adjusted_rand_score(y, model.predict(X)) >= 0.99
     assert adjusted_rand_score(y, KMeans(2, n_init=10).fit_predict(X)) < 0.1
+    Z = model.transform(X)
+    costs = np.square(Z[:, None] - model.cluster_centers_).sum(axis=2).min(axis=1)
+    # The last round moved the centres by little.
+    assert costs.mean() <= model.history_[-1] <= 1.001 * costs.mean()
 
 
 @pytest.mark.parametrize(("seed", "parties"), [(0, None), (1, 4), (2, 4)])

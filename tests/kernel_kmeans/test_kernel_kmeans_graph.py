@@ -134,9 +134,8 @@ def test_single_rows_far_from_all_others_are_clusters_of_their_own(seed):
 )
 def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
     weights = [np.linspace(0, 2, 50)] * 6 if weighted else None
-    found = kmeans(topology=topology, tol=0, n_init=2, n_eigenvectors=K).fit(
-        SIX, sample_weight=weights
-    )
+    options = {"tol": 0, "n_init": 2, "n_eigenvectors": K, "keep_history": True}
+    found = kmeans(topology=topology, **options).fit(SIX, sample_weight=weights)
     Z, model = own_scores(found, SIX), found.node_models_["party-0"]
     w = np.concatenate(weights) if weighted else np.ones(len(Z))
     centres = pooled_lloyd(Z, w, model.transform(model.landmarks), K, 2)
@@ -145,6 +144,12 @@ def test_labels_are_those_of_lloyd_on_the_pooled_scores(topology, weighted):
     np.testing.assert_array_equal(order[np.concatenate(found.labels_)], nearest(Z, centres)[0])
     np.testing.assert_allclose(found.cluster_centers_, centres[order], atol=1e-10)
     assert found.report_.stop_reason == "the centres stayed"
+    # Every node's, from where it began to the cost of the clusters in the end.
+    history = found.history_
+    assert history.shape[1] == 6
+    assert np.ptp(history, axis=1).max() <= 1e-12 * history[0, 0]
+    assert np.all(np.diff(history[:, 0]) <= 1e-12)
+    assert history[-1, 0] == pytest.approx(w @ nearest(Z, centres)[1] / w.sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ def test_a_model_goes_to_a_file_and_back(tmp_path, request, fitted):
 PLANNED = [
     (PARTS, {"topology": "ring", "n_eigenvectors": K}),
     (PARTS, {"gamma": "mean-distance", "n_eigenvectors": K}),
-    (PARTS, {"method": "admm", "n_eigenvectors": 3}),
+    (PARTS, {"method": "admm", "n_eigenvectors": 3, "keep_history": True}),
     (PARTS, {"kernel": "linear", "n_landmarks": 30, "n_eigenvectors": 7}),
     (QUIET, {"n_init": 2, "gamma": 0.05, "n_eigenvectors": K}),
     (KEPT, {"n_init": 2, "gamma": 0.05, "n_eigenvectors": K}),

@@ -30,6 +30,8 @@ def test_clusters_and_inertia_are_those_of_all_rows_where_the_driver_has_seen_so
     )
     assert true - 1e-9 <= rings.inertia_ <= true + rings.inertia_slack_
     assert rings.inertia_slack_ < 0.01 * true
+    assert len(rings.history_) == rings.n_iter_
+    assert np.all(np.diff(rings.history_) <= 1e-12)
     np.testing.assert_allclose(rings.score(X), -rings.inertia_, rtol=1e-2)
     with pytest.raises(em.EigenmeshError, match="predict gives them"):
         _ = rings.labels_

@@ -60,6 +60,17 @@ def test_lloyd_is_scikit_learns_from_the_same_start(seed):
     np.testing.assert_allclose(run.value.centres, theirs.cluster_centers_, atol=1e-10)
     np.testing.assert_array_equal(np.concatenate(labels), theirs.labels_)
     assert run.value.inertia == pytest.approx(theirs.inertia_, rel=1e-10)
+    np.testing.assert_allclose(run.value.history, list(costs_by_round(pooled, start)), rtol=1e-9)
+
+
+def costs_by_round(X, centres):
+    """Before every move, by the definition of Lloyd's iteration."""
+    before = None
+    while not np.array_equal(before, centres):
+        squared = np.square(X[:, None] - centres).sum(axis=2)
+        yield squared.min(axis=1).mean()
+        own, before = squared.argmin(axis=1), centres
+        centres = np.array([X[own == c].mean(axis=0) for c in range(len(centres))])
 
 
 def test_weighted_lloyd_is_scikit_learns_from_the_same_start():

@@ -103,6 +103,7 @@ class ClusteringParameters(NamedTuple):
     small_parties: str = LEAVE_OUT
     coreset_size: int | None = None
     embedding_dim: int | None = None
+    keep_history: bool = False  # of a graph's rounds
 
 
 def require_row_method(params: ClusteringParameters) -> None:

@@ -133,6 +133,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`; rows that are left out get labels by
         the others' model, at their own site.
+    keep_history : for research, on a graph: after every round each node tells what its clusters
+        cost, counted as sent. With a coordinator that is known, and kept, as it is.
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
     epsilon, delta : differential privacy of each row: `PrivateKMeans`, for rows and kernels whose
         features have norm 1, with a `gamma` that is a number. None for none.
@@ -159,6 +161,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         nothing is; `shortfall_` is the largest, `shortfall_error_` its standard error. None with
         "random-features" and "fed", which do not measure it.
     estimator_ : of columns and on a graph, the fitted `KernelPCA`; else None.
+    history_ : mean squared distance of a row's scores to their centre before every round's move,
+        of the start that was kept and then of what bettered it, (rounds,); on a graph, with
+        `keep_history`, every node's, (rounds, nodes). None where no rounds are made at parties.
     n_iter_, gamma_, method_, report_ : as everywhere.
 
     Examples
@@ -223,6 +228,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         delta: float = 1e-6,
         coreset_size: int | None = None,
         embedding_dim: int | None = None,
+        keep_history: bool = False,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -248,6 +254,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.delta = delta
         self.coreset_size = coreset_size
         self.embedding_dim = embedding_dim
+        self.keep_history = keep_history
 
     # Fitting.
 
@@ -399,6 +406,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             small_parties=one_of(self.small_parties, "small_parties", CHOICES),
             coreset_size=optional_count(self.coreset_size, "coreset_size"),
             embedding_dim=optional_count(self.embedding_dim, "embedding_dim"),
+            keep_history=bool(self.keep_history),
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:
@@ -416,6 +424,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.inertia_ = outcome.inertia
         self.inertia_slack_ = outcome.slack
         self.n_iter_ = outcome.n_iter
+        self.history_ = outcome.history
         self.gamma_ = outcome.gamma
         self.method_ = outcome.method
         self.n_features_in_ = outcome.n_columns
@@ -465,6 +474,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
                 n_columns=fed.n_features_in_,
                 stop_reason=fed.report_.stop_reason,
                 baseline_floats=fed.report_.baseline_floats,
+                history=getattr(fed, "history_", None),
             )
         )
         self._labels, self.report_ = fed.labels_, fed.report_

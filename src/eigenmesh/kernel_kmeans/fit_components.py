@@ -224,6 +224,7 @@ def fit_graph(
         claim,
         f"Lloyd's iteration, its sums{groups} added up by neighbours",
         stop_reason=clusters.stop_reason,
+        history=clusters.history if len(clusters.history) else None,
         caveats=(*_apart(kpca, clusters), *too_few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
     )
@@ -258,7 +259,7 @@ def graph_clustering(
     """Lloyd's iteration on scores of `dim` components."""
     run = (params.n_clusters, params.n_init, params.tol, span.name, weights, params.seed)
     searches = SEARCHES if params.more_eigenvectors else 0
-    goal = ClusterGoal(*run, searches, params.kmeans == "groups")
+    goal = ClusterGoal(*run, searches, params.kmeans == "groups", params.keep_history)
     return stage(graph_kmeans, goal, params.max_iter, dim, span.width)
 
 

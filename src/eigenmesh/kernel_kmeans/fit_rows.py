@@ -87,6 +87,7 @@ class ClusterFit(NamedTuple):
     missing: MissingShares | None = None  # of the eigenvalues asked for; None if not measured
     labels: Any = None  # of samples whose columns are split; rows keep theirs at their sites
     left_out: LeftOut | None = None  # who takes no part
+    history: Any = None  # what clusters cost, round by round
 
 
 def fit_at_parties(
@@ -220,6 +221,7 @@ def _concluded(
         facts=_facts(result, params, _worth(choice, slack, unweighted)),
         means=result.means,
         missing=_missing_shares(result),
+        history=result.kmeans.history,
     )
 
 

@@ -39,8 +39,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import networkx as nx
+import numpy as np
 
 from eigenmesh.errors import PartyLost
 from eigenmesh.graphs.consensus import (
@@ -109,6 +111,7 @@ class ClusterGoal:
     seed: int
     searches: int = 0  # for better clusters, by splitting and joining
     groups: bool = False  # whether sums are over whole groups of rows
+    keep_history: bool = False  # whether nodes tell what clusters cost after every step
 
 
 @record
@@ -125,6 +128,7 @@ class GraphClusters:
     parties: tuple[str, ...]
     n_iter: int
     stop_reason: str
+    history: Doubles  # mean squared distance to the nearest centre: rounds, nodes
 
 
 Role = type[ClusterNode]
@@ -202,6 +206,7 @@ def _iterations(
         _moving(scope, goal, restarts, goal.n_clusters, dim),
         largest_rounds(scope, node, 2 * restarts),
         ask(node.tell_moving),
+        ask(node.tell_costs, r=restarts) if goal.keep_history else None,
         fewest=1,
         usual=usual,
     )
@@ -263,19 +268,24 @@ def graph_kmeans(
         nodes.enlist(node, _agreed(require_graph(nodes), goal))
         try:
             _start(nodes, node, goal.span, covered)
-            n_iter, stayed = _lloyd(nodes, node, max_iter, covered)
+            first = _lloyd(nodes, goal, max_iter, covered)
             nodes.ask(node.keep_best)
-            reason = _why_it_ended(goal.tol, n_iter, stayed)
-            n_iter += _search(nodes, goal, max_iter, dim, covered)
+            n_more, courses = _search(nodes, goal, max_iter, dim, covered)
             outcome = _conclude(nodes, node, covered)
         except _NodeLeft:
             continue
-        return GraphClusters(**vars(outcome), parties=covered, n_iter=n_iter, stop_reason=reason)
+        return GraphClusters(
+            **vars(outcome),
+            parties=covered,
+            n_iter=first.n_iter + n_more,
+            stop_reason=_why_it_ended(goal.tol, first),
+            history=np.concatenate([first.course, *courses]),
+        )
 
 
 def _agreed(graph: nx.Graph, goal: ClusterGoal) -> ClusterSetup:
     mixed, terms = mixing_on(graph), {**vars(goal)}
-    for name in ("searches", "groups"):  # of which schedule and role speak
+    for name in ("searches", "groups", "keep_history"):  # of which schedule and role speak
         terms.pop(name)
     return ClusterSetup(**mixed, **terms, first=root_on(graph), n_nodes=len(graph))
 
@@ -300,46 +310,62 @@ def _propose(nodes: Federation, node: Role, covered: Sequence[str]) -> None:
     nodes.ask(node.take_starts)
 
 
-def _lloyd(
-    nodes: Federation, node: Role, max_iter: int, covered: Sequence[str]
-) -> tuple[int, bool]:
-    """All restarts in the same rounds, until the last one stays: how many, and whether it does."""
-    for done in range(1, max_iter + 1):
+class _End(NamedTuple):
+    n_iter: int
+    stayed: bool
+    course: Doubles  # (n_iter, nodes) what the best restart cost; nothing where nodes do not tell
+
+
+def _lloyd(nodes: Federation, goal: ClusterGoal, max_iter: int, covered: Sequence[str]) -> _End:
+    """All restarts in the same rounds, until the last one stays."""
+    node, costs = role_of(goal), list[Doubles]()
+    n_iter, n_moving = 0, goal.n_init
+    while n_moving and n_iter < max_iter:
+        n_iter += 1
         _averaged(nodes, node, node.begin_sums, covered)
         nodes.ask(node.move)
         _together(nodes, lambda: largest(nodes, node), covered)
-        if not nodes.ask(node.tell_moving)[0].n_moving:
-            return done, True
-    return max_iter, False
+        n_moving = nodes.ask(node.tell_moving)[0].n_moving
+        if goal.keep_history:
+            costs.append(np.stack([own.costs for own in nodes.ask(node.tell_costs)]))
+    course = np.zeros((0, len(covered)))
+    if costs:
+        course = np.stack(costs)[:, :, costs[-1][0].argmin()]
+    return _End(n_iter, not n_moving, course)
 
 
-def _why_it_ended(tol: float, n_iter: int, stayed: bool) -> str:
-    if not stayed:
-        return f"{n_iter} iterations were made"
+def _why_it_ended(tol: float, end: _End) -> str:
+    if not end.stayed:
+        return f"{end.n_iter} iterations were made"
     return f"the centres moved by no more than {tol:g}" if tol else "the centres stayed"
 
 
 def _search(
     nodes: Federation, goal: ClusterGoal, max_iter: int, dim: int, covered: Sequence[str]
-) -> int:
-    """Split and join while that pays; how many rounds it took."""
+) -> tuple[int, list[Doubles]]:
+    """Split and join while that pays; how many rounds it took, and the course of those that did."""
+    courses = list[Doubles]()
     if not goal.searches or goal.n_clusters < 2:
-        return 0
+        return 0, courses
     node = role_of(goal)
     best, rounds, in_vain = nodes.ask(node.tell_cost)[0], 0, 0
     for _ in parts_in_turn(goal.searches, dim):
         if best.cost <= best.enough or in_vain == patience(dim):
             break
         _split_and_join(nodes, node, covered)
-        n_iter, stayed = _lloyd(nodes, node, TRIAL_ROUNDS, covered)
-        rounds, in_vain = rounds + SPLIT_ROUNDS + n_iter, in_vain + 1
+        trial = _lloyd(nodes, goal, TRIAL_ROUNDS, covered)
+        rounds, in_vain = rounds + SPLIT_ROUNDS + trial.n_iter, in_vain + 1
         if _finds_better(nodes.ask(node.tell_cost)[0], best):
-            rounds += 0 if stayed else _lloyd(nodes, node, max_iter, covered)[0]
+            courses.append(trial.course)
+            if not trial.stayed:
+                further = _lloyd(nodes, goal, max_iter, covered)
+                rounds += further.n_iter
+                courses.append(further.course)
             end = nodes.ask(node.tell_cost)[0]
             nodes.ask(node.keep_best)
             in_vain = 0 if end.cost < (1 - LEAST_GAIN) * best.cost else in_vain
             best = end
-    return rounds
+    return rounds, courses
 
 
 def _finds_better(trial: ClusterCost, best: ClusterCost) -> bool:

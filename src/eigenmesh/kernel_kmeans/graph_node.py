@@ -85,6 +85,12 @@ class ClusterCost(Message, reveals="moments", covers="joint"):
     enough: Annotated[float, NonNegative]
 
 
+class RestartCosts(Message, reveals="moments", covers="joint"):
+    """The mean squared distance of scores to their centres, restart by restart."""
+
+    costs: Annotated[Floats, Shape("r"), NonNegative]
+
+
 class ClusterOutcome(Message, reveals="moments", covers="joint"):
     """What every node knows in the end."""
 
@@ -254,6 +260,11 @@ class ClusterNode(PassingParty):
         self.costs = np.where(self.stayed, self.costs, spreads)
         self.stayed = self.stayed | (excess <= 0)
         return StillMoving(n_moving=int(np.count_nonzero(~self.stayed)))
+
+    @step(reusable=False)
+    def tell_costs(self) -> RestartCosts:
+        """For research: a round's costs, before its move."""
+        return RestartCosts(costs=self.costs)
 
     # 4. Splitting and joining.
 

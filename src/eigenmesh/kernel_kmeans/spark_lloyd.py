@@ -67,7 +67,7 @@ def fit_spark_clusters(
         spectrum=whole.eigenvalues,
         inertia=inertia,
         slack=slack,
-        n_iter=end.n_iter,
+        n_iter=len(end.course),
         gamma=few.gamma_,
         method=f"landmarks: rows of {sample.n_partitions} Spark partitions; {why}",
         n_columns=len(layout.names),
@@ -75,6 +75,7 @@ def fit_spark_clusters(
         baseline_floats=sample.n_rows * len(layout.names),
         facts=(f"inertia {inertia:.4g} is at most {slack:.3g} too large",),
         missing=MissingShares.of_estimator(few),
+        history=end.course,
     )
     return fit, layout.names
 
@@ -82,8 +83,8 @@ def fit_spark_clusters(
 class _End(NamedTuple):
     centres: Doubles
     sums: ClusterSums  # of the last step
-    n_iter: int
     reason: str
+    course: Doubles  # mean squared distance of a row's scores to their centre, pass by pass
 
 
 def _lloyd(
@@ -92,7 +93,8 @@ def _lloyd(
     """A pass a step; an empty cluster stays where it is."""
     frame = sample.source.selected(sample.layout)
     passing = (sample.n_partitions, "kernel k-means", sample.n_rows)
-    for n_iter in range(1, params.max_iter + 1):
+    course, reason = [], f"{params.max_iter} rounds were made"
+    for _ in range(params.max_iter):
         work = partial(_clustered, sample.layout, model, centres)
         sums: ClusterSums = sum_over_partitions(frame, work, _added, *passing)
         require_same_rows(sample.n_rows, int(sums.weights.sum()))
@@ -101,9 +103,11 @@ def _lloyd(
         means[filled] = sums.sums[filled] / sums.weights[filled, None]
         shift = float(np.square(means - centres).sum())
         centres = means
-        if shift <= params.tol * sums.cost / sample.n_rows:
-            return _End(centres, sums, n_iter, f"the centres moved by no more than {params.tol:g}")
-    return _End(centres, sums, params.max_iter, f"{params.max_iter} rounds were made")
+        course.append(sums.cost / sample.n_rows)
+        if shift <= params.tol * course[-1]:
+            reason = f"the centres moved by no more than {params.tol:g}"
+            break
+    return _End(centres, sums, reason, np.array(course))
 
 
 def _means(scores: Floats, labels: Any) -> Doubles:

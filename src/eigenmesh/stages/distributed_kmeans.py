@@ -112,7 +112,8 @@ class KMeansResult:
     weights: Doubles  # (k',) their weight
     n_iter: int
     stop_reason: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    history: Doubles  # mean squared distance to the nearest centre, round by round
 
 
 # The schedule.
@@ -419,11 +420,12 @@ def distributed_kmeans(
         part = _coreset(fed, n_clusters, draws, method == "means")
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
         fed.settle(centres=starts.shape[1])
-        solutions = _refined(fed, part, starts, refine)
-        centres, n_iter = _searched(fed, solutions, PointHolder.sum_clusters, how, search, rng)
+        solutions, courses = _refined(fed, part, starts, refine)
         of_what = "means" if method == "means" else "points"
         reason = f"the coreset of {len(part.points)} {of_what} is clustered"
-        return _concluded(fed, centres, n_clusters, refine + n_iter, reason)
+        first = LloydEnd(solutions[0], refine, reason, courses[0])
+        end = _searched(fed, first, solutions, PointHolder.sum_clusters, how, search, rng)
+        return _concluded(fed, end, n_clusters)
     sums = PointHolder.sum_groups if method == "groups" else PointHolder.sum_clusters
     by_weight = candidates is None and start is None and squares is None
     counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
@@ -449,10 +451,9 @@ def distributed_kmeans(
             few = weighted_kmeans(seeds._replace(points=points[:, :width]), n_clusters, rng, n_init)
             starts = np.concatenate([starts, _lifted(fed, few, starts.shape, max_iter, tol)])
     refill = candidates is None and method == "lloyd"
-    solution = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
-    centres, more = _searched(fed, solution.centres[None], sums, how, search, rng)
-    n_iter, reason = solution.n_iter + more, solution.reason
-    return _concluded(fed, centres, n_clusters, n_iter, reason)
+    end = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
+    end = _searched(fed, end, end.centres[None], sums, how, search, rng)
+    return _concluded(fed, end, n_clusters)
 
 
 def _drawn(fed: Federation, squares: Doubles, count: int, rng: np.random.Generator) -> Doubles:
@@ -477,10 +478,9 @@ def _require_weight(weight: float) -> None:
         raise InputError("the points weigh 0 in all; a positive weight is expected of some")
 
 
-def _concluded(
-    fed: Federation, centres: Doubles, n_clusters: int, n_iter: int, reason: str
-) -> KMeansResult:
+def _concluded(fed: Federation, end: LloydEnd, n_clusters: int) -> KMeansResult:
     """Every party labels its points; the sizes and the inertia are of who is still there."""
+    centres = end.centres
     totals = [fed.total(PointHolder.assign, FinalCentres(centres))]
     for _ in range(fed.max_age if fed.on_loss == "skip" else 0):  # who missed it is asked again
         missed = set(fed.parties).difference(*(total.parties for total in totals))
@@ -491,7 +491,8 @@ def _concluded(
             totals.append(fed.total(PointHolder.assign, each=again))
     total = reduce(add, [part.sum for part in totals])
     notes = shortfall(n_clusters, len(centres), int(np.count_nonzero(total.sizes)))
-    return KMeansResult(centres, total.cost, total.sizes, total.weights, n_iter, reason, notes)
+    facts = (total.cost, total.sizes, total.weights, end.n_iter, end.reason, notes)
+    return KMeansResult(centres, *facts, history=end.course)
 
 
 def shortfall(n_clusters: int, n_starts: int, n_filled: int) -> tuple[str, ...]:
@@ -558,9 +559,14 @@ class LloydEnd(NamedTuple):
     """Where Lloyd's iteration ended."""
 
     centres: Doubles
-    cost: float  # mean squared distance of a point to its centre, before the last move
     n_iter: int
     reason: str
+    course: Doubles  # mean squared distance of a point to its centre, before each round's move
+
+    @property
+    def cost(self) -> float:
+        """Before the last move."""
+        return float(self.course[-1])
 
 
 def _lloyd(
@@ -578,6 +584,7 @@ def _lloyd(
     """
     costs, n_iter = np.full(len(centres), np.inf), np.zeros(len(centres), dtype=int)
     moving, settled = np.arange(len(centres)), np.zeros(len(centres), dtype=bool)
+    courses = []
     for _ in range(max_iter):
         before = np.ascontiguousarray(centres[moving][:, :, :leading])
         total = fed.total(sums, Centres(before)).sum
@@ -589,6 +596,7 @@ def _lloyd(
         spreads = total.costs / total.weights.sum(axis=1)
         centres[moving], costs[moving], settled[moving] = means, spreads, shifts <= tol * spreads
         n_iter[moving] += 1
+        courses.append(costs.copy())
         if settled.all():
             break
         if fed.on_loss != "reuse":  # older sums stand in only where as many are asked for
@@ -596,7 +604,8 @@ def _lloyd(
     best = int(np.argmin(costs))
     stays = f"the centres moved by no more than {tol:g}" if tol else "the centres stayed"
     reason = stays if settled[best] else f"{max_iter} rounds were made"
-    return LloydEnd(centres[best], float(costs[best]), int(n_iter[best]), reason)
+    rounds = int(n_iter[best])
+    return LloydEnd(centres[best], rounds, reason, np.array(courses)[:rounds, best])
 
 
 def _moved(fed: Federation | None, centres: Doubles, sums: Doubles, weights: Doubles) -> Doubles:
@@ -633,23 +642,24 @@ def _refilled(
 
 def _searched(
     fed: Federation,
+    before: LloydEnd,
     solutions: Doubles,
     sums: Step,
     how: tuple[int, float],
     search: tuple[int, float],
     rng: np.random.Generator,
-) -> tuple[Doubles, int]:
-    """The best centres, and how many rounds they took; `how` ends Lloyd's iteration.
+) -> LloydEnd:
+    """The best centres, with all rounds that they took; `how` ends Lloyd's iteration.
 
-    `solutions` (r, k, dim) are there, the first being the best as far as that is known. Where an
-    older reply may stand in for a lost one all rounds must ask for as many sums as the first, and
-    there is no search.
+    `solutions` (r, k, dim) are there, the first being that of `before`, and the best as far as that
+    is known. Where an older reply may stand in for a lost one all rounds must ask for as many sums
+    as the first, and there is no search.
     """
     searches, enough = search
     if not searches or fed.on_loss == "reuse" or solutions.shape[1] < 2:
-        return np.asarray(solutions[0]), 0
+        return before
     best = _lloyd(fed, solutions.copy(), *how, sums, refill=False)
-    n_iter, in_vain = best.n_iter, 0
+    courses, n_iter, in_vain = [before.course, best.course], before.n_iter + best.n_iter, 0
     dim = solutions.shape[2]
     for _, parts in parts_in_turn(searches, dim):
         if best.cost <= enough or in_vain == patience(dim):
@@ -660,8 +670,9 @@ def _searched(
         if trial.cost < best.cost:
             end = _lloyd(fed, trial.centres[None].copy(), *how, sums, refill=False)
             in_vain = 0 if end.cost < (1 - LEAST_GAIN) * best.cost else in_vain
+            courses += [trial.course, end.course]
             best, n_iter = end, n_iter + end.n_iter
-    return best.centres, n_iter
+    return best._replace(n_iter=n_iter, reason=before.reason, course=np.concatenate(courses))
 
 
 def _split_and_joined(
@@ -699,17 +710,21 @@ def _coreset(fed: Federation, k: int, n_draws: int, of_means: bool) -> WeightedP
     return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
 
 
-def _refined(fed: Federation, part: WeightedPoints, starts: Doubles, times: int) -> Doubles:
+def _refined(
+    fed: Federation, part: WeightedPoints, starts: Doubles, times: int
+) -> tuple[Doubles, Doubles]:
     """A coreset's solutions, best first, each moved by the means of all points `times` times.
 
+    And what each cost before every move, (r, times).
     Between two such rounds the coreset, corrected by what they told, is iterated to the end. All
     solutions go through all rounds, so that the traffic is known beforehand.
     """
-    costs = np.zeros(len(starts))
-    for _ in range(times):
+    courses = np.zeros((len(starts), times))
+    for done in range(times):
         total = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
         pairs = zip(starts, total.sums, total.weights, strict=True)
         means = np.stack([_moved(None, *own) for own in pairs])
         starts = np.stack([corrected(part, *own) for own in zip(starts, means, strict=True)])
-        costs = total.costs
-    return np.asarray(starts[np.argsort(costs, kind="stable")])
+        courses[:, done] = total.costs / total.weights.sum(axis=1)
+    order = np.argsort(courses[:, -1] if times else np.zeros(len(starts)), kind="stable")
+    return np.asarray(starts[order]), courses[order]

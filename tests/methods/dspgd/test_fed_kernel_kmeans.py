@@ -140,6 +140,8 @@ def test_clusters_are_those_of_the_exact_eigenvectors(exact):
     model = fitted(50, clustering="lloyd", n_init=4)
     assert adjusted_rand_score(pooled, model.predict(DIGITS)) > 0.85
     assert normalized_mutual_info_score(DIGIT, model.predict(DIGITS)) > 0.68
+    assert np.all(np.diff(model.history_) <= 1e-12)
+    assert model.inertia_ <= len(DIGITS) * model.history_[-1] * (1 + 1e-12)
 
 
 def test_rings_that_no_line_can_part():

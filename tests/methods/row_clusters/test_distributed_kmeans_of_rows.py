@@ -29,6 +29,10 @@ def test_costs_little_more_than_pooled_clusters(X, clustering, worse):
     assert kmeans.inertia_ == pytest.approx(np.sum(apart**2))
     np.testing.assert_array_equal(np.concatenate(kmeans.predict(parts)), whole)
     np.testing.assert_array_equal(np.bincount(whole, minlength=10), kmeans.cluster_sizes_)
+    # Before every round's move: from above, to what is left after the last one.
+    assert len(kmeans.history_) == kmeans.n_iter_ > 0
+    assert np.all(np.diff(kmeans.history_) <= 1e-12)
+    assert kmeans.inertia_ <= len(X) * kmeans.history_[-1] * (1 + 1e-12)
     assert ("rows" in kmeans.report_.reveals["party-0"]) == (clustering != "means")
 
 

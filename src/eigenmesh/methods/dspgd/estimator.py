@@ -93,6 +93,8 @@ class FedKernelKMeans(PartyLabels):
     recovery_error_ : estimated ‖K̂ − K_s‖²_F / n², from the change of the last iterations as if
         their features were independent: up to five times too high where they complement each
         other, too low where eigenvalues s and s + 1 are close; None where there is no telling.
+    history_ : with clustering="lloyd", mean squared distance of scores to their centres before
+        every round's move, (rounds,). `transform_history` gives the scores of every iteration.
     report_ : what it cost, what left each party, and who missed what.
 
     Examples
@@ -284,6 +286,7 @@ class FedKernelKMeans(PartyLabels):
         self.recovery_error_ = result.recovery_error
         self.cluster_centers_ = clusters.centres
         self.inertia_ = float(clusters.inertia)
+        self.history_ = clusters.history
         self.n_iter_ = len(result.trace)
         self.gamma_ = gamma
         self.n_features_in_ = result.model.n_columns

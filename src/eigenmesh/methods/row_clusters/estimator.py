@@ -54,6 +54,7 @@ class DistributedKMeans(PartyLabels):
     inertia_ : Σ ‖x − nearest centre‖² over all rows.
     cluster_sizes_ : rows of each cluster.
     n_iter_ : rounds of sums.
+    history_ : mean squared distance of a row to its centre before every round's move, (rounds,).
     report_ : what it cost, and what left each party.
 
     Examples
@@ -141,6 +142,7 @@ class DistributedKMeans(PartyLabels):
         self.cluster_sizes_ = clusters.sizes
         self.inertia_ = float(clusters.inertia)
         self.n_iter_ = clusters.n_iter
+        self.history_ = clusters.history
         self.n_features_in_ = int(clusters.centres.shape[1])
         self._last_transform: list[RunReport] = []
 
