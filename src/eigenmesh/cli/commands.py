@@ -26,6 +26,7 @@ from eigenmesh.cli.new_samples import column_holders, samples_for
 from eigenmesh.cli.pages import PAGE_SUFFIXES, features_beside, labels_in, report, write_page
 from eigenmesh.cli.reproduce import reproduce
 from eigenmesh.cli.site_commands import app as site_app
+from eigenmesh.cli.spread import spread
 from eigenmesh.connect import federation
 from eigenmesh.data import Partitioned
 from eigenmesh.data.text_format import TextFormat
@@ -115,11 +116,11 @@ def demo(
 
 
 @app.command()
+@spread
 def check(
     data: options.Files,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
+    *,
+    reading: options.TextOptions,
     json: options.AsJson = False,
 ) -> None:
     """List all problems of all files at once, with the files' own lines and a remedy each.
@@ -133,10 +134,8 @@ def check(
         with extra("files", "eigenmesh check"):
             from eigenmesh.data.check_files import LEARNT, check_files
 
-        how = options.reading_words(id_column, "strict", delimiter, decimal)
-        stated = TextFormat(how["delimiter"], how["decimal"])
         with progress("checking"):
-            findings = check_files(data, id_column, stated)
+            findings = check_files(data, reading.id_column, TextFormat(**reading.text_words()))
         problems = [finding for finding in findings if not finding.is_note]
         if json:
             tree = {"problems": len(problems), "findings": [asdict(own) for own in findings]}
@@ -150,41 +149,17 @@ def check(
 
 
 @app.command()
+@spread
 def fit(
     data: options.Data = None,
     *,
     model: Annotated[Path, typer.Option(help="Where to save the model.", show_default=False)],
     split: options.SplitIfTold = None,
-    method: options.Method = "auto",
     components: options.Components = "2",
-    kernel: options.Kernel = "linear",
-    gamma: options.Gamma = None,
-    degree: options.Degree = 3,
-    coef0: options.Coef0 = 1,
-    landmarks: options.Landmarks = "auto",
-    n_landmarks: options.LandmarkCount = None,
-    accuracy: options.Accuracy = 0.01,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 1e-6,
-    topology: options.Topology = None,
-    local_rank: options.LocalRank = None,
-    fusion: options.Fusion = "product",
+    how: options.FitOptions,
+    of_columns: options.OneShotOptions,
     seed: options.Seed = 0,
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    align: options.Align = "strict",
-    columns: options.Columns = None,
-    standardize: options.Standardize = False,
-    fill_missing: options.FillMissing = None,
-    log: options.Log = None,
-    fill_with: options.FillWith = "mean",
-    categories: options.Categories = None,
-    min_rows: options.MinRows = 5,
-    allow: options.Allow = None,
-    secure: options.Secure = False,
-    small_parties: options.SmallParties = "leave-out",
+    reading: options.FileOptions,
     shares: Annotated[
         bool,
         typer.Option(
@@ -198,10 +173,7 @@ def fit(
     ] = None,
     page: options.Page = None,
     label_column: options.LabelColumn = None,
-    engine: organisations.Engine = "in-process",
-    startup_kit: organisations.StartupKit = None,
-    study: organisations.Study = None,
-    approved: organisations.Approved = None,
+    where: organisations.SiteOptions,
     json: options.AsJson = False,
 ) -> None:
     """Fit a model to the parties' files and save it; print what it cost and what left each party.
@@ -212,67 +184,37 @@ def fit(
     Example: [bold]eigenmesh fit a.npy b.csv --model model.em --kernel rbf --gamma 0.1[/bold]
     """
     with answering(json):
-        theirs = {"id_column": id_column, "align": align, "allow": allow, "scores": scores}
-        theirs |= {"label_column": label_column, "split": split, "columns": columns}
-        theirs |= {"delimiter": delimiter, "decimal": decimal}
-        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        theirs = {"allow": how.allow, "scores": scores, "label_column": label_column}
+        sites = where.sites(data, reading, **theirs, split=split)
         files = data or []
         check_output(model, files)
         if scores:
             check_output(scores, [*files, model], SCORE_SUFFIXES)
         if page:
             check_output(page, [*files, model], PAGE_SUFFIXES)
-        kpca = KernelPCA(
-            options.components(components),
-            **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
-            epsilon=epsilon,
-            delta=delta,
-            local_rank=local_rank,
-            fusion=fusion,
-            topology=options.graph(topology),
-            preparation=options.preparation(
-                standardize, fill_missing, log, fill_with, categories, min_rows
-            ),
-        )
+        kpca = _components(components, how, of_columns, seed)
         if sites:
             with following("fitting") as follow:
                 kpca = organisations.fitted(kpca, sites, follow)
             _show_fitted(kpca, model, page, json)
             return
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        features = features_beside(label_column, files, options.listed(columns), how)
-        how |= options.choice_words(features, categories, fill_missing)
-        split = _split(split, files, "columns", features, id_column, how)
-        parts = options.parties(files, split, names, allow, **how)
-        labels = labels_in(files, label_column, how)
+        parts = _parties(files, split, "columns", label_column, reading, how)
+        labels = labels_in(files, label_column, reading)
         with progress("fitting"):
-            Z = _fit(kpca, parts, secure, scores is not None)
+            Z = _fit(kpca, parts, how.secure, scores is not None)
         own = [share_path(model, i) for i in range(parts.n_parties)] if shares else []
-        own = own if split == "columns" else []
+        own = own if parts.split == "columns" else []
         kpca.save(model, parties=bool(own))
         score_files = _write_scores(scores, Z, kpca, parts) if scores else []
         if page:
             write_page(kpca, page, parts, labels)
-        if json:
-            saved = {"model": model, "shares": own, "scores": score_files, "page": page}
-            saved["ids"] = _id_files(score_files, parts)
-            typer.echo(as_json({**saved, **model_tree(kpca)}))
-            return
-        _print(components_table(kpca), report_table(kpca.report_, notes=False))
-        _say(f"method {kpca.method_}")
-        _say_of_data(kpca.report_)
-        if hasattr(kpca, "transform_report_"):
-            _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
-        keeps = _stays(files, parts)
-        _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
-        _print_files(model, *score_files, *_id_files(score_files, parts))
-        _print_files(*([page] if page else []), what="A page about it, with scores of single rows:")
-        if own:
-            _print_files(*own, what="Private to its party, for transform:")
+        written_files = {"model": model, "shares": own, "scores": score_files, "page": page}
+        written_files["ids"] = _id_files(score_files, parts)
+        _show_fitted_files(kpca, _stays(files, parts), written_files, json)
 
 
 @app.command()
+@spread
 def transform(
     model: Annotated[Path, typer.Argument(help="A model that fit saved.", metavar="MODEL")],
     data: options.Data = None,
@@ -284,16 +226,8 @@ def transform(
             show_default=False,
         ),
     ],
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    columns: options.Columns = None,
-    align: options.Align = "strict",
-    engine: organisations.Engine = "in-process",
-    startup_kit: organisations.StartupKit = None,
-    study: organisations.Study = None,
-    approved: organisations.Approved = None,
+    reading: options.FileOptions,
+    where: organisations.SiteOptions,
     json: options.AsJson = False,
 ) -> None:
     """Scores of new samples, one file a party.
@@ -306,9 +240,7 @@ def transform(
     Example: [bold]eigenmesh transform model.em a-new.npy b-new.csv --out scores.npy[/bold]
     """
     with answering(json):
-        theirs = {"id_column": id_column, "align": align, "columns": columns}
-        theirs |= {"delimiter": delimiter, "decimal": decimal}
-        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        sites = where.sites(data, reading)
         files = data or []
         check_output(out, [*files, model], SCORE_SUFFIXES)
         kpca = load(model)
@@ -316,8 +248,7 @@ def transform(
         if sites:
             _show_scores_of_sites(kpca, sites, out, json)
             return
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        parts = samples_for(kpca, files, names, options.listed(columns), how)
+        parts = samples_for(kpca, files, reading, options.listed(reading.columns))
         with progress("transforming"):
             Z = kpca.transform(parts)
         score_files = _write_scores(out, Z, kpca, parts)
@@ -339,6 +270,7 @@ def transform(
 
 
 @app.command()
+@spread
 def cluster(
     data: options.Data = None,
     *,
@@ -354,39 +286,12 @@ def cluster(
         ),
     ] = None,
     split: options.SplitIfTold = None,
-    method: options.Method = "auto",
-    kernel: options.Kernel = "rbf",
-    gamma: options.Gamma = None,
-    degree: options.Degree = 3,
-    coef0: options.Coef0 = 1,
-    landmarks: options.Landmarks = "auto",
-    n_landmarks: options.LandmarkCount = None,
-    accuracy: options.Accuracy = 0.01,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 1e-6,
-    topology: options.Topology = None,
+    how: options.ClusterOptions,
     seed: options.Seed = 0,
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    align: options.Align = "strict",
-    columns: options.Columns = None,
-    standardize: options.Standardize = False,
-    fill_missing: options.FillMissing = None,
-    log: options.Log = None,
-    fill_with: options.FillWith = "mean",
-    categories: options.Categories = None,
-    min_rows: options.MinRows = 5,
-    allow: options.Allow = None,
-    secure: options.Secure = False,
-    small_parties: options.SmallParties = "leave-out",
+    reading: options.FileOptions,
     page: options.Page = None,
     label_column: options.LabelColumn = None,
-    engine: organisations.Engine = "in-process",
-    startup_kit: organisations.StartupKit = None,
-    study: organisations.Study = None,
-    approved: organisations.Approved = None,
+    where: organisations.SiteOptions,
     json: options.AsJson = False,
 ) -> None:
     """Kernel k-means of rows or columns that parties hold; labels of rows stay with the rows.
@@ -394,42 +299,26 @@ def cluster(
     Example: [bold]eigenmesh cluster a.npy b.npy --clusters 3 --labels labels.csv[/bold]
     """
     with answering(json):
-        theirs = {"id_column": id_column, "align": align, "allow": allow, "labels": labels}
-        theirs |= {"label_column": label_column, "split": split, "columns": columns}
-        theirs |= {"delimiter": delimiter, "decimal": decimal}
-        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
+        theirs = {"allow": how.allow, "labels": labels, "label_column": label_column}
+        sites = where.sites(data, reading, **theirs, split=split)
         files = data or []
         for file, suffixes in ((labels, SCORE_SUFFIXES), (model, ()), (page, PAGE_SUFFIXES)):
             if file:
                 check_output(file, files, suffixes)
-        kmeans = KernelKMeans(
-            clusters,
-            **_for_clusters(options.kernel_words(kernel, gamma, degree, coef0)),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
-            epsilon=epsilon,
-            delta=delta,
-            topology=options.graph(topology),
-            preparation=options.preparation(
-                standardize, fill_missing, log, fill_with, categories, min_rows
-            ),
-        )
+        kmeans = _clusters(clusters, how, seed)
         if sites:
             with following("clustering") as follow:
                 kmeans = organisations.fitted(kmeans, sites, follow)
             _show_clusters_of_sites(kmeans, model, page, json)
             return
-        how = options.reading_words(id_column, align, delimiter, decimal)
-        features = features_beside(label_column, files, options.listed(columns), how)
-        how |= options.choice_words(features, categories, fill_missing)
-        split = _split(split, files, "rows", features, id_column, how)
-        parts = options.parties(files, split, names, allow, **how)
-        with progress("clustering"), _opened(parts, secure) as source:
+        parts = _parties(files, split, "rows", label_column, reading, how)
+        with progress("clustering"), _opened(parts, how.secure) as source:
             kmeans.fit(source)
         if model:
-            kmeans.save(model, parties=split == "columns")
+            kmeans.save(model, parties=parts.split == "columns")
         label_files = _write_labels(labels, kmeans.labels_, parts) if labels else []
         if page:
-            write_page(kmeans, page, parts, labels_in(files, label_column, how))
+            write_page(kmeans, page, parts, labels_in(files, label_column, reading))
         if json:
             saved = {"model": model, "labels": label_files, "ids": _id_files(label_files, parts)}
             saved["page"] = page
@@ -444,46 +333,20 @@ def cluster(
 
 
 @app.command()
+@spread
 def plan(
     data: options.Data = None,
+    *,
     split: options.SplitIfTold = None,
-    method: options.Method = "auto",
     components: options.Components = "2",
     clusters: Annotated[
         int | None, typer.Option(help="Forecast a clustering instead of a fit.")
     ] = None,
-    kernel: options.Kernel = "linear",
-    gamma: options.Gamma = None,
-    degree: options.Degree = 3,
-    coef0: options.Coef0 = 1,
-    landmarks: options.Landmarks = "auto",
-    n_landmarks: options.LandmarkCount = None,
-    accuracy: options.Accuracy = 0.01,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 1e-6,
-    topology: options.Topology = None,
-    local_rank: options.LocalRank = None,
-    fusion: options.Fusion = "product",
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    align: options.Align = "strict",
-    columns: options.Columns = None,
+    how: options.FitOptions,
+    of_columns: options.OneShotOptions,
+    reading: options.FileOptions,
     label_column: options.LabelColumn = None,
-    standardize: options.Standardize = False,
-    fill_missing: options.FillMissing = None,
-    log: options.Log = None,
-    fill_with: options.FillWith = "mean",
-    categories: options.Categories = None,
-    min_rows: options.MinRows = 5,
-    allow: options.Allow = None,
-    secure: options.Secure = False,
-    small_parties: options.SmallParties = "leave-out",
-    engine: organisations.Engine = "in-process",
-    startup_kit: organisations.StartupKit = None,
-    study: organisations.Study = None,
-    approved: organisations.Approved = None,
+    where: organisations.SiteOptions,
     json: options.AsJson = False,
 ) -> None:
     """Forecast what a fit would cost, what would leave each party and who would refuse.
@@ -493,36 +356,20 @@ def plan(
     Example: [bold]eigenmesh plan a.npy b.csv --local-rank 20 --allow counts[/bold]
     """
     with answering(json):
-        theirs = {"id_column": id_column, "align": align, "allow": allow, "split": split}
-        theirs |= {"label_column": label_column, "columns": columns}
-        theirs |= {"delimiter": delimiter, "decimal": decimal}
-        sites = organisations.sites_of(engine, data, startup_kit, study, names, approved, **theirs)
-        words = {
-            **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(
-                method, landmarks, n_landmarks, accuracy, small_parties, seed=0
-            ),
-            "epsilon": epsilon,
-            "delta": delta,
-            "topology": options.graph(topology),
-            "preparation": options.preparation(
-                standardize, fill_missing, log, fill_with, categories, min_rows
-            ),
-        }
-        estimator = _estimator(clusters, components, words, local_rank, fusion)
+        theirs = {"allow": how.allow, "label_column": label_column, "split": split}
+        sites = where.sites(data, reading, **theirs)
+        estimator = (
+            _clusters(clusters, how) if clusters else _components(components, how, of_columns)
+        )
         if sites:
             keeps: dict[str, str] = {}
             with organisations.opened(sites) as source:
                 account = forecast(estimator, source)
         else:
             usual, files = "rows" if clusters else "columns", data or []
-            how = options.reading_words(id_column, align, delimiter, decimal)
-            features = features_beside(label_column, files, options.listed(columns), how)
-            how |= options.choice_words(features, categories, fill_missing)
-            split = _split(split, files, usual, how["features"], id_column, how)
-            parts = options.parties(files, split, names, allow, **how)
+            parts = _parties(files, split, usual, label_column, reading, how)
             keeps = _stays(files, parts)
-            with _opened(parts, secure) as source:
+            with _opened(parts, how.secure) as source:
                 account = forecast(estimator, source)
         if json:
             typer.echo(as_json(account_tree(account)))
@@ -532,6 +379,7 @@ def plan(
 
 
 @app.command()
+@spread
 def study(
     out: Annotated[Path, typer.Option(help="Where to save the study.", show_default=False)],
     data: Annotated[
@@ -541,35 +389,16 @@ def study(
         list[str] | None,
         typer.Option(help="A party whose data are elsewhere: NAME=ROWSxCOLUMNS; repeated."),
     ] = None,
+    *,
     split: options.SplitIfTold = None,
-    method: options.Method = "auto",
     components: options.Components = "2",
     clusters: Annotated[
         int | None, typer.Option(help="The study of a clustering instead of a fit.")
     ] = None,
-    kernel: options.Kernel = "linear",
-    gamma: options.Gamma = None,
-    degree: options.Degree = 3,
-    coef0: options.Coef0 = 1,
-    landmarks: options.Landmarks = "auto",
-    n_landmarks: options.LandmarkCount = None,
-    accuracy: options.Accuracy = 0.01,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = 1e-6,
-    topology: options.Topology = None,
-    local_rank: options.LocalRank = None,
-    fusion: options.Fusion = "product",
+    how: options.FitOptions,
+    of_columns: options.OneShotOptions,
     seed: options.Seed = 0,
     names: options.Names = None,
-    standardize: options.Standardize = False,
-    fill_missing: options.FillMissing = None,
-    log: options.Log = None,
-    fill_with: options.FillWith = "mean",
-    categories: options.Categories = None,
-    min_rows: options.MinRows = 5,
-    allow: options.Allow = None,
-    secure: options.Secure = False,
-    small_parties: options.SmallParties = "leave-out",
     json: options.AsJson = False,
 ) -> None:
     """Write what a fit asks of its parties to a file, for the sites' owners to look at and approve.
@@ -579,19 +408,13 @@ def study(
     with answering(json):
         check_output(out, data or [])
         usual = "rows" if clusters or party else "columns"
-        parts = options.sized_parties(data or [], party or [], split or usual, names, allow)
-        words = {
-            **options.kernel_words(kernel, gamma, degree, coef0),
-            **options.landmark_words(method, landmarks, n_landmarks, accuracy, small_parties, seed),
-            "epsilon": epsilon,
-            "delta": delta,
-            "topology": options.graph(topology),
-            "preparation": options.preparation(
-                standardize, fill_missing, log, fill_with, categories, min_rows
-            ),
-        }
-        estimator = _estimator(clusters, components, words, local_rank, fusion)
-        proposal = study_of(estimator, parts, secure=secure, at_sites=True)
+        parts = options.sized_parties(data or [], party or [], split or usual, names, how.allow)
+        estimator = (
+            _clusters(clusters, how, seed)
+            if clusters
+            else _components(components, how, of_columns, seed)
+        )
+        proposal = study_of(estimator, parts, secure=how.secure, at_sites=True)
         proposal.save(out)
         if json:
             runs = [run.protocol.name for run in proposal.runs]
@@ -614,10 +437,29 @@ def server(
         _say(f"{kit}: jobs name installed classes only, and what is stored stays in this folder.")
 
 
-app.command()(report)
-app.command()(cross_validate)
+app.command()(spread(report))
+app.command()(spread(cross_validate))
 app.command()(reproduce)
 app.add_typer(site_app, name="site")
+
+
+def _show_fitted_files(
+    kpca: KernelPCA, keeps: dict[str, str], files: dict[str, Any], json: bool
+) -> None:
+    if json:
+        typer.echo(as_json({**files, **model_tree(kpca)}))
+        return
+    _print(components_table(kpca), report_table(kpca.report_, notes=False))
+    _say(f"method {kpca.method_}")
+    _say_of_data(kpca.report_)
+    if hasattr(kpca, "transform_report_"):
+        _print(report_table(kpca.transform_report_, title="What the scores cost besides"))
+    _print(reveals_table(kpca.report_, keeps=keeps, title="What left each party in the fit"))
+    _print_files(files["model"], *files["scores"], *files["ids"])
+    if files["page"]:
+        _print_files(files["page"], what="A page about it, with scores of single rows:")
+    if files["shares"]:
+        _print_files(*files["shares"], what="Private to its party, for transform:")
 
 
 # Where the parties are sites elsewhere.
@@ -672,29 +514,35 @@ def _show_scores_of_sites(kpca: Any, sites: organisations.Sites, out: Path, json
 # From the command line to the library.
 
 
-def _split(
-    split: Any,
+def _parties(
     files: list[Path],
+    split: Any,
     usual: str,
-    columns: list[str] | None,
-    id_column: str | None,
-    how: dict[str, Any],
-) -> Any:
-    """What the files hold; who names columns that all have speaks of rows."""
-    if split is None and (columns is not None or how["categories"]):
-        return "rows"
-    text = {name: how[name] for name in ("delimiter", "decimal")}
-    return options.split_of(split, files, usual, id_column, **text)
+    label_column: str | None,
+    reading: options.FileOptions,
+    how: options.FitOptions,
+) -> Partitioned:
+    """The files as parties; who names columns that all have speaks of rows."""
+    features = features_beside(label_column, files, reading)
+    if split is None and (features is not None or how.categories):
+        split = "rows"
+    text = reading.text_words()
+    split = options.split_of(split, files, usual, reading.id_column, **text)
+    words = {**reading.words(), **how.choice_words(features)}
+    return options.parties(files, split, reading.names, how.allow, **words)
 
 
-def _estimator(
-    clusters: int | None, components: str, words: dict[str, Any], local_rank: Any, fusion: str
-) -> Any:
-    """The front door of a clustering, or of a fit."""
-    if clusters:
-        return KernelKMeans(clusters, **_for_clusters(words))
-    k = options.components(components)
-    return KernelPCA(k, **words, local_rank=local_rank, fusion=fusion)
+def _components(
+    components: str, how: options.FitOptions, of_columns: options.OneShotOptions, seed: int = 0
+) -> KernelPCA:
+    """The front door of a fit."""
+    return KernelPCA(options.components(components), **how.words(seed), **asdict(of_columns))
+
+
+def _clusters(clusters: int, how: options.FitOptions, seed: int = 0) -> KernelKMeans:
+    """The front door of a clustering; without a gamma, by the rule that it takes by default."""
+    words = how.words(seed)
+    return KernelKMeans(clusters, **{**words, "gamma": words["gamma"] or "mean-distance"})
 
 
 @contextmanager
@@ -714,11 +562,6 @@ def _fit(kpca: KernelPCA, parts: Partitioned, secure: bool, with_scores: bool) -
     with _opened(parts, secure) as fed:
         kpca.fit(fed)
     return kpca.transform(parts) if with_scores else None
-
-
-def _for_clusters(words: dict[str, Any]) -> dict[str, Any]:
-    """Without a gamma, the rule that KernelKMeans takes by default."""
-    return {**words, "gamma": words["gamma"] or "mean-distance"}
 
 
 def _write_scores(path: Path, Z: Any, kpca: Any, parts: Partitioned) -> list[Path]:

@@ -77,20 +77,9 @@ def cross_validate(
     landmarks: options.Landmarks = "auto",
     n_landmarks: options.LandmarkCount = None,
     seed: options.Seed = 0,
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    columns: options.Columns = None,
-    standardize: options.Standardize = False,
-    fill_missing: options.FillMissing = None,
-    log: options.Log = None,
-    fill_with: options.FillWith = "mean",
-    categories: options.Categories = None,
-    min_rows: options.MinRows = 5,
-    allow: options.Allow = None,
-    secure: options.Secure = False,
-    small_parties: options.SmallParties = "leave-out",
+    reading: options.RowFileOptions,
+    preparing: options.PreparationOptions,
+    disclosure: options.DisclosureOptions,
     only_plan: Annotated[
         bool, typer.Option("--plan", help="Say what it would cost, and run nothing.")
     ] = False,
@@ -108,12 +97,8 @@ def cross_validate(
     with answering(json):
         if picture:
             check_output(picture, data, _PICTURES)
-        how = options.reading_words(id_column, "strict", delimiter, decimal)
-        features = features_beside(target, data, options.listed(columns), how)
-        how |= options.choice_words(features, categories, fill_missing)
-        preparation = options.preparation(
-            standardize, fill_missing, log, fill_with, categories, min_rows
-        )
+        features = features_beside(target, data, reading)
+        words = {**reading.words(), **preparing.choice_words(features)}
         search = _search(
             (components, clusters, target),
             {"gamma": gamma, "alpha": alpha},
@@ -121,16 +106,18 @@ def cross_validate(
             {
                 **options.kernel_words(kernel, None, degree, coef0),
                 **{"landmarks": landmarks, "n_landmarks": n_landmarks, "random_state": seed},
-                **{"small_parties": small_parties, "preparation": preparation},
+                **{"small_parties": disclosure.small_parties},
+                **{"preparation": preparing.preparation()},
             },
         )
-        parts = options.parties(data, "rows", names, allow, **how)
-        with federation(parts, secure=True) if secure else nullcontext(parts) as source:
+        parts = options.parties(data, "rows", reading.names, disclosure.allow, **words)
+        masked = federation(parts, secure=True) if disclosure.secure else nullcontext(parts)
+        with masked as source:
             if only_plan:
                 _show_plan(forecast(search, source), json)
                 return
             with progress("comparing"):
-                search.fit(source, _targets(target, data, how))
+                search.fit(source, _targets(target, data, reading))
         if picture:
             with extra("plot", "--picture"):
                 from eigenmesh.reports.plots import cross_validation
@@ -176,8 +163,8 @@ def _numbers(text: str, option: str, kind: type) -> list[Any]:
         raise InputError(f"--{option} {text}: numbers as {example} are expected") from None
 
 
-def _targets(target: str | None, data: list[Path], how: dict[str, Any]) -> Any:
-    words = labels_in(data, target, how)
+def _targets(target: str | None, data: list[Path], reading: options.RowFileOptions) -> Any:
+    words = labels_in(data, target, reading)
     if words is None:
         return None
     try:

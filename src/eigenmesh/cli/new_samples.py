@@ -15,26 +15,24 @@ from eigenmesh.errors import InputError
 def samples_for(
     model: Any,
     files: list[Path],
-    names: str | None,
+    reading: options.FileOptions,
     features: list[str] | None,
-    how: dict[str, Any],
 ) -> Partitioned:
     """The files as the parties of a model: rows of any, or columns of those that it knows."""
     if column_holders(model) is not None:
-        return _columns_for(model, files, names, how)
-    rows = {**how, "features": features, **model._reads_rows()}
+        return _columns_for(model, files, reading)
+    rows = {**reading.words(), "features": features, **model._reads_rows()}
     if features is None:
-        _require_no_more_columns(model, files, how)
-    return options.parties(files, "rows", names, None, **rows)
+        _require_no_more_columns(model, files, reading)
+    return options.parties(files, "rows", reading.names, None, **rows)
 
 
-def _require_no_more_columns(model: Any, files: list[Path], how: dict[str, Any]) -> None:
+def _require_no_more_columns(model: Any, files: list[Path], reading: options.FileOptions) -> None:
     """Raise, with the option to pass, where files have columns beside the model's."""
-    text = {name: how[name] for name in ("id_column", "delimiter", "decimal")}
     used = [str(name) for name in getattr(model, "feature_names_in_", ())]
     for file in files if used else ():
         try:
-            names = peek_names(file, **text) or ()
+            names = peek_names(file, reading.id_column, **reading.text_words()) or ()
         except InputError:  # which whoever opens the file will say
             continue
         more = [name for name in names if name not in used]
@@ -52,12 +50,11 @@ def column_holders(model: Any) -> tuple[str, ...] | None:
     return getattr(getattr(holder, "model_", None), "parties", None)
 
 
-def _columns_for(
-    model: Any, data: list[Path], names: str | None, settings: dict[str, Any]
-) -> Partitioned:
+def _columns_for(model: Any, data: list[Path], reading: options.FileOptions) -> Partitioned:
     """Files of columns, each under the name of the party of the model that it belongs to."""
-    if names is not None:
-        return Partitioned(columns=data, names=options.listed(names), **settings)
+    settings = reading.words()
+    if reading.names is not None:
+        return Partitioned(columns=data, names=options.listed(reading.names), **settings)
     parties = column_holders(model) or ()
     if len(data) != len(parties):
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -222,6 +223,157 @@ Allow: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+@dataclass(frozen=True)
+class TextOptions:
+    """How files are read."""
+
+    id_column: IdColumn = None
+    delimiter: Delimiter = None
+    decimal: Decimal = None
+
+    def words(self) -> dict[str, Any]:
+        """What a Partitioned is told of its files.
+
+        >>> TextOptions(delimiter="semicolon").words()["delimiter"]
+        ';'
+        """
+        return {"id_column": self.id_column, **self.text_words()}
+
+    def text_words(self) -> dict[str, Any]:
+        """The signs alone, as readers take them."""
+        signs = {name: sign for sign, name in DELIMITERS.items()}
+        sign = None if self.delimiter is None else signs.get(self.delimiter, self.delimiter)
+        return {"delimiter": sign, "decimal": self.decimal}
+
+
+@dataclass(frozen=True)
+class RowFileOptions(TextOptions):
+    """How files of rows become parties."""
+
+    names: Names = None
+    columns: Columns = None
+
+
+@dataclass(frozen=True)
+class FileOptions(RowFileOptions):
+    """How files become parties."""
+
+    align: Align = "strict"
+
+    def words(self) -> dict[str, Any]:
+        """What a Partitioned is told of its files."""
+        return {**super().words(), "align": self.align}
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """The kernel."""
+
+    kernel: Kernel = "linear"
+    gamma: Gamma = None
+    degree: Degree = 3
+    coef0: Coef0 = 1
+
+    def kernel_words(self) -> dict[str, Any]:
+        """What an estimator is told of the kernel."""
+        return kernel_words(self.kernel, self.gamma, self.degree, self.coef0)
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The way to go."""
+
+    method: Method = "auto"
+    landmarks: Landmarks = "auto"
+    n_landmarks: LandmarkCount = None
+    accuracy: Accuracy = 0.01
+    epsilon: Epsilon = None
+    delta: Delta = 1e-6
+    topology: Topology = None
+
+    def method_words(self) -> dict[str, Any]:
+        """What a front door is told of the way to go."""
+        own = {field.name: getattr(self, field.name) for field in fields(MethodOptions)}
+        return {**own, "topology": graph(self.topology)}
+
+
+@dataclass(frozen=True)
+class PreparationOptions:
+    """What is done to rows first."""
+
+    standardize: Standardize = False
+    fill_missing: FillMissing = None
+    log: Log = None
+    fill_with: FillWith = "mean"
+    categories: Categories = None
+    min_rows: MinRows = 5
+
+    def preparation(self) -> Preparation | None:
+        """The preparation; None if nothing is done.
+
+        >>> PreparationOptions(standardize=True, log="age,dose").preparation().log
+        ('age', 'dose')
+        """
+        whole = (self.fill_missing, self.log, self.categories) == (None, None, None)
+        if whole and not self.standardize:
+            return None
+        return Preparation(
+            self.standardize,
+            self.fill_missing,
+            log=listed(self.log) or (),
+            fill_with=self.fill_with,
+            categories=listed(self.categories) or (),
+            min_rows=self.min_rows,
+        )
+
+    def choice_words(self, features: list[str] | None) -> dict[str, Any]:
+        """What a Partitioned is told of the columns that are features."""
+        return {
+            "features": features,
+            "categories": listed(self.categories) or (),
+            "allow_missing": self.fill_missing is not None,
+        }
+
+
+@dataclass(frozen=True)
+class DisclosureOptions:
+    """What may leave a party, and of whom."""
+
+    allow: Allow = None
+    secure: Secure = False
+    small_parties: SmallParties = "leave-out"
+
+
+@dataclass(frozen=True)
+class FitOptions(DisclosureOptions, PreparationOptions, MethodOptions, KernelOptions):
+    """What every fit takes, whichever front door it goes by."""
+
+    def words(self, seed: int) -> dict[str, Any]:
+        """What a front door is told."""
+        return {
+            **self.kernel_words(),
+            **self.method_words(),
+            "small_parties": self.small_parties,
+            "preparation": self.preparation(),
+            "random_state": seed,
+        }
+
+
+@dataclass(frozen=True)
+class ClusterOptions(FitOptions):
+    """The same of a clustering, whose kernel is another if none is named."""
+
+    kernel: Kernel = "rbf"
+
+
+@dataclass(frozen=True)
+class OneShotOptions:
+    """What components of columns take besides."""
+
+    local_rank: LocalRank = None
+    fusion: Fusion = "product"
+
+
 def parties(
     data: list[Path],
     split: str,
@@ -276,19 +428,6 @@ def _counts(columns: Sequence[str]) -> bool:
     return list(columns) == [str(i) for i in range(len(columns))]
 
 
-def reading_words(
-    id_column: str | None, align: str, delimiter: str | None, decimal: str | None
-) -> dict[str, Any]:
-    """What a Partitioned is told of its files.
-
-    >>> reading_words(None, "strict", "semicolon", None)["delimiter"]
-    ';'
-    """
-    signs = {name: sign for sign, name in DELIMITERS.items()}
-    sign = None if delimiter is None else signs.get(delimiter, delimiter)
-    return {"id_column": id_column, "align": align, "delimiter": sign, "decimal": decimal}
-
-
 def sized_parties(
     data: list[Path],
     sizes: list[str],
@@ -326,36 +465,6 @@ def _stems(data: list[Path]) -> list[str] | None:
     """Files name their parties, unless two of them have the same name."""
     stems = [path.name.split(".")[0] if path.suffix == ".gz" else path.stem for path in data]
     return stems if len(set(stems)) == len(stems) else None
-
-
-def preparation(
-    standardize: bool,
-    fill_missing: float | None,
-    log: str | None,
-    fill_with: str = "mean",
-    categories: str | None = None,
-    min_rows: int = 5,
-) -> Preparation | None:
-    """What is done to rows first; None if nothing is.
-
-    >>> preparation(True, None, "age,dose").log
-    ('age', 'dose')
-    """
-    if not standardize and fill_missing is None and log is None and categories is None:
-        return None
-    columns = {"log": tuple(listed(log) or ()), "categories": tuple(listed(categories) or ())}
-    return Preparation(standardize, fill_missing, fill_with=fill_with, min_rows=min_rows, **columns)
-
-
-def choice_words(
-    features: list[str] | None, categories: str | None, fill_missing: float | None
-) -> dict[str, Any]:
-    """What a Partitioned is told of the columns that are features."""
-    return {
-        "features": features,
-        "categories": listed(categories) or (),
-        "allow_missing": fill_missing is not None,
-    }
 
 
 def owners(data: list[Path], parties: Sequence[str]) -> list[str]:
@@ -438,22 +547,3 @@ def kernel_words(kernel: str, gamma: str | None, degree: float, coef0: float) ->
     """What an estimator is told of the kernel."""
     bend = int(degree) if degree == int(degree) else degree
     return {"kernel": kernel, "gamma": bandwidth(kernel, gamma), "degree": bend, "coef0": coef0}
-
-
-def landmark_words(
-    method: str,
-    landmarks: str,
-    n_landmarks: int | None,
-    accuracy: float,
-    small_parties: str,
-    seed: int,
-) -> dict[str, Any]:
-    """What a front door is told of the way to go."""
-    return {
-        "method": method,
-        "landmarks": landmarks,
-        "n_landmarks": n_landmarks,
-        "accuracy": accuracy,
-        "small_parties": small_parties,
-        "random_state": seed,
-    }

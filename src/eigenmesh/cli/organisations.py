@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -47,37 +48,38 @@ class Sites(NamedTuple):
     approved: Path | None
 
 
-def sites_of(
-    engine: str,
-    data: list[Path] | None,
-    startup_kit: Path | None,
-    study: str | None,
-    names: str | None,
-    approved: Path | None = None,
-    **of_files: Any,
-) -> Sites | None:
-    """The sites, or None where parties are files; refuses what is for the other of them only."""
-    if engine == "in-process":
-        if any(own is not None for own in (startup_kit, study, approved)):
-            raise InputError("--startup-kit, --study and --approved are for --engine nvflare")
-        if not data:
-            raise typer.BadParameter("Missing argument 'DATA...': one file a party.")
-        return None
-    if data:
-        raise InputError(f"DATA {data[0]} with --engine nvflare: the sites name their own data")
-    for name, value in of_files.items():
-        if value not in (None, "strict"):
-            raise InputError(f"{_option(name)} with --engine nvflare: that is the sites' to say")
-    if startup_kit is None or study is None:
-        raise InputError("--engine nvflare needs --startup-kit and --study")
-    listed = options.listed(names)
-    if listed is None and approved is not None:  # who takes part, in the approved study's order
-        listed = list(load_study(approved).parties)
-    return Sites(startup_kit, study, listed, approved)
+@dataclass(frozen=True)
+class SiteOptions:
+    """Who the parties are: files of this machine, or sites."""
 
+    engine: Engine = "in-process"
+    startup_kit: StartupKit = None
+    study: Study = None
+    approved: Approved = None
 
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    def sites(
+        self, data: list[Path] | None, reading: options.FileOptions, **of_files: Any
+    ) -> Sites | None:
+        """The sites, or None for files; refuses what is for the other of them only."""
+        if self.engine == "in-process":
+            if any(own is not None for own in (self.startup_kit, self.study, self.approved)):
+                raise InputError("--startup-kit, --study and --approved are for --engine nvflare")
+            if not data:
+                raise typer.BadParameter("Missing argument 'DATA...': one file a party.")
+            return None
+        if data:
+            raise InputError(f"DATA {data[0]} with --engine nvflare: the sites name their own data")
+        of_files |= {**asdict(reading), "names": None}  # whom to ask is the analyst's to say
+        for name, value in of_files.items():
+            if value not in (None, "strict"):
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} with --engine nvflare: that is the sites' to say")
+        if self.startup_kit is None or self.study is None:
+            raise InputError("--engine nvflare needs --startup-kit and --study")
+        names = options.listed(reading.names)
+        if names is None and self.approved is not None:  # who takes part, in the study's order
+            names = list(load_study(self.approved).parties)
+        return Sites(self.startup_kit, self.study, names, self.approved)
 
 
 @contextmanager

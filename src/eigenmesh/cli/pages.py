@@ -28,13 +28,8 @@ def report(
     ] = None,
     *,
     out: Annotated[Path, typer.Option(help="Where to write the page.", show_default=False)],
-    names: options.Names = None,
-    id_column: options.IdColumn = None,
+    reading: options.FileOptions,
     label_column: options.LabelColumn = None,
-    delimiter: options.Delimiter = None,
-    decimal: options.Decimal = None,
-    columns: options.Columns = None,
-    align: options.Align = "strict",
     json: options.AsJson = False,
 ) -> None:
     """Write one page about a saved model, which needs no network: what it found, cost and told.
@@ -51,10 +46,9 @@ def report(
         fitted = load(model)
         parts = labels = None
         if files:
-            how = options.reading_words(id_column, align, delimiter, decimal)
-            features = features_beside(label_column, files, options.listed(columns), how)
-            parts = samples_for(fitted, files, names, features, how)
-            labels = labels_in(files, label_column, how)
+            features = features_beside(label_column, files, reading)
+            parts = samples_for(fitted, files, reading, features)
+            labels = labels_in(files, label_column, reading)
         elif label_column is not None:
             raise InputError("--label-column is for the rows of DATA, and there are none")
         with progress("scoring"):
@@ -76,14 +70,14 @@ def write_page(
 
 
 def features_beside(
-    label_column: str | None, files: list[Path], features: list[str] | None, how: dict[str, Any]
+    label_column: str | None, files: list[Path], reading: options.RowFileOptions
 ) -> list[str] | None:
     """The columns that are features, without the one that rows are coloured by; None for all."""
+    features = options.listed(reading.columns)
     if label_column is None or not files:
         return features
     if features is None:
-        text = {name: how[name] for name in ("delimiter", "decimal")}
-        names = peek_names(files[0], how["id_column"], **text)
+        names = peek_names(files[0], reading.id_column, **reading.text_words())
         if names is None:
             raise InputError(
                 f"--label-column {label_column}: {files[0].name} has no names of columns"
@@ -92,9 +86,10 @@ def features_beside(
     return [name for name in features if name != label_column]
 
 
-def labels_in(files: list[Path], label_column: str | None, how: dict[str, Any]) -> Any:
+def labels_in(
+    files: list[Path], label_column: str | None, reading: options.RowFileOptions
+) -> list[Any] | None:
     """What each file has in the column that rows are coloured by; None without one."""
     if label_column is None:
         return None
-    text = {name: how[name] for name in ("delimiter", "decimal")}
-    return [read_words(file, label_column, **text) for file in files]
+    return [read_words(file, label_column, **reading.text_words()) for file in files]
