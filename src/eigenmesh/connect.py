@@ -151,13 +151,13 @@ def federation(
         "categories": categories,
         "allow_missing": allow_missing,
     }
+    losses: dict[str, Any] = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
+    losses |= {"averaging": averaging}
     if engine == "nvflare":
         theirs = {"source": source, "sites": sites, **whose, "trust": trust, "faults": faults}
         if names is None and under is not None:  # else by name, which is another study's order
             names = under.parties
         sites_elsewhere = _on_nvflare(startup_kit, study, names, theirs)
-        losses: dict[str, Any] = {"timeout": timeout, "on_loss": on_loss, "max_age": max_age}
-        losses |= {"averaging": averaging}
         return federation_on(sites_elsewhere, topology, losses, secure, under)
     if (source is None) == (sites is None):
         number = "neither" if sites is None else "both"
@@ -177,16 +177,7 @@ def federation(
     else:
         _refuse_options("dask", engine, client=client, workers=workers)
         carrier, split = _on_sites(engine, source, split, whose, faults, trust, timeout)
-    run = Federation(
-        carrier,
-        split=split,
-        topology=topology,
-        timeout=timeout,
-        on_loss=on_loss,
-        max_age=max_age,
-        secure=secure,
-        averaging=averaging,
-    )
+    run = Federation(carrier, split=split, topology=topology, secure=secure, **losses)
     run.align = source.align if isinstance(source, Partitioned) else align
     run.known_columns = partial(_known_columns, source, run.parties, id_column)
     return _ready_to_run(run, source, under, engine, faults)

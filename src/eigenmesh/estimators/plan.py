@@ -180,15 +180,15 @@ def _plan(estimator: Any, source: Any) -> Plan:
     if left_out is not None:  # who say how few rows they have, and no more
         left_out_parties = Parties(left_out.names, tuple(members[name] for name in left_out.names))
         ledger.entries += forecast_stages([SURVEY], left_out_parties, "rows").entries
-    graph = estimator._planned_graph(names) if preparing else None
-    prepared = forecast_stages(preparing, Parties(tuple(names), tuple(shapes), graph), "rows")
+    graph = estimator._planned_graph(names)
+    parties, linked = (Parties(tuple(names), tuple(shapes), links) for links in (None, graph))
+    prepared = forecast_stages(preparing, linked, "rows")
     ledger.entries += prepared.entries
     ledger.rounds += prepared.rounds
     notes += door.preparation.plan_notes() if preparing else ()
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes_after)
     if aligned:
-        parties = Parties(tuple(names), tuple(shapes))
         matching = forecast_stages([alignment(align)], parties, "columns")
         notes += (WHO_LEARNS[align],)
         ledger.entries += matching.entries
@@ -199,24 +199,28 @@ def _plan(estimator: Any, source: Any) -> Plan:
     by_name = dict(zip(names, shapes, strict=True))
     split, method = _split_of(estimator, source), estimator._plan_method(shapes)
     policies = {name: own for name, own in policies.items() if name in by_name}
-    content: dict[str, set[str]] = {}
-    stages = estimator._stages(Parties(tuple(names), tuple(shapes))) if _promises(estimator) else []
+    stages = estimator._stages(parties) if _promises(estimator) else []
     privacy = promised_by(term for run in stages for term in run.args)
+    content: dict[str, set[str]] = {}
     if any(policy.minds_content for policy in policies.values()):
         runs = _runs_of(estimator, source, names, shapes, preparing)
-        trust: Trust = "domain"
-        if isinstance(source, Federation) and source.between_organisations:
-            trust = "organisations"
-        content = {
-            name: _by_content(runs, by_name[name], own, trust) for name, own in policies.items()
-        }
-        if trust == "organisations":
-            parties = Parties(tuple(names), tuple(shapes), estimator._planned_graph(names))
-            for run in runs:
-                _add_determined(content, run, parties)
+        content = _kinds_by_content(runs, linked, policies, source)
     whole = Plan.of(ledger, by_name, split, policies, notes, method, content, privacy)
-    graph = estimator._planned_graph(names)
     return replace(whole, averaging="" if graph is None else averaging_on(graph))
+
+
+def _kinds_by_content(
+    runs: Sequence[Study], parties: Parties, policies: Mapping[str, Policy], source: Any
+) -> dict[str, set[str]]:
+    """By party, the kinds that messages are of by what they hold, whatever they are called."""
+    elsewhere = isinstance(source, Federation) and source.between_organisations
+    trust: Trust = "organisations" if elsewhere else "domain"
+    shapes = dict(zip(parties.names, parties.shapes, strict=True))
+    content = {name: _by_content(runs, shapes[name], own, trust) for name, own in policies.items()}
+    if elsewhere:
+        for run in runs:
+            _add_determined(content, run, parties)
+    return content
 
 
 def _promises(estimator: Any) -> bool:

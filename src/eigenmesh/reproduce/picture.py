@@ -244,8 +244,7 @@ def _spread(heights: list[float], most: float) -> list[float]:
 
 
 def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
-    results, over = outcome.results, outcome.figure.over
-    sweep = results.sweeps[panel].replace("_", " ").removeprefix("n ")
+    results = outcome.results
     origin = "\n".join(textwrap.wrap(outcome.data[panel], 68))
     axes.set_title(
         results.titles[panel], loc="left", fontsize=10, pad=8 + 8 * (1 + origin.count("\n"))
@@ -272,6 +271,18 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
             axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.ticklabel_format(axis="y", useOffset=False)
+    _dress_across(axes, outcome, panel)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.minorticks_off()  # a logarithmic axis makes dozens, and each is text to be laid out
+    axes.grid(color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+
+
+def _dress_across(axes: Any, outcome: FigureOutcome, panel: int) -> None:
+    """The horizontal axis: rounds, what the sweep varies, or a measure."""
+    results, over = outcome.results, outcome.figure.over
+    sweep = results.sweeps[panel].replace("_", " ").removeprefix("n ")
     if over == "round":
         values = results.values(panel)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -289,11 +300,6 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_xlabel(MEASURES[over].label, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.minorticks_off()  # a logarithmic axis makes dozens, and each is text to be laid out
-    axes.grid(color="0.92", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=8)
 
 
 def _spans_decades(outcome: FigureOutcome, panel: int, measure: str) -> bool:

@@ -707,15 +707,8 @@ def _one_fit(
         *averaged(node.begin_mean, lambda D, s: D + 1),
     ]
     if sums_scatter(setup, goal, scope.averaging):
-        up, down = (node.offer_mixture, node.take_mixture), (node.offer_peak, node.take_peaks)
-        return sequence(
-            *features,
-            ask(node.begin_scatter),
-            tree_rounds(scope, *up, (UP,), n=sized(lambda D, s: D * (D + 1) // 2 + 3)),
-            ask(node.propose_components),
-            tree_rounds(scope, *down, (DOWN,), n=sized(handed_down)),
-            ask(node.take_components, k=kept),
-        )
+        scatter = sized(lambda D, s: D * (D + 1) // 2 + 3)
+        return sequence(*features, *_of_scatter(scope, scatter, sized(handed_down), kept))
     finer = None if goal.accuracy is None else MIXED_AGAIN
     tracked = sized(lambda D, s: D * s)
     mixes = mixing_rounds(scope, node, tracked, MIXED, goal.n_mixes, finer, is_fullest)
@@ -734,6 +727,19 @@ def _one_fit(
         *averaged(node.begin_variances, lambda D, s: s * s + 3),
         ask(node.finish, down=node_total(scope), up={"k": kept}),
     )
+
+
+def _of_scatter(scope: Scope, scatter: Size, components: Size, kept: Size | Amount) -> list[Node]:
+    """Components of the scatter, which goes up a tree; they come down."""
+    node = GossipNode
+    up, down = (node.offer_mixture, node.take_mixture), (node.offer_peak, node.take_peaks)
+    return [
+        ask(node.begin_scatter),
+        tree_rounds(scope, *up, (UP,), n=scatter),
+        ask(node.propose_components),
+        tree_rounds(scope, *down, (DOWN,), n=components),
+        ask(node.take_components, k=kept),
+    ]
 
 
 def _iterations(scope: Scope, goal: GossipGoal, turn: Node, k: int, is_fullest: bool) -> Node:
