@@ -1,9 +1,11 @@
 """Parties whose rows their sums would tell are left out and named, or taken by consent."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.metrics.pairwise import pairwise_kernels
 
 import eigenmesh as em
 from eigenmesh.errors import InputError, StepRefused, TopologyError
@@ -66,6 +68,63 @@ def test_a_fit_is_that_of_the_parties_that_are_in_and_names_the_others(what, see
     assert set(report.parties) == {f"party-{i}" for i in range(len(rows))} - set(small)
     assert all(report.reveals[name] == {"counts": 0} for name in small)
     assert all(name in str(report) for name in small[:3])
+
+
+@pytest.mark.parametrize("what", DOORS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_those_left_out_may_add_is_told_and_true(what, seed):
+    rng = np.random.default_rng([seed, 11])
+    rows, _, small = drawn(seed)
+    near, far = float(10.0 ** rng.uniform(0, 2)), rng.random() < 0.7
+    rows = [A + near * (far and len(A) < FEWEST) for A in rows]
+    kernel = ("rbf", "laplacian", "cosine")[seed % 3]
+    gamma = float(rng.uniform(0.02, 0.2))
+    model, said = fit(DOORS[what](kernel=kernel, gamma=gamma, n_landmarks=40), rows)
+    (words,) = [text for text in said if "left out" in text]
+    if kernel == "cosine":  # components are exact, and nothing lies outside
+        assert "outside" not in words
+    else:
+        most = float(re.search(r"at most ([\d.]+)% of the variance outside", words)[1]) / 100
+        Y, joint = model.model_.landmarks, np.vstack(rows)
+        K, own = (pairwise_kernels(A, Y, kernel, gamma=gamma) for A in (joint, Y))
+        outside = 1 - np.einsum("ij,jk,ik->i", K, np.linalg.pinv(own, hermitian=True), K)
+        theirs = np.repeat([f"party-{i}" in small for i in range(len(rows))], list(map(len, rows)))
+        assert outside[theirs].sum() / outside.sum() <= most + 1e-3
+    more, k = re.search(r"can add ([\d.]+)% to eigenvalue (\d+)", words).groups()
+    center = what != "clusters"
+    before = pooled_eigenvalues(those_in(rows, small), kernel, gamma, center)[int(k) - 1]
+    after = pooled_eigenvalues(rows, kernel, gamma, center)[int(k) - 1]
+    assert 0.999 <= after / before <= 1 + float(more) / 100 + 0.02  # landmarks miss a little
+
+
+def pooled_eigenvalues(rows, kernel, gamma, center):
+    K = pairwise_kernels(
+        np.vstack(rows), metric=kernel, **({} if kernel == "cosine" else {"gamma": gamma})
+    )
+    C = np.eye(len(K)) - center / len(K)
+    return np.linalg.eigvalsh(C @ K @ C)[::-1]
+
+
+@pytest.mark.parametrize("topology", [None, "full"])
+def test_nobody_is_warned_of_who_can_move_no_eigenvalue_by_more_than_may_be_missing(topology):
+    rng = np.random.default_rng(0)
+    sides = [4.0 * rng.integers(2, size=(n, 1)) for n in (400, 1, 500, 1)]
+    rows = [side + 0.2 * rng.normal(size=(len(side), 2)) for side in sides]
+    how = {"kernel": "rbf", "gamma": 0.5, "topology": topology, "random_state": 0}
+    far = [A + 50.0 * (len(A) < FEWEST) for A in rows]
+    model, said = fit(em.KernelPCA(1, **how), far)
+    assert not any("left out" in text for text in said)
+    assert set(model.report_.left_out) == {"party-1", "party-3"}
+    after = pooled_eigenvalues(far, "rbf", 0.5, True)[:1]
+    np.testing.assert_allclose(model.eigenvalues_, after, rtol=model.accuracy)
+    # Less may be missing; a rule for gamma hangs on their rows, too; and clusters may be theirs.
+    for other in (
+        em.KernelPCA(1, accuracy=0.001, **how),
+        em.KernelPCA(1, **{**how, "gamma": "scale"}),
+        em.KernelKMeans(2, gamma=0.5, random_state=0),
+    ):
+        _, said = fit(other, rows)
+        assert any("left out" in text for text in said)
 
 
 @pytest.mark.parametrize("what", DOORS)

@@ -2,8 +2,9 @@
 
 What a party of a few rows adds to a sum is its rows in another form. Under masks nobody sees what
 it adds. Without them a front door goes on without it, and says so; `small_parties="reveal"` takes
-it all the same. Nothing of its data is asked for, so that nobody knows which share of the variance
-is its own: a warning has its rows beside all there are.
+it all the same. Nothing of its data is asked for. Where k(x, x) is 1 its number of rows bounds what
+it may have outside the landmarks' span, and what it may add to an eigenvalue; of other kernels
+nobody knows, and a warning has its rows beside all there are.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import networkx as nx
+import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError, TopologyError
 from eigenmesh.estimators.accuracy import in_short
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.results import Replies
@@ -28,6 +31,7 @@ NO_ROWS = ("auto", "centroids", "drawn")  # landmarks that are no rows
 SURVEY = stage(survey)
 USUALLY_FEWEST = Policy().min_rows
 
+_UNKNOWN = "What share of the variance is theirs is not known, since nothing of it was asked for"
 _REMEDIES = {
     False: "secure=True (em.federation, or --secure), by which only sums over all parties are seen",
     True: "a coordinator and secure=True, by which only sums over all parties are seen",
@@ -64,12 +68,59 @@ def sizes_in(replies: Replies) -> dict[str, RowSize]:
 
 
 class LeftOut(NamedTuple):
-    """Who is left out of a fit: of which members whom, in words, and of which graph."""
+    """Who is left out of a fit: of which members whom, with how many rows, and of which graph."""
 
     members: tuple[str, ...]
     names: tuple[str, ...]
-    words: str
+    who: str  # in words
+    n_rows: int
     graph: nx.Graph | None = None  # of all members, by number; None with a coordinator
+    share: str = _UNKNOWN  # of the variance, in words
+
+    @property
+    def words(self) -> str:
+        """Who is left out, what of, and what would count them in."""
+        remedy = _REMEDIES[self.graph is not None]
+        return (
+            f"{self.who}. {self.share}. What would count them in: {remedy}; or "
+            f"small_parties='reveal' (--small-parties reveal), by which their rows can be told"
+        )
+
+    def beside(
+        self, eigenvalues: Any, kernel: Any, center: bool, outside: float | None = None
+    ) -> LeftOut:
+        """The same after a fit of the others, with what their number says of their share.
+
+        `outside` is what the others' rows have out of the landmarks' span; None if not known.
+        """
+        k = len(eigenvalues)
+        most = self.may_add(kernel, center) / float(eigenvalues[-1])
+        if not np.isfinite(most):
+            return self
+        share = (
+            ""
+            if outside is None
+            else (
+                f" and have at most {self.n_rows / (self.n_rows + outside):.1%} of the variance "
+                f"outside the landmarks' span"
+            )
+        )
+        words = (
+            f"As each of their rows has length 1 in feature space, they can add {most:.1%} to "
+            f"eigenvalue {k} at most{share}; nothing of their data was asked for"
+        )
+        return self._replace(share=words)
+
+    def may_add(self, kernel: Any, center: bool) -> float:
+        """The most that an eigenvalue of all rows may be above that of the others' rows.
+
+        Around the others' mean m a row has ‖φ(x) − m‖² = 1 − 2⟨φ(x), m⟩ + ‖m‖², and no pooled
+        component has less variance than it has in the others' rows.
+        """
+        if kernel not in UNIT_NORM:
+            return float("inf")
+        # Kernel values are not negative, but for cosines.
+        return self.n_rows * (1.0 if not center else 4.0 if kernel == "cosine" else 2.0)
 
     @property
     def numbers_in(self) -> list[int]:
@@ -117,8 +168,8 @@ def left_out_of(sizes: Sizes, graph: nx.Graph | None = None) -> LeftOut:
     small = {name: own for name, own in sizes.items() if own.is_small}
     if small and len(small) == len(sizes):
         raise InputError(_nobody_left(small, on_graph))
-    words = _in_words(small, sizes, on_graph) if small else ""
-    return LeftOut(tuple(sizes), tuple(small), words, graph)
+    who = _in_words(small, sizes) if small else ""
+    return LeftOut(tuple(sizes), tuple(small), who, _rows_of(small), graph)
 
 
 def leave_out(fed: Federation, sizes: Sizes) -> LeftOut:
@@ -144,16 +195,18 @@ def _nobody_left(small: Sizes, on_graph: bool) -> str:
     )
 
 
-def _in_words(small: Sizes, sizes: Sizes, on_graph: bool) -> str:
-    """Who is left out, what of, and what would count them in."""
-    rows, in_all = (sum(own.n_rows for own in some.values()) for some in (small, sizes))
+def _rows_of(sizes: Sizes) -> int:
+    return sum(own.n_rows for own in sizes.values())
+
+
+def _in_words(small: Sizes, sizes: Sizes) -> str:
+    """Who is left out, and what of."""
+    rows, in_all = _rows_of(small), _rows_of(sizes)
     who = f"party {in_short(list(small))} is" if len(small) == 1 else _several(list(small))
     fewest = max(own.min_rows for own in small.values())
     return (
         f"{who} left out, with {rows:,} of all {in_all:,} rows: fewer than {fewest} a party can be "
-        f"told from their sums. What share of the variance is theirs is not known, since nothing "
-        f"of it was asked for. What would count them in: {_REMEDIES[on_graph]}; or "
-        f"small_parties='reveal' (--small-parties reveal), by which their rows can be told"
+        f"told from their sums"
     )
 
 

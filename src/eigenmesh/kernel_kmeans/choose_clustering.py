@@ -24,6 +24,7 @@ from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.methods.registry import for_kernel, methods, names_of
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.distributed_kmeans import distributed_kmeans
@@ -35,7 +36,6 @@ LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for ea
 # coarser than drawn rows: of 178 rows over 4 parties they left 4 % of the inertia after one.
 REFINE = {"lloyd": 0, "coreset": 1, "means": 2, "groups": 0}
 SEARCHES = 12  # for better clusters by splitting and joining, between parties
-UNIT_NORM = ("rbf", "laplacian", "cosine")
 
 Shapes = Sequence[tuple[int, int]]
 

@@ -12,7 +12,7 @@ from eigenmesh.errors import InputError, PolicyRefusal, RankError
 from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.estimators.party_values import weight_array
 from eigenmesh.estimators.small_parties import names_of
-from eigenmesh.kernel_kmeans.choose_clustering import SEARCHES, UNIT_NORM, ClusteringParameters
+from eigenmesh.kernel_kmeans.choose_clustering import SEARCHES, ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
@@ -21,6 +21,7 @@ from eigenmesh.methods.diskpca.scores import SENT
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.column_fusion import overstated
 from eigenmesh.numerics.kernel_of_sums import ArgumentFusion
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.numerics.kmeans import (
     ScoreClusters,
     WeightedPoints,

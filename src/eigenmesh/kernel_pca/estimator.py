@@ -145,7 +145,8 @@ class KernelPCA(Served, FrontDoor):
     topology : of parties without a coordinator; None for one.
     averaging : on a graph "tree" or "gossip", as in `GossipKPCA`.
     small_parties : what becomes of parties with fewer rows than their policies let a sum be over
-        (5), where sums are not masked: "leave-out" goes on without them and a warning names them;
+        (5), where sums are not masked: "leave-out" goes on without them and a warning names them,
+        unless they can move no wanted eigenvalue by more than `accuracy`;
         "reveal" takes them, though their rows can be told from what they send. Where rows are asked
         for by name, everybody is in.
     epsilon, delta : differential privacy of each row: `PrivatePCA`, for rows and kernels whose
@@ -504,11 +505,28 @@ class KernelPCA(Served, FrontDoor):
             )
             own = {"sample_weight": sample_weight} if weighted else {}
             estimator.fit(fed, **own)
-            if left_out is not None:
+            if left_out is not None and weighted:
                 left_out.warn()
+            elif left_out is not None and not self._is_within_without(left_out, estimator):
+                how = (self.kernel, self.center, getattr(estimator, "landmark_residual_", None))
+                left_out.beside(estimator.eigenvalues_, *how).warn()
         self.report_ = estimator.report_.over(recording, fed)
         self._adopt_fitted(method, estimator, f"{choice}; {self.report_.what_left}")
         self._say_what_is_missing()
+
+    def _is_within_without(self, left_out: LeftOut, estimator: Any) -> bool:
+        """Whether whom a fit leaves out can move no wanted eigenvalue by more than may be missing.
+
+        Then `report_.left_out` has them, and nobody needs to be warned. A gamma by a rule, and how
+        rows are prepared, hangs on everybody's rows, too.
+        """
+        missing = getattr(estimator, "shortfalls_", None)
+        is_shared = isinstance(self.gamma, str) or self.preparation is not None
+        if missing is None or is_shared:
+            return False
+        may_add = left_out.may_add(self.kernel, self.center) / estimator.eigenvalues_
+        surely = np.asarray(missing) + 2 * estimator.shortfall_error_
+        return bool((surely + may_add <= self.accuracy).all())
 
     def _masked(self, fed: Federation) -> AbstractContextManager[None]:
         """Masks sums, where all that is seen without masks are columns and nobody said so."""

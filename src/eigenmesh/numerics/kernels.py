@@ -32,6 +32,7 @@ from eigenmesh.numerics.arrays import (
 
 LARGEST_MULTIPLIED_DEGREE = 16
 _ARC_COSINE_ORDERS = (0, 1, 2)
+UNIT_NORM = ("rbf", "laplacian", "cosine")  # k(x, x) = 1, but for rows of zeros and "cosine"
 
 
 @dataclass(frozen=True)

@@ -204,6 +204,7 @@ class RidgeResult:
     stop_reason: str = "the normal equations are solved"
     coverage: Coverage | None = None  # what landmarks miss; None if nobody asked
     exact: bool = False  # the components are those of the kernel
+    outside: float | None = None  # of the rows' squares, the landmarks' span
 
 
 def moment_ridge(
@@ -229,4 +230,12 @@ def landmark_ridge(
     result, d = scores.result, int(scores.model.landmarks.shape[1])
     worth = f"the landmarks miss {result.outside:.3g} of the rows' summed squares, before centring"
     claims = (worth, result.baseline_floats)
-    return RidgeResult(scores.model, fit, d, "landmarks", *claims, coverage=result.coverage)
+    return RidgeResult(
+        scores.model,
+        fit,
+        d,
+        "landmarks",
+        *claims,
+        coverage=result.coverage,
+        outside=result.outside,
+    )

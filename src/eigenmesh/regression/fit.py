@@ -155,6 +155,8 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
             choice = dataclasses.replace(choice, why=why)
             estimator = with_rows
             ridge = _run_rows(fed, params, method, with_rows, gamma, targets, mean)
+    if left_out is not None:
+        left_out = left_out.beside(ridge.model.eigenvalues, door.kernel, True, ridge.outside)
     k, rank = params.n_components, len(ridge.model.eigenvalues)
     short = (f"{k} components were asked for, the {ridge.source} determine {rank}",)
     return Regression(

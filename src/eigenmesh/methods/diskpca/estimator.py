@@ -49,6 +49,7 @@ from eigenmesh.methods.diskpca.site_scores import RANK_BY_RULE, LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Disclosure, Method, register
 from eigenmesh.numerics.embeddings import is_exact, require_tensor_sketch
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
@@ -535,7 +536,7 @@ register(
 register(
     _with_landmarks(
         "centroids",
-        ("rbf", "laplacian", "cosine"),  # under which every row has the same norm
+        UNIT_NORM,
         "centroids are the best landmarks where every row weighs the same, and no row leaves",
     )
 )

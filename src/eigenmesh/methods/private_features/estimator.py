@@ -12,7 +12,6 @@ from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
-from eigenmesh.methods.private_features.maths import UNIT_KERNELS
 from eigenmesh.methods.private_features.promises import (
     ONE_ROW,
     checked_fields,
@@ -21,6 +20,7 @@ from eigenmesh.methods.private_features.promises import (
 )
 from eigenmesh.methods.private_features.protocol import PrivateResult, PrivateSetup, private_pca
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.privacy import in_words
 from eigenmesh.runtime.schedule import Parties
@@ -205,7 +205,7 @@ register(
     Method(
         "private-features",
         "rows",
-        UNIT_KERNELS,
+        UNIT_NORM,
         PrivatePCA,
         "noise hides what any one row holds, as epsilon and delta say",
         discloses="sums",

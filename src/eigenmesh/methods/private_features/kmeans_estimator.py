@@ -17,7 +17,6 @@ from eigenmesh.methods.private_features.clusters import (
     PrivateKMeansSetup,
     private_kmeans,
 )
-from eigenmesh.methods.private_features.maths import UNIT_KERNELS
 from eigenmesh.methods.private_features.promises import (
     ONE_ROW,
     checked_fields,
@@ -25,6 +24,7 @@ from eigenmesh.methods.private_features.promises import (
     outlook,
 )
 from eigenmesh.methods.registry import Method, register
+from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.privacy import in_words
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
@@ -194,7 +194,7 @@ register(
     Method(
         "private-features",
         "rows",
-        UNIT_KERNELS,
+        UNIT_NORM,
         PrivateKMeans,
         "noise hides what any one row holds, as epsilon and delta say",
         task="clusters",

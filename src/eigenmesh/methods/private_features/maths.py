@@ -22,7 +22,6 @@ from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.plausible import TOLERANCE, is_gram
 
-UNIT_KERNELS = ("rbf", "laplacian", "cosine")  # whose features have norm 1
 MOMENTS_SENSITIVITY = float(np.sqrt(2.0))
 # Of a cell's sum of scores, whose norm is at most 1, and its count: a row that leaves one cell for
 # another moves two of each, and one that stays in its cell moves the sum by 2 at most.

@@ -8,9 +8,9 @@ from typing import Any
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import checked_gamma, one_of, whole_number
-from eigenmesh.methods.private_features.maths import UNIT_KERNELS, Outlook, unit_width
+from eigenmesh.methods.private_features.maths import Outlook, unit_width
 from eigenmesh.methods.private_features.protocol import PrivateSetup, moments_mechanism
-from eigenmesh.numerics.kernels import KERNELS
+from eigenmesh.numerics.kernels import KERNELS, UNIT_NORM
 from eigenmesh.runtime.privacy import honest_fewest, require_promise
 from eigenmesh.runtime.schedule import masks_are_planned
 
@@ -36,7 +36,7 @@ def public_gamma(kernel: str, gamma: Any, n_columns: int | None) -> float | None
 
 def checked_fields(estimator: Any, n_columns: int | None, *, center: bool) -> dict[str, Any]:
     """The fields of a `PrivateSetup`, from an estimator's parameters."""
-    kernel = one_of(estimator.kernel, "kernel", UNIT_KERNELS)
+    kernel = one_of(estimator.kernel, "kernel", UNIT_NORM)
     if estimator.epsilon is None:
         raise InputError("epsilon is None; a positive number is expected, such as 1")
     epsilon, delta = float(estimator.epsilon), float(estimator.delta)

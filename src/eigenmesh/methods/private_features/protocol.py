@@ -30,7 +30,6 @@ import numpy as np
 from eigenmesh.errors import InputError, MessageRefused
 from eigenmesh.methods.private_features.maths import (
     MOMENTS_SENSITIVITY,
-    UNIT_KERNELS,
     TopOfMoments,
     UnitFeatures,
     impossible_moments,
@@ -39,7 +38,7 @@ from eigenmesh.methods.private_features.maths import (
 )
 from eigenmesh.numerics.arrays import Doubles
 from eigenmesh.numerics.feature_model import FeatureModel
-from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.kernels import UNIT_NORM, Kernel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Context,
@@ -134,10 +133,10 @@ class PrivateRows(Party):
 
 def features_of(setup: PrivateSetup, n_columns: int) -> UnitFeatures:
     """The features that the parties agreed on."""
-    if setup.kernel not in UNIT_KERNELS:
+    if setup.kernel not in UNIT_NORM:
         raise InputError(
             f"kernel is {setup.kernel!r}, whose features have no bound; one of "
-            f"{', '.join(map(repr, UNIT_KERNELS))} is expected, whose features have norm 1"
+            f"{', '.join(map(repr, UNIT_NORM))} is expected, whose features have norm 1"
         )
     width = unit_width(setup.kernel, n_columns, setup.n_features)
     if width > MOST_FEATURES:
