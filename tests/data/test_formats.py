@@ -55,7 +55,7 @@ def test_numbers_with_a_decimal_comma_need_no_header(tmp_path):
     ("text", "match"),
     [
         ("a;b\n1,234;5\n2,345;6\n", "two ways.*1.234 by a decimal comma, or 1234.*--decimal"),
-        ("a;b\n1,5;5\n2.5;6\n", "with a comma and numbers with a point.*--decimal"),
+        ('a;"b\nc"\n1,5;5\n2.5;6\n', r"comma \(line 3\) and with a point \(line 4\).*--decimal"),
         ("x,y;z\np,q;r\n", "2 columns by comma or 2 columns by semicolon.*--delimiter"),
         ('a,b\n"1,234",2\n', "two ways.*thousands"),
     ],

@@ -38,6 +38,18 @@ def test_ids_that_nobody_named_are_compared_where_one_column_looks_like_them(tmp
     }
 
 
+def test_ids_that_count_up_in_one_file_are_compared_with_those_of_others(tmp_path):
+    rng = np.random.default_rng(4)
+    counted = {"north.csv": np.arange(7000, 7040), "south.csv": np.arange(7040, 7080)}
+    counted["south.csv"][3] = 7012
+    for name, ids in counted.items():
+        frame = pd.DataFrame({"Aufnahmenummer": ids, "dose": rng.normal(size=40)})
+        frame.to_csv(tmp_path / name, index=False)
+    found = check_files([tmp_path / name for name in counted])
+    two = {(f.file, f.lines) for f in found if f.kind == "id in two files"}
+    assert two == {("north.csv", (14,)), ("south.csv", (5,))}
+
+
 def test_lines_counted_in_each_file_are_no_people_in_two(tmp_path):
     paths = [tmp_path / "north.csv", tmp_path / "south.csv"]
     for seed, path in enumerate(paths):

@@ -38,6 +38,17 @@ def test_a_column_in_other_units_is_found_with_its_party_and_factor(seed):
         assert max(factor, 1 / factor) / 2 < size < 2 * max(factor, 1 / factor)
 
 
+def test_two_means_that_meet_at_their_median_hide_no_unit():
+    rng = np.random.default_rng(5)
+    for size in (0.1, 10.0):
+        parts = {name: rng.normal(26, 2, size=(30, 1)) for name in "abc"}
+        middle = np.sort(parts["b"][:, 0])[14:16].mean()
+        nearest = np.argsort(np.abs(parts["b"][:, 0] - middle))[:2]
+        parts["b"][nearest, 0] = middle * (1 + np.array([-1e-15, 1e-15]))
+        parts["b"] *= size
+        assert [f.party for f in unit_factors(parts)] == ["b"]
+
+
 def test_kelvin_beside_degrees_and_spreads_about_zero_are_found():
     rng = np.random.default_rng(0)
     warm = [rng.normal(37, 0.6, size=(200, 1)) for _ in range(3)]

@@ -360,9 +360,10 @@ def _look_for_numbered_ids(facts: FileFacts, cells: Mapping[str, Any]) -> None:
         reasons[list(whole)[suspect.column]] = suspect.reason
     for column, reason in reasons.items():
         facts.kinds[column] = "id"
-        if reason != CONSECUTIVE:  # what counts from 1 in each file may be a line's number
+        least = np.nanmin(facts.numbers.pop(column))
+        # What counts from 1 in each file may be a line's number, and what is called so no year.
+        if reason != CONSECUTIVE or (least > 1 and sounds_like_id(column)):
             facts.suspects[column] = _id_texts(cells[column])
-        del facts.numbers[column]
         words = f"looks like ids ({reason}), which are no feature"
         facts.add("id", column, [0], words, f"name it: --id-column {column!r}, or leave it out")
 

@@ -29,10 +29,10 @@ _WORDS = frozenset(
     "person sample case row".split()
 )
 _OWNERS = (
-    "patient person subject subj user sample case record customer client visit row "
-    "patienten personen probanden kunden fall"
+    "patient person subject subj user sample case record customer client visit row admission "
+    "encounter episode specimen patienten personen probanden kunden fall aufnahme"
 ).split()
-_ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|nummer|key)$")
+_ENDING = re.compile(rf"({'|'.join(_OWNERS)})_?(id|nr|no|number|nummer|key)$|nummer$")
 
 
 _NINES = np.array([float(sign * (10**digits - 1)) for digits in range(1, 7) for sign in (1, -1)])

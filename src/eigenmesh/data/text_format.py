@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -88,7 +88,7 @@ def dialect_of(path: Path, stated: TextFormat) -> Dialect:
     if not lines[0].strip(f" \r\n{delimiter}") or "\0" in lines[0]:
         complaint = "begins with a blank line, expected column names or numbers"
         raise complaint_about(path, complaint, "cut it")
-    decimal = stated.decimal or _decimal(path, records)
+    decimal = stated.decimal or _decimal(path, lines, delimiter)
     names = _header(records[0], decimal) if stated.header is None else stated.header
     return Dialect(
         delimiter,
@@ -193,14 +193,14 @@ def _is_any_number(cell: str) -> bool:
     return cell in GAPS or any(form.fullmatch(cell) for form in _NUMBER.values())
 
 
-def _decimal(path: Path, records: Sequence[Sequence[str]]) -> str:
-    cells = [cell.strip() for record in records for cell in record]
-    commas = [cell for cell in cells if _WITH[","].fullmatch(cell) or _THOUSANDS.fullmatch(cell)]
-    points = any(_WITH["."].fullmatch(cell) for cell in cells)
+def _decimal(path: Path, lines: Sequence[str], delimiter: str) -> str:
+    cells = [cell.strip() for record in _records(lines, delimiter) for cell in record]
+    commas = [cell for cell in cells if _has_comma(cell)]
     if not commas:
         return "."
-    if points:
-        complaint = "has numbers with a comma and numbers with a point among its first lines"
+    if any(_has_point(cell) for cell in cells):
+        comma, point = (_first_line(lines, delimiter, sign) for sign in (_has_comma, _has_point))
+        complaint = f"has numbers with a comma (line {comma}) and with a point (line {point})"
         remedy = "pass decimal=',' or decimal='.' (--decimal) and mend the others"
         raise complaint_about(path, complaint, remedy)
     if all(_THOUSANDS.fullmatch(cell) for cell in commas):
@@ -211,6 +211,24 @@ def _decimal(path: Path, records: Sequence[Sequence[str]]) -> str:
         remedy = "pass decimal=',' (--decimal ,) for the first, cut the signs for the second"
         raise complaint_about(path, complaint, remedy)
     return ","
+
+
+def _has_comma(cell: str) -> bool:
+    return bool(_WITH[","].fullmatch(cell) or _THOUSANDS.fullmatch(cell))
+
+
+def _has_point(cell: str) -> bool:
+    return _WITH["."].fullmatch(cell) is not None
+
+
+def _first_line(lines: Sequence[str], delimiter: str, is_such: Callable[[str], bool]) -> int:
+    """The line, counted from 1, on which the first record with such a cell begins."""
+    reader, first = csv.reader(lines, delimiter=delimiter), 1
+    for cells in reader:
+        if any(is_such(cell.strip()) for cell in cells):
+            break
+        first = reader.line_num + 1
+    return first
 
 
 def _header(cells: Sequence[str], decimal: str) -> bool:

@@ -24,6 +24,7 @@ _FAR = 50.0  # spreads: one so far from 0 tells it alone, as 310 K beside 37 °C
 # By which the factors of size and spread may differ: k-means parts rows by the columns that vary
 # most, so that a column in small units has means that are narrower still.
 _AGREE = 30.0
+_NEAREST = 0.3  # of the median distance
 # Spreads: a mean at least so far from 0 is a size, one that is nearer than _CENTRED is none. As the
 # tails of a column are not known by its moments, there is room between the two.
 _SIDED = 0.8
@@ -73,9 +74,17 @@ class _Columns(NamedTuple):
         low, high = np.sign(np.quantile(values, _TAILS, axis=0))
         error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         one_side = (low == high) & (np.abs(values.mean(axis=0)) >= errors * error)
-        spreads = _Logs.of(values - medians)
+        spreads = _Logs.of(_distances(values, medians))
         middles = medians / np.exp(spreads.mean)
         return cls(_Logs.of(values), spreads, np.where(one_side, low, 0.0), middles)
+
+
+def _distances(values: Doubles, medians: Doubles) -> Doubles:
+    """How far values lie from their median, none of them nearer than a part of what most do."""
+    # Of an even number two may nearly meet at their median: one logarithm would be all that counts.
+    distances = np.abs(values - medians)
+    nearest = _NEAREST * np.median(distances, axis=0)
+    return np.where(distances == 0, 0.0, np.maximum(distances, nearest))
 
 
 class ColumnMoments(NamedTuple):
