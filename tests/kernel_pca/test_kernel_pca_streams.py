@@ -114,6 +114,12 @@ def test_what_blocks_cannot_do_is_said():
     assert "blocks of rows add up over landmarks" in str(caught.value.__cause__)
     with pytest.raises(em.EigenmeshError, match="landmarks"):
         em.KernelPCA(2, kernel="sigmoid").fit(iter([DIGITS]))
+    parts = em.split(DIGITS[:200], n_parties=2, random_state=0)
+    with pytest.raises(em.EigenmeshError, match="block after block.*or fit for split data"):
+        em.KernelPCA(2, **RBF).partial_fit(parts)
+    for source in (parts, DIGITS[:200]):
+        with pytest.warns(em.EigenmeshWarning, match="partial_fit forgets: it begins anew"):
+            em.KernelPCA(2, **RBF, accuracy=1.0).fit(source).partial_fit(DIGITS[200:300])
     with pytest.raises(em.EigenmeshError, match="no block"):
         em.KernelPCA(2).fit(iter([]))
     with pytest.raises(em.EigenmeshError, match="gone after fit"):

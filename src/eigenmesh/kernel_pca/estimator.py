@@ -353,14 +353,36 @@ class KernelPCA(Served, FrontDoor):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Take up a block of rows; the landmarks stay once 20 rows a landmark have been seen.
 
-        Given `landmarks` stay from the start. Gamma by a rule comes from the same first rows.
+        Given `landmarks` stay from the start. Gamma by a rule comes from the same first rows. It
+        goes on from `partial_fit` and from a fit to blocks or a Spark frame. Columns must have the
+        names of the first block, in their order, as scikit-learn asks for.
         """
         self._check_parameters()
         self._require_no_preparation("partial_fit")
         stream = getattr(self, "_stream", None)
+        self._require_one_place(X, stream)
         with rows_shown("kernel PCA", self.verbose):
             self._fit_blocks(iter([self._checked(X, reset=stream is None)]), stream)
         return self
+
+    def _require_one_place(self, X: Any, stream: LandmarkStream | None) -> None:
+        """Refuse split data, and say where all of an earlier fit is forgotten.
+
+        scikit-learn's checks take up blocks after a fit, so that this is no error.
+        """
+        if _is_split(X):
+            raise InputError(
+                f"partial_fit takes rows of one place, block after block, and X is a "
+                f"{type(X).__name__}; an array or DataFrame is expected, or fit for split data"
+            )
+        if stream is None and hasattr(self, "model_"):
+            warnings.warn(
+                "this model was fitted to all rows at once, which partial_fit forgets: it begins "
+                "anew with this block. To go on begin with partial_fit, or with fit of an iterator "
+                "of blocks",
+                EigenmeshWarning,
+                stacklevel=3,
+            )
 
     @property
     def landmarks_are_given(self) -> bool:
@@ -509,7 +531,7 @@ class KernelPCA(Served, FrontDoor):
                 left_out.warn()
             elif left_out is not None and not self._is_within_without(left_out, estimator):
                 how = (self.kernel, self.center, getattr(estimator, "landmark_residual_", None))
-                left_out.beside(estimator.eigenvalues_, *how).warn()
+                left_out.beside(_wanted_of(estimator), *how).warn()
         self.report_ = estimator.report_.over(recording, fed)
         self._adopt_fitted(method, estimator, f"{choice}; {self.report_.what_left}")
         self._say_what_is_missing()
@@ -520,11 +542,11 @@ class KernelPCA(Served, FrontDoor):
         Then `report_.left_out` has them, and nobody needs to be warned. A gamma by a rule, and how
         rows are prepared, hangs on everybody's rows, too.
         """
-        missing = getattr(estimator, "shortfalls_", None)
+        missing, wanted = getattr(estimator, "shortfalls_", None), _wanted_of(estimator)
         is_shared = isinstance(self.gamma, str) or self.preparation is not None
         if missing is None or is_shared:
             return False
-        may_add = left_out.may_add(self.kernel, self.center) / estimator.eigenvalues_
+        may_add = left_out.may_add(self.kernel, self.center) / wanted
         surely = np.asarray(missing) + 2 * estimator.shortfall_error_
         return bool((surely + may_add <= self.accuracy).all())
 
@@ -913,6 +935,12 @@ def _require_no_weights(sample_weight: Any, data: str, instead: str) -> None:
         raise InputError(
             f"sample_weight is given for {data}, which take none; None is expected, or {instead}"
         )
+
+
+def _wanted_of(estimator: Any) -> Any:
+    """Eigenvalues that were asked for: of a share of the variance the first of all there are."""
+    missing = getattr(estimator, "shortfalls_", None)
+    return estimator.eigenvalues_[: None if missing is None else len(missing)]
 
 
 def _lazily(model: Any, X: Any, preparation: RowPreparation | None) -> Any:
