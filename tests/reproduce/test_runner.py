@@ -1,10 +1,14 @@
 """The runner: trials are made once, kept, shared, and made anew when what they hang on changes."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from eigenmesh.cli.commands import app
 from eigenmesh.errors import InputError
 from eigenmesh.reproduce.catalogue import entry, selected
 from eigenmesh.reproduce.claim_checks import above, below, of, somewhere, steady
@@ -150,6 +154,36 @@ def test_figures_are_named_as_in_the_list():
         selected(["003/fig9"])
     own = entry(selected(["004/fig1"])[0])
     assert own["data"] == {"mushrooms": "8,124 × 112", "mnist": "70,000 × 784"}
+
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+STUDY = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.S | re.M)[1]  # as it is told
+
+
+def test_a_further_papers_study_is_one_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("EIGENMESH_DATA", raising=False)
+    study, out = tmp_path / "rpcholesky.py", tmp_path / "out"
+    study.write_text(STUDY)
+    asked = ["reproduce", str(study), "--smoke", "--offline", "--json", "--out", str(out)]
+    reply = CliRunner().invoke(app, asked, catch_exceptions=False)
+    (tree,) = json.loads(reply.stdout)
+    ratios = [t["measures"]["rpcholesky"]["ratio"] for t in tree["trials"]]
+    assert len(ratios) == 2
+    assert tree["claims"][1]["verdict"] == (
+        "held" if max(ratios) <= 1.1 else "held in part" if min(ratios) <= 1.1 else "not held"
+    )
+    assert (out / "900-fig1.smoke.png").read_bytes().startswith(b"\x89PNG")
+    assert "900/fig1" in (out / "index.html").read_text()
+    write_summary(out, out / "papers.md")
+    assert "it errs less than uniform sampling" in (out / "papers.md").read_text()
+    study.write_text(STUDY.replace("900/fig1", "003/fig3"))
+    with pytest.raises(InputError, match="'003/fig3', which is one of ours"):
+        selected([str(study)])
+    study.write_text("FIGURES = ()")
+    with pytest.raises(InputError, match="has no figures; expected FIGURES"):
+        selected([str(study)])
+    with pytest.raises(InputError, match="is no file; expected a study"):
+        selected([str(tmp_path / "none.py")])
 
 
 def test_sets_say_where_they_are_from(monkeypatch):

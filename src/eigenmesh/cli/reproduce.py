@@ -21,7 +21,8 @@ def reproduce(
     ids: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Figures as 003/fig3, papers as 003, or all; left out, they are listed.",
+            help="Figures as 003/fig3, papers as 003, all, or a study's file as mine.py; left out, "
+            "they are listed.",
             metavar="[ID]...",
         ),
     ] = None,

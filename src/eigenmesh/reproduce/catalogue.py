@@ -1,10 +1,12 @@
-"""All figures that can be run, found in the modules of `figures`."""
+"""All figures that can be run: those in the modules of `figures`, and those of a study's file."""
 
 from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from eigenmesh.errors import InputError
@@ -25,25 +27,47 @@ def catalogue() -> dict[str, Figure]:
         for module in pkgutil.iter_modules(figures.__path__)
     ]
     by_id = {figure.id: figure for module in modules for figure in module.FIGURES}
-    return dict(sorted(by_id.items(), key=lambda entry: _order(entry[0])))
+    return dict(sorted(by_id.items(), key=lambda entry: order_of(entry[0])))
 
 
-def _order(figure_id: str) -> tuple[str, bool, int]:
+def order_of(figure_id: str) -> tuple[str, bool, int]:
     """fig2 before fig10, tables last."""
     paper, _, name = figure_id.partition("/")
     return paper, not name.startswith("fig"), int("".join(filter(str.isdigit, name)) or 0)
 
 
+def figures_in(path: Path) -> list[Figure]:
+    """The figures that a study's file names, which is run as the program that it is."""
+    spec = spec_from_file_location(path.stem, path) if path.is_file() else None
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is no file; expected a study in Python, which names FIGURES")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    figures = list(getattr(module, "FIGURES", ()))
+    if not figures:
+        raise InputError(f"{path} has no figures; expected FIGURES, which names one at least")
+    for figure in figures:
+        if figure.id in catalogue():
+            raise InputError(
+                f"{path} has the figure {figure.id!r}, which is one of ours; an id of its own is "
+                f"expected, as '900/fig1'"
+            )
+    return figures
+
+
 def selected(ids: Sequence[str]) -> list[Figure]:
-    """Figures by id; a paper's number stands for all of its own, "all" for all."""
+    """Figures by id; a paper's number stands for all of its own, "all" for all, a file for its."""
     figures = catalogue()
     selection: list[Figure] = []
     for name in ids:
-        own = [f for f in figures.values() if name in ("all", f.id, f.paper)]
+        if name.endswith(".py"):
+            own = figures_in(Path(name))
+        else:
+            own = [f for f in figures.values() if name in ("all", f.id, f.paper)]
         if not own:
             raise InputError(
-                f"{name!r} is no table or figure; expected 'all', a paper or one of "
-                f"{', '.join(figures)}"
+                f"{name!r} is no table or figure; expected 'all', a paper, a study's file or one "
+                f"of {', '.join(figures)}"
             )
         selection += [figure for figure in own if figure not in selection]
     return selection

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from eigenmesh.reproduce.catalogue import catalogue
+from eigenmesh.reproduce.catalogue import order_of
 from eigenmesh.reproduce.declare import SIZES
 from eigenmesh.reproduce.runner import result_path
 from eigenmesh.safe_files import write_whole
@@ -36,13 +36,12 @@ li { margin-bottom: .7rem; }
 
 def results_in(folder: Path) -> list[dict[str, Any]]:
     """The trees of all figures that were run there, each at the largest size."""
-    trees = []
-    for figure_id in catalogue():
-        sizes = [s for s in reversed(SIZES) if result_path(folder, figure_id, s).is_file()]
-        if sizes:
-            path = result_path(folder, figure_id, sizes[0])
-            trees.append(json.loads(path.read_text(encoding="utf-8")))
-    return trees
+    largest: dict[str, dict[str, Any]] = {}
+    for size in SIZES:
+        for path in folder.glob(f"*.{size}.json"):
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            largest[tree["id"]] = tree
+    return [largest[figure_id] for figure_id in sorted(largest, key=order_of)]
 
 
 def write_page(folder: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from eigenmesh.reproduce.runner import FigureOutcome
@@ -19,6 +20,7 @@ _ON_TOP = 3.0  # of the order in which lines are drawn
 _EXACT = ("default", "pooled", "shipping")  # but for rounding, where errors are drawn
 _MOST_DECADES = 7  # between ticks
 _TOO_FAR = 100.0  # times the smallest mean: a plain axis would show nothing of it
+_WIDE = 7.0  # a sweep, last over first: its first values would lie on each other on a plain axis
 _LABEL_WIDTH, _LABEL_HEIGHT = 20.0, 10.0  # pixels
 # Inches: a plot with what is above and below it; the bars under it; margins of the page.
 _WIDTH, _LEFT, _PLOT, _ABOVE, _BELOW = 3.5, 0.95, 2.2, 0.72, 0.5
@@ -65,6 +67,11 @@ def draw(outcome: FigureOutcome, path: Path) -> None:
     sheet.canvas.savefig(path, dpi=100, facecolor="white")
 
 
+def _ships_as_line(outcome: FigureOutcome) -> bool:
+    """Over floats; else it is as good as the pooled answer, and what it sends is in the bars."""
+    return outcome.figure.over not in ("sweep", "round")
+
+
 def _drawn(outcome: FigureOutcome) -> list[str]:
     """All methods of the figure, in the order of the legend."""
     panels = range(len(outcome.figure.panels))
@@ -76,10 +83,12 @@ def _frame(sheet: _Sheet, outcome: FigureOutcome, names: list[str], columns: int
     title = f"{outcome.figure.id}   {outcome.figure.title}"
     x, y = 0.15 / sheet.width, 1 - 0.12 / sheet.height
     sheet.canvas.text(x, y, title, fontsize=12.5, fontweight="bold", va="top")
-    handles = [
+    handles: list[Any] = [
         Line2D([], [], color=look.colour, marker=look.marker, ls=look.line, lw=1.8, ms=5)
         for look in (METHODS[name] for name in names)
     ]
+    if "shipping" in names and not _ships_as_line(outcome):
+        handles[names.index("shipping")] = Patch(color=METHODS["shipping"].colour)
     labels = [METHODS[name].label for name in names]
     at = (0.5, _BOTTOM / sheet.height / 2)
     options = {"ncols": columns, "frameon": False, "fontsize": 9, "borderaxespad": 0.0}
@@ -94,8 +103,8 @@ def _plot(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
         if not values:
             continue
         look = METHODS[method]
-        if method == "shipping" and over in ("sweep", "round"):
-            continue  # it is as good as the pooled answer; what it sends is in the bars
+        if method == "shipping" and not _ships_as_line(outcome):
+            continue
         if over == "round":
             ends += _courses(axes, outcome, panel, method, measure, values)
         else:
@@ -264,7 +273,7 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
         floor = _floor(outcome, panel, measure)
-        if MEASURES[measure].of_error and low < floor:  # lines at the floor have a margin below
+        if low < floor:  # lines at the floor have a margin below
             _mark_bottom(axes, floor)
         elif high < 300 * low:  # decades' ends alone would leave the axis bare
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -317,7 +326,7 @@ def _spans_decades(outcome: FigureOutcome, panel: int, measure: str) -> bool:
 def _sweep_axis(axes: Any, values: Any, words: str) -> None:
     numbers = _positions(values)
     plain = all(isinstance(value, int | float) for value in values)
-    if plain and numbers.min() > 0 and numbers.max() / numbers.min() > 20:
+    if plain and numbers.min() > 0 and numbers.max() / numbers.min() > _WIDE:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(numbers, [str(value) for value in values])

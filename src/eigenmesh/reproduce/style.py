@@ -74,7 +74,7 @@ class Measure(NamedTuple):
 
 
 MEASURES = {
-    "error": Measure("‖sin Θ‖ to the pooled answer", log=True, of_error=True),
+    "error": Measure("‖sin Θ‖ to the pooled answer", log=True, floor=1e-10, of_error=True),
     "projector_error": Measure("‖UUᵀ − ÛÛᵀ‖² to the pooled", log=True, of_error=True),
     "misclassified": Measure("share misclassified"),
     "ratio": Measure("squared residual / optimum − 1", log=True, less=1.0, floor=1e-4),
