@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from eigenmesh.reproduce.runner import FigureOutcome
 from eigenmesh.reproduce.style import MEASURES, METHODS, Look
@@ -21,7 +21,7 @@ _EXACT = ("default", "pooled", "shipping")  # but for rounding, where errors are
 _MOST_DECADES = 7  # between ticks
 _TOO_FAR = 100.0  # times the smallest mean: a plain axis would show nothing of it
 _WIDE = 7.0  # a sweep, last over first: its first values would lie on each other on a plain axis
-_LABEL_WIDTH, _LABEL_HEIGHT = 20.0, 10.0  # pixels
+_LABEL_WIDTH, _LABEL_HEIGHT, _DIGIT = 20.0, 10.0, 7.0  # pixels
 # Inches: a plot with what is above and below it; the bars under it; margins of the page.
 _WIDTH, _LEFT, _PLOT, _ABOVE, _BELOW = 3.5, 0.95, 2.2, 0.72, 0.5
 _BAR, _BAR_BELOW = 0.17, 0.5
@@ -135,7 +135,7 @@ def _line(
         x = results.measured(panel, values[-1], method, over).mean
         return axes.axvline(x, color=look.colour, ls=look.line, lw=1.6)
     x = _positions(values) if over == "sweep" else _means(outcome, panel, method, over, values)
-    low = np.maximum(y - spread, y / 3 if MEASURES[measure].log else -np.inf)
+    low = np.maximum(y - spread, y / 3 if MEASURES[measure].log else 0.0)
     axes.fill_between(x, low, y + spread, color=look.colour, alpha=0.15, lw=0)
     style = {"lw": 2.2 if method == "default" else 1.5, "ms": 5}
     if method == "pooled":  # dashes, which show what they cover
@@ -254,12 +254,11 @@ def _spread(heights: list[float], most: float) -> list[float]:
 
 def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
     results = outcome.results
-    origin = "\n".join(textwrap.wrap(outcome.data[panel], 68))
-    axes.set_title(
-        results.titles[panel], loc="left", fontsize=10, pad=8 + 8 * (1 + origin.count("\n"))
-    )
+    origins = [textwrap.wrap(own, 68) for own in outcome.data]
+    pad = 8 + 8 * max(map(len, origins))
+    axes.set_title(results.titles[panel], loc="left", fontsize=10, pad=pad)
     axes.annotate(
-        origin,
+        "\n".join(origins[panel]),
         (0, 1),
         xytext=(0, 3),
         xycoords="axes fraction",
@@ -277,7 +276,7 @@ def _dress(axes: Any, outcome: FigureOutcome, panel: int, measure: str) -> None:
             _mark_bottom(axes, floor)
         elif high < 300 * low:  # decades' ends alone would leave the axis bare
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_major_formatter(FuncFormatter(_in_short))
     else:
         axes.ticklabel_format(axis="y", useOffset=False)
     _dress_across(axes, outcome, panel)
@@ -311,6 +310,15 @@ def _dress_across(axes: Any, outcome: FigureOutcome, panel: int) -> None:
         axes.set_xlabel(MEASURES[over].label, fontsize=9)
 
 
+def _in_short(number: float, place: int | None = None) -> str:
+    """With a letter for thousands and millions.
+
+    >>> _in_short(0.05), _in_short(20_000)
+    ('0.05', '20k')
+    """
+    return f"{number:g}" if number < 1000 else EngFormatter(sep="")(number, place)
+
+
 def _spans_decades(outcome: FigureOutcome, panel: int, measure: str) -> bool:
     """Whether the means of a measure that is drawn plainly are too far apart for it."""
     results = outcome.results
@@ -330,6 +338,14 @@ def _sweep_axis(axes: Any, values: Any, words: str) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(numbers, [str(value) for value in values])
+    places = axes.transData.transform([(x, 0.5) for x in numbers])[:, 0]
+    last = np.inf
+    for label, place in reversed(list(zip(axes.get_xticklabels(), places, strict=True))):
+        width = _DIGIT * (len(label.get_text()) + 1)
+        if place + width > last:  # the values at both ends matter most
+            label.set_visible(False)
+        else:
+            last = place
     axes.set_xlabel(words, fontsize=9)
 
 

@@ -146,7 +146,7 @@ def run(
         first = at_start.setdefault((job.panel, job.seed), kept["measures"])
         own = {name: kept["measures"].get(name, first[name]) for name in first}
         trials.append(Trial(job.panel, job.value, job.seed, own))
-        origins[job.panel] = kept["origin"]
+        origins[job.panel] = _in_words(kept["origin"], job)
         seconds += kept["cpu_seconds"]
         advance()
     titles = [panel.title for panel in figure.panels]
@@ -157,6 +157,13 @@ def run(
     path = result_path(folder, figure.id, size)
     write_whole(path, as_json(outcome.tree()).encode(), durable=False)
     return outcome
+
+
+def _in_words(origin: str, job: Job) -> str:
+    """Where rows are from, and how many were drawn; what was made for a run has as many."""
+    n_rows = job.key["data"][1]
+    whole = n_rows is None or origin.startswith(("synthetic", "as the paper"))
+    return origin if whole else f"{origin}; at most {n_rows:,} rows are drawn"
 
 
 def result_path(folder: Path, figure_id: str, size: str, suffix: str = "json") -> Path:
