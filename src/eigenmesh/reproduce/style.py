@@ -29,6 +29,7 @@ METHODS = {
     # Paper 000
     "one-shot": Look("one-shot, D pairs (paper)", VERMILION, "s"),
     "one-shot-wide": Look("one-shot, D + 5 pairs (authors' code)", WINE, "D"),
+    "one-shot-projected": Look("one-shot, samples projected by the parties", WINE, "D"),
     "dpca-3": Look("DPCA, 3 neighbours", GREEN, "v", ":"),
     "dpca-5": Look("DPCA, 5 neighbours", SKY, "^", "--"),
     "dpca-10": Look("DPCA, all neighbours", OLIVE, ">"),

@@ -27,7 +27,9 @@ paper's own set, and is marked. A claim *held* if it held in every case that was
 part* if in some. Where words can be read in several ways each reading is a check of its own: the
 verdict is that of the paper's own, as near to what it prints as can be run, and what the others
 give is named beside it. Tolerances stand in the declarations (`src/eigenmesh/reproduce/figures`):
-papers seldom print any, so most are ours. Times are processor time with linear algebra at one
+papers seldom print any, so most are ours. What a claim asks for was put otherwise after a run had
+been looked at where it had not been the paper's words; the figure then says so, and no tolerance
+was made wider. Times are processor time with linear algebra at one
 thread; the pooled answer is that of Lanczos.
 """
 
