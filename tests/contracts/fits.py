@@ -117,6 +117,7 @@ FITS = [
             n_landmarks=12,
             random_state=0,
             preparation=em.Preparation(standardize=True),
+            precision=8,
         ),
     ),
     Fit(

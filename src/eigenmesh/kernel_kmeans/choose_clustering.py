@@ -25,6 +25,7 @@ from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca
 from eigenmesh.methods.registry import for_kernel, methods, names_of
 from eigenmesh.numerics.kernels import UNIT_NORM
+from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.study import Stage, stage
 from eigenmesh.stages.distributed_kmeans import distributed_kmeans
@@ -104,6 +105,7 @@ class ClusteringParameters(NamedTuple):
     coreset_size: int | None = None
     embedding_dim: int | None = None
     keep_history: bool = False  # of a graph's rounds
+    bits: int = EXACT  # of landmarks
 
 
 def require_row_method(params: ClusteringParameters) -> None:

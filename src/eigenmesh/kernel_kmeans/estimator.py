@@ -41,6 +41,7 @@ from eigenmesh.estimators.party_values import (
     values_by_party,
     weight_array,
 )
+from eigenmesh.estimators.precision import landmark_bits, sent_in
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.small_parties import (
@@ -83,6 +84,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
+from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.distributed_kmeans import METHODS as KMEANS
@@ -122,6 +124,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         or organisations hold the rows and sums are not masked.
     n_features : of "random-features" and "fed".
     coreset_size : draws of kmeans="coreset"; None for 50 a cluster, at least 200.
+    precision : "exact", or in how many bits what leaves may travel where it need not be exact: 32,
+        16, 8, 4, or "auto". Over rows landmarks, as in `DisKPCA`; over columns the eigenvectors of
+        method="one-shot".
     embedding_dim : dimensions in which the leverage of method="diskpca" is measured; twice
         n_eigenvectors if None.
     n_init : restarts of k-means, the best of which counts; "auto" is 4.
@@ -229,6 +234,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         coreset_size: int | None = None,
         embedding_dim: int | None = None,
         keep_history: bool = False,
+        precision: int | str = "exact",
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -255,6 +261,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self.coreset_size = coreset_size
         self.embedding_dim = embedding_dim
         self.keep_history = keep_history
+        self.precision = precision
 
     # Fitting.
 
@@ -280,8 +287,10 @@ class KernelKMeans(FrontDoor, PartyLabels):
             fed.recording() as recording,
             self._preparing(fed),
         ):
-            if is_plain(X) and self.preparation is None:
-                fed.own_rows = own_rows(fed)
+            if is_plain(X):
+                params = params._replace(bits=EXACT)  # nothing is sent
+                if self.preparation is None:
+                    fed.own_rows = own_rows(fed)
             outcome = self._fitted_to(fed, params, sample_weight)
             self._adopt(outcome)
             if outcome.labels is None:
@@ -296,6 +305,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             bounds=None if outcome.estimator is None else outcome.estimator.report_.bounds,
             notes=(*outcome.caveats, *outcome.facts),
             cheaper=self._less(fed.split, fed.graph is not None),
+            **sent_in("exact" if is_plain(X) else self.precision, outcome.model, outcome.estimator),
         )
         if not is_plain(X) and outcome.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
@@ -360,7 +370,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         """What finds the components of columns, or of rows on a graph, of those who are in."""
         own = self.get_params(deep=False)
         same = ["kernel", "gamma", "degree", "coef0", "method", "n_landmarks", "accuracy"]
-        same += ["averaging"]
+        same += ["averaging", "precision"]
         kpca = KernelPCA(
             n_components,
             center=False,
@@ -407,6 +417,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             coreset_size=optional_count(self.coreset_size, "coreset_size"),
             embedding_dim=optional_count(self.embedding_dim, "embedding_dim"),
             keep_history=bool(self.keep_history),
+            bits=landmark_bits(self.precision),
         )
 
     def _kernel(self, fed: Federation, seed: int) -> Kernel:

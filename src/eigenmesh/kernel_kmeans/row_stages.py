@@ -61,6 +61,7 @@ def setup_of(params: ClusteringParameters, kernel: Kernel, weights: str) -> Land
         seed=params.seed,
         scores=SCORES,
         weights=weights,
+        bits=params.bits,
     )
 
 

@@ -26,6 +26,7 @@ from eigenmesh.estimators.party_values import (
     values_by_party,
     weight_array,
 )
+from eigenmesh.estimators.precision import landmark_bits, sent_in
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.report import LESS_ON_A_GRAPH, RunReport, less_of_columns
 from eigenmesh.estimators.rows import RowEstimator
@@ -73,6 +74,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
     random_state : seed of all draws.
     small_parties : "leave-out" or "reveal", as in `KernelPCA`.
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
+    precision : "exact", or in how many bits what leaves may travel where it need not be exact: 32,
+        16, 8, 4, or "auto". Over rows landmarks, as in `DisKPCA`; over columns the eigenvectors of
+        method="one-shot".
     accuracy : the largest share of a wanted eigenvalue that may be missing. What landmarks miss is
         measured; unless `n_landmarks` is given they double while it is more, up to 2000 or to the
         centroids that the parties can give. A warning says if more is missing in the end.
@@ -139,6 +143,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         accuracy: float = 0.01,
         small_parties: str = LEAVE_OUT,
         preparation: Preparation | None = None,
+        precision: int | str = "exact",
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -155,6 +160,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
         self.accuracy = accuracy
         self.small_parties = small_parties
         self.preparation = preparation
+        self.precision = precision
 
     # Fitting.
 
@@ -179,8 +185,10 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             fed.recording() as recording,
             self._preparing(fed),
         ):
-            if is_plain(X) and self.preparation is None:
-                fed.own_rows = own_rows(fed)
+            if is_plain(X):
+                params.door.precision = "exact"  # nothing is sent
+                if self.preparation is None:
+                    fed.own_rows = own_rows(fed)
             regression = fit_split(fed, params, y)
         self._adopt(regression)
         self.report_ = RunReport.of(
@@ -190,6 +198,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             baseline_floats=regression.baseline_floats,
             notes=(*regression.caveats, *regression.notes),
             cheaper=self._less(fed.split, fed.graph is not None),
+            **sent_in(params.door.precision, regression.model, regression.estimator),
         )
         if not is_plain(X) and regression.estimator is None:
             self.method_ += f"; {self.report_.what_left}"
@@ -239,7 +248,9 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             random_state=seed_of(self.random_state),
             accuracy=checked_accuracy(self.accuracy),
             small_parties=one_of(self.small_parties, "small_parties", CHOICES),
+            precision=self.precision,
         )
+        landmark_bits(self.precision)  # refused here if it is none
         return RegressionParameters(door, k, alpha)
 
     def _alpha(self) -> float:

@@ -209,7 +209,33 @@ def test_what_cannot_be_is_said(wrong, words):
     with pytest.raises(InputError, match=words):
         em.DisKPCA(3, **RBF, n_landmarks=30, **wrong).fit(power_law(DIGITS[:100]))
     weights = [np.ones(len(part)) for part in power_law(DIGITS[:100]).parts]
-    with pytest.raises(InputError, match="sample_weight is given"):
-        em.DisKPCA(3, **RBF, n_landmarks=30, precision=8).fit(
+    with pytest.raises(InputError, match="gram_rank is 20 and sample_weight is given"):
+        em.DisKPCA(3, **RBF, n_landmarks=30, gram_rank=20).fit(
             power_law(DIGITS[:100]), sample_weight=weights
         )
+
+
+def test_landmarks_in_few_bits_serve_weights_clusters_and_regression():
+    X = DIGITS[:400]
+    parts = power_law(X)
+    y = [X[rows] @ np.linspace(-1, 1, X.shape[1]) for rows in parts.order]
+    weights = [np.linspace(1, 3, len(rows)) for rows in parts.order]
+    how = {**RBF, "n_landmarks": 50, "random_state": 0}
+    fits = {
+        "weights": lambda bits: em.DisKPCA(4, **how, landmarks="centroids", precision=bits).fit(
+            parts, sample_weight=weights
+        ),
+        "clusters": lambda bits: em.KernelKMeans(5, **how, precision=bits).fit(parts),
+        "ridge": lambda bits: em.KernelPCRegressor(5, **how, precision=bits).fit(parts, y),
+    }
+    for name, fit in fits.items():
+        plain, few = fit("exact"), fit(8)
+        landmarks = few.model_.landmarks.size * len(y)  # up from their owners, down to the others
+        saved = plain.report_.bytes - few.report_.bytes
+        assert 6 * landmarks < saved, name  # 7 bytes of 8, less a header a message
+        assert "8 bits of landmarks" in str(few.report_), name
+        np.testing.assert_allclose(few.eigenvalues_, plain.eigenvalues_, rtol=0.01, err_msg=name)
+        assert np.abs(few.eigenvalues_ / plain.eigenvalues_ - 1).max() > 0, name
+    plain = em.KernelKMeans(5, **how).fit(X)
+    of_one_array = em.KernelKMeans(5, **how, precision=4).fit(X)
+    np.testing.assert_array_equal(of_one_array.labels_, plain.labels_)

@@ -21,7 +21,6 @@ from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import (
     checked_accuracy,
     checked_gram_rank,
-    checked_precision,
     one_of,
     whole_number,
 )
@@ -33,6 +32,7 @@ from eigenmesh.estimators.kernel_gamma import (
     psd_kernel,
 )
 from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.precision import landmark_bits, landmarks_in_words
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.serving import Served
@@ -50,14 +50,12 @@ from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Disclosure, Method, register
 from eigenmesh.numerics.embeddings import is_exact, require_tensor_sketch
 from eigenmesh.numerics.kernels import UNIT_NORM
-from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, floats_besides, stage
 from eigenmesh.stages.row_messages import KernelSetup
 
 _RANK_UNASKED = 10  # of the leverage, where all components are wanted
-_AUTO_BITS = 8  # with fewer, landmarks are not where they should be
 
 
 class DisKPCA(Served, RowEstimator):
@@ -222,7 +220,7 @@ class DisKPCA(Served, RowEstimator):
             baseline_floats=outcome.baseline_floats,
             notes=(*caveats, *self._facts()),
             cheaper=self._less(fed.split, fed.graph is not None),
-            precision=self._precision_in_words(),
+            precision=landmarks_in_words(self.precision),
             precision_error=outcome.rounding / float(outcome.model.eigenvalues.min()),
         )
         for caveat in caveats:
@@ -339,19 +337,19 @@ class DisKPCA(Served, RowEstimator):
                 )
 
     def _require_plain_sums(self, weights: str) -> None:
-        """Of what is made small: sketches and weighted sums are not."""
-        reason = "exact is False" if not self.exact else "sample_weight is given"
-        if self.exact and weights == NONE:
-            return
-        for name, is_usual in (
-            ("gram_rank", self.gram_rank is None),
-            ("precision", self.precision == "exact"),
-        ):
-            if not is_usual:
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r} and {reason}, where sums and landmarks "
-                    f"travel as they are; its usual value is expected"
-                )
+        """Sketches travel as they are; of weighted sums nobody looks at what directions lose."""
+        if not self.exact and self.precision != "exact":
+            raise InputError(
+                f"precision is {self.precision!r} and exact is False, where landmarks and sketches "
+                f"travel as they are; 'exact' is expected, or exact=True"
+            )
+        if self.gram_rank is not None and not (self.exact and weights == NONE):
+            reason = "exact is False" if not self.exact else "sample_weight is given"
+            raise InputError(
+                f"gram_rank is {self.gram_rank!r} and {reason}, where sums are in all directions; "
+                f"None is expected: fewer n_landmarks, and precision where sums are exact, send "
+                f"less"
+            )
 
     def _checked_gram_rank(self) -> int | None:
         k, rank = self._wanted(), checked_gram_rank(self.gram_rank)
@@ -363,10 +361,6 @@ class DisKPCA(Served, RowEstimator):
                 f"expected at least, and several times as many are better"
             )
         return rank
-
-    def _precision_in_words(self) -> str:
-        bits = _landmark_bits(self.precision)
-        return "" if bits == EXACT else f"{bits} bits of landmarks"
 
     def _accuracy(self, n_landmarks: int) -> Accuracy | None:
         if self.accuracy is None:
@@ -399,7 +393,7 @@ class DisKPCA(Served, RowEstimator):
 
     def _agreed(self, gamma: float | None, repeat: int = 0) -> KernelSetup:
         rank, gram_rank = self._wanted() or _RANK_UNASKED, self._checked_gram_rank()
-        bits = _landmark_bits(self.precision)
+        bits = landmark_bits(self.precision)
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)
         width = 2 * rank if self.embedding_dim is None else self.embedding_dim
         agreed = agreed_fields(kernel, rank, width, self.random_state)
@@ -485,16 +479,6 @@ class DisKPCA(Served, RowEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
-
-
-def _landmark_bits(precision: Any) -> int:
-    """Bits of landmarks.
-
-    >>> _landmark_bits("exact"), _landmark_bits("auto"), _landmark_bits(4)
-    (64, 8, 4)
-    """
-    checked = checked_precision(precision)
-    return _AUTO_BITS if isinstance(checked, str) else checked
 
 
 def _captured(outcome: DisKPCAResult) -> float:
