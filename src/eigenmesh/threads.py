@@ -247,7 +247,10 @@ def spread(worker: Worker, count: int) -> None:
     [0, 1, 4, 9, 16]
     """
     with one_blas_thread(), at_work():
-        _Tasks(worker, count).run()
+        if count == 1:
+            worker(iter((0,)))
+        else:
+            _Tasks(worker, count).run()
 
 
 class _Tasks:

@@ -133,9 +133,10 @@ class Kernel:
         same = X is Y
         X, Y = matched(X, Y)
         values = require_out(out, (X.shape[0], Y.shape[0]), X.dtype)
-        FILL[self.of](X, Y, values)
         if self.of == "distance":
-            _mend_distances(X, Y, values, _gamma(self))
+            _fill_distances(X, Y, values, _gamma(self))
+        else:
+            FILL[self.of](X, Y, values)
         if same:
             # BLAS may round (i, j) and (j, i) apart, and a row's distance to itself off 0.
             make_symmetric(values)
@@ -348,24 +349,24 @@ _MIRROR_ROWS = 128
 _ROUNDED = 1e-4  # of gamma ‖x − y‖²: more than this is not left to rounding
 
 
-def _fill_distances(X: Rows, Y: Rows, out: Floats) -> None:
-    if is_sparse(X) or is_sparse(Y):
-        _fill_sparse_distances(X, Y, out)
-    else:
-        _fill_dense_distances(X, Y, out)
-    np.maximum(out, 0, out=out)
-
-
-def _mend_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
-    """Take near pairs of far rows from differences, where rounding would decide their kernel value.
-
-    Of rows of 1e10 the sum ‖x‖² − 2xᵀy + ‖y‖² knows distances to 1e4: near and far were one.
-    """
+def _fill_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
     if not out.size:
         return
-    eps = np.finfo(out.dtype).eps
-    shift = 0 if is_sparse(X) or is_sparse(Y) else Y.mean(axis=0, dtype=np.float64).astype(Y.dtype)
-    left, right = (squared_norms(Z - shift if np.ndim(shift) else Z) for Z in (X, Y))
+    fill = _fill_sparse_distances if is_sparse(X) or is_sparse(Y) else _fill_dense_distances
+    norms = fill(X, Y, out)
+    np.maximum(out, 0, out=out)
+    _mend_distances(X, Y, out, gamma, norms)
+
+
+def _mend_distances(
+    X: Rows, Y: Rows, out: Floats, gamma: float, norms: tuple[Floats, Floats]
+) -> None:
+    """Take near pairs of far rows from differences, where rounding would decide their kernel value.
+
+    Of rows of 1e10 the sum ‖x‖² − 2xᵀy + ‖y‖², of these `norms`, knows distances to 1e4: near and
+    far were one.
+    """
+    eps, (left, right) = np.finfo(out.dtype).eps, norms
     # The most that rounding can do to any pair: most data end here, without a look at the block.
     if 4 * gamma * eps * (left.max() + right.max()) <= _ROUNDED:
         return
@@ -378,29 +379,32 @@ def _mend_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
             out[rows.start + i[pairs], j[pairs]] = squared_norms(difference)
 
 
-def _fill_dense_distances(X: Floats, Y: Floats, out: Floats) -> None:
+def _fill_dense_distances(X: Floats, Y: Floats, out: Floats) -> tuple[Floats, Floats]:
     # ‖x‖² − 2xᵀy + ‖y‖² cancels digits far from the origin; distances do not feel a common shift.
-    shift = Y.mean(axis=0, dtype=np.float64).astype(X.dtype) if len(Y) else 0
+    shift = Y.mean(axis=0, dtype=np.float64).astype(X.dtype)
     left, right = _with_two_more_columns(X, shift), _with_two_more_columns(Y, shift)
     left[:, -2], left[:, -1] = squared_norms(left[:, :-2]), 1
     right[:, -2], right[:, -1] = 1, squared_norms(right[:, :-2])
     right[:, :-2] *= -2
     # One product adds the norms too and saves passes over the block.
     np.matmul(left, right.T, out=out)
+    return left[:, -2], right[:, -1]
 
 
-def _with_two_more_columns(X: Floats, shift: Floats | int) -> Floats:
+def _with_two_more_columns(X: Floats, shift: Floats) -> Floats:
     wide = np.empty((X.shape[0], X.shape[1] + 2), X.dtype)
     np.subtract(X, shift, out=wide[:, :-2])
     return wide
 
 
-def _fill_sparse_distances(X: Rows, Y: Rows, out: Floats) -> None:
+def _fill_sparse_distances(X: Rows, Y: Rows, out: Floats) -> tuple[Floats, Floats]:
     # No shift: it would fill the zeros.
+    left, right = squared_norms(X), squared_norms(Y)
     _fill_inner_products(X, Y, out)
     out *= -2
-    out += squared_norms(X)[:, None]
-    out += squared_norms(Y)
+    out += left[:, None]
+    out += right
+    return left, right
 
 
 def _fill_inner_products(X: Rows, Y: Rows, out: Floats) -> None:
@@ -509,7 +513,6 @@ def matched(X: Rows, Y: Rows) -> tuple[Rows, Rows]:
 
 FILL: dict[Argument, Callable[[Rows, Rows, Floats], None]] = {
     "inner": _fill_inner_products,
-    "distance": _fill_distances,
     "manhattan": _fill_manhattan,
     "cosine": _fill_cosines,
 }

@@ -164,7 +164,10 @@ def span_residual(span: Span, sums: LandmarkSums) -> float:
 
 def upper(matrix: Doubles) -> Doubles:
     """The upper triangle of a symmetric matrix, row by row."""
-    return np.asarray(matrix[np.triu_indices(len(matrix))])
+    size = len(matrix)
+    if size <= _LISTED:
+        return np.asarray(matrix.take(_triangle_places(size)))
+    return np.asarray(matrix[np.triu_indices(size)])
 
 
 def full(triangle: Floats) -> Doubles:
@@ -175,11 +178,33 @@ def full(triangle: Floats) -> Doubles:
            [2., 3.]])
     """
     size = int((np.sqrt(8 * len(triangle) + 1) - 1) / 2)
+    if size <= _LISTED:
+        return np.asarray(triangle.take(_square_places(size)), np.float64)
     matrix, end = np.empty((size, size)), 0
     for i in range(size):  # by slices: indices of all entries cost more than the entries
         begin, end = end, end + size - i
         matrix[i, i:] = matrix[i:, i] = triangle[begin:end]
     return matrix
+
+
+# Where entries are is listed once for matrices of one size: of many parties all have the same.
+_LISTED = 512  # rows of the largest
+
+
+@lru_cache(maxsize=4)
+def _triangle_places(size: int) -> Any:
+    """Of a triangle's numbers, in the matrix."""
+    i, j = np.triu_indices(size)
+    return i * size + j
+
+
+@lru_cache(maxsize=4)
+def _square_places(size: int) -> Any:
+    """Of a matrix's numbers, in the triangle."""
+    places = np.empty((size, size), np.intp)
+    i, j = np.triu_indices(size)
+    places[i, j] = places[j, i] = np.arange(len(i))
+    return places
 
 
 # The span, and the route: which sums float32 may carry.
@@ -259,7 +284,13 @@ class Span:
         One number is subtracted faster. But a constant is no function in the span: its projections
         would be large, and cost digits.
         """
-        return ShiftedKernel.of(self.kernel, self.landmarks, self._shift(level), np.dtype(dtype))
+        make = self._shared_blocks if self.is_shared else self._blocks
+        return make(np.dtype(dtype), level)
+
+    def _blocks(self, dtype: np.dtype[Any], level: bool) -> ShiftedKernel:
+        return ShiftedKernel.of(self.kernel, self.landmarks, self._shift(level), dtype)
+
+    _shared_blocks = lru_cache(maxsize=2)(_blocks)
 
     def _shift(self, level: bool) -> Doubles:
         return self.shift.mean(keepdims=True) if level and self.kernel.name == "rbf" else self.shift

@@ -316,10 +316,12 @@ class Inside:
         if span.rank is not None or not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):
             B = span.basis
             return cls(lambda K: np.asarray(K @ B), lambda k: np.asarray(B @ (B.T @ k)))
-        L = scipy.linalg.cholesky(span.K, lower=True)
+        L = np.asfortranarray(scipy.linalg.cholesky(span.K, lower=True))
+        # By LAPACK's own names: of a few rows, what is around them in scipy takes longer than they.
+        dtrtrs, dpotrs = scipy.linalg.lapack.dtrtrs, scipy.linalg.lapack.dpotrs
         return cls(
-            lambda K: np.asarray(scipy.linalg.solve_triangular(L, K.T, lower=True).T),
-            lambda k: np.asarray(scipy.linalg.cho_solve((L, True), k)),
+            lambda K: np.asarray(dtrtrs(L, K.T, lower=1)[0].T),
+            lambda k: np.asarray(dpotrs(L, k, lower=1)[0]),
         )
 
 

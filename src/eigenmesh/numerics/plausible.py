@@ -63,7 +63,9 @@ def is_positive(matrix: Doubles, slack: float) -> bool:
     try:
         # A factor exists just where no eigenvalue is below, and costs far less than the
         # eigenvalues.
-        np.linalg.cholesky(matrix + slack * np.eye(n))
+        lifted = np.array(matrix)
+        lifted.flat[:: n + 1] += slack
+        np.linalg.cholesky(lifted)
     except np.linalg.LinAlgError:
         return False
     return True

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -240,7 +240,7 @@ def fingerprint(data: Any, *, whole: bool = False) -> str:
     n, d = map(int, data.shape)
     is_sample = n * d > _WHOLE and not whole
     stride = max(min(n * d // _SAMPLE, n // _SAMPLE_ROWS), 1) if is_sample else 1
-    weights = np.random.default_rng(0).integers(2**64, size=d, dtype=np.uint64)
+    weights = _column_weights(d)
     digest = hashlib.sha256(f"{n} {d}".encode())
     step = stride * max(_BLOCK // max(d, 1), 1)
     for start in range(0, n, step):
@@ -248,6 +248,11 @@ def fingerprint(data: Any, *, whole: bool = False) -> str:
         words = _sparse_words(block, weights) if _is_sparse(block) else _words(block, weights)
         digest.update(words.tobytes())
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _column_weights(d: int) -> Words:
+    return np.random.default_rng(0).integers(2**64, size=d, dtype=np.uint64)
 
 
 def _is_sparse(data: Any) -> bool:
@@ -265,8 +270,11 @@ def _sparse_words(block: Any, weights: Words) -> Words:
 
 
 def _bits(values: Any) -> Words:
-    with np.errstate(over="ignore"):
-        single = np.asarray(values).astype(np.float32) + np.float32(0)  # which has no -0
+    values = np.asarray(values)
+    if values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32)
+    single = values + np.float32(0)  # which has no -0
     return single.view(np.uint32).astype(np.uint64)
 
 

@@ -85,7 +85,8 @@ def require_possible(message: Message, context: Context) -> None:
 
 def _largest(values: Any) -> float:
     """In float64: the limit is beyond what shorter numbers hold."""
-    return max(float(np.max(values)), -float(np.min(values)))
+    numbers = np.asarray(values)
+    return max(float(numbers.max()), -float(numbers.min()))
 
 
 def _require_squares(name: str, value: Any) -> None:
