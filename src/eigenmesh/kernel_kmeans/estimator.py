@@ -84,7 +84,6 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.kmeans import nearest
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
-from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.distributed_kmeans import METHODS as KMEANS
@@ -273,7 +272,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         a party, or a dictionary by party. It counts in the clusters, not in the choice of landmarks
         and components.
         """
-        params = self._checked_parameters()
+        precision = "exact" if is_plain(X) else self.precision  # of one array nothing is sent
+        params = self._checked_parameters()._replace(bits=landmark_bits(precision))
         if is_spark(X):
             self._require_none_for_spark(sample_weight)
             return self._fit_spark(params, SparkRows.of(X))
@@ -287,10 +287,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
             fed.recording() as recording,
             self._preparing(fed),
         ):
-            if is_plain(X):
-                params = params._replace(bits=EXACT)  # nothing is sent
-                if self.preparation is None:
-                    fed.own_rows = own_rows(fed)
+            if is_plain(X) and self.preparation is None:
+                fed.own_rows = own_rows(fed)
             outcome = self._fitted_to(fed, params, sample_weight)
             self._adopt(outcome)
             if outcome.labels is None:
@@ -305,7 +303,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             bounds=None if outcome.estimator is None else outcome.estimator.report_.bounds,
             notes=(*outcome.caveats, *outcome.facts),
             cheaper=self._less(fed.split, fed.graph is not None),
-            **sent_in("exact" if is_plain(X) else self.precision, outcome.model, outcome.estimator),
+            **sent_in(precision, outcome.model, outcome.estimator),
         )
         if not is_plain(X) and outcome.estimator is None:
             self.method_ += f"; {self.report_.what_left}"

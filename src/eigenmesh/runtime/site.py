@@ -275,7 +275,7 @@ def _bits(values: Any) -> Words:
         with np.errstate(over="ignore"):
             values = values.astype(np.float32)
     single = values + np.float32(0)  # which has no -0
-    return single.view(np.uint32).astype(np.uint64)
+    return np.asarray(single.view(np.uint32).astype(np.uint64))
 
 
 def _secret_in(folder: Path) -> bytes:
