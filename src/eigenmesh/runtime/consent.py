@@ -250,16 +250,19 @@ class Consent:
             self.site.account.charge(spent, cost, budget, chain)
         self._is_charged = True
 
-    def require_version(self) -> None:
-        """Raise `PolicyRefusal` if too few rows changed since answers were given of others.
+    @property
+    def minds_versions(self) -> bool:
+        """Whether versions of the data are compared, whatever the budget.
 
         With a budget that is part of it. Without one it holds between organisations, where a policy
         keeps rows; in one trust domain nobody remembers versions: the audit says what they tell.
         """
-        policy, apart = self.site.policy, self.site.trust == "organisations"
-        if apart and "rows" not in policy.allow:
-            with naming(self.site.name):
-                self.site.once("spent", self._spent)
+        return self.site.trust == "organisations" and "rows" not in self.site.policy.allow
+
+    def require_version(self) -> None:
+        """Raise `PolicyRefusal` if too few rows changed since answers were given of others."""
+        with naming(self.site.name):
+            self.site.once("spent", self._spent)
 
     def _spent(self) -> tuple[Spent, bytes]:
         """What the data have cost, and a name of the version that they are."""

@@ -38,7 +38,6 @@ from eigenmesh.runtime.message import (
     OwnSquares,
     add,
     check,
-    check_sizes,
     decode,
     encode,
     fields_of,
@@ -50,11 +49,19 @@ from eigenmesh.runtime.party import Party, Step, steps_of
 from eigenmesh.runtime.protocol import Protocol, role_name
 from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
-from eigenmesh.runtime.schedule import Ask, Match, Scope, loosest, of_rows
+from eigenmesh.runtime.schedule import (
+    Ask,
+    Match,
+    Scope,
+    asks_at,
+    fitting,
+    loosest,
+    of_rows,
+)
 from eigenmesh.runtime.site import Site
 from eigenmesh.runtime.spanning_tree import Links, Losses, SpanningTree
 from eigenmesh.runtime.statements import Statements, fair_in_a_sum, in_short
-from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study
+from eigenmesh.runtime.study import FitStudy, Guard, Stage, Study, read_study
 from eigenmesh.runtime.topology import (
     TREE,
     Averaging,
@@ -488,7 +495,9 @@ class Federation:
         self._fit_fields = {"fit": study.digests}
 
     def _follow_study(self, study: Study) -> None:
-        self._guard = Guard(study, is_coordinators=True)
+        # As hosts read it: those of this process then share what follows from it.
+        shared = study if study.tree is None else read_study(study.document.decode())
+        self._guard = Guard(shared, is_coordinators=True)
         self._numbers, self._sum_asked = {}, None
         self._reply_sizes = self._sizes_by_rows = NO_LIMITS
         self._cut.clear()
@@ -517,7 +526,7 @@ class Federation:
                 f"{error.reason}"
             ) from None
         self._guard.move(places)
-        asks = [place.node for place in places if isinstance(place.node, Ask)]
+        asks = asks_at(places)
         self._reply_sizes = loosest([node.common_up for node in asks])
         self._sizes_by_rows = loosest([node.up_by_rows for node in asks])
         self._sum_asked = asks[0] if asks else None
@@ -1095,23 +1104,10 @@ def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> 
     if len(places) == 1:
         return places
     sent = [message for message in messages if message is not None]
-    verdicts: dict[Any, bool] = {}  # many places have the same sizes
-    fits = tuple(place for place in places if _may_be_sent(place, sent, verdicts))
-    return fits or places
-
-
-def _may_be_sent(place: Match, messages: Iterable[Message], verdicts: dict[Any, bool]) -> bool:
-    if not isinstance(place.node, Ask):
-        return True
-    key = tuple(place.node.common_down.items())
-    if key not in verdicts:
-        try:
-            for message in messages:
-                check_sizes(message, place.node.common_down)
-            verdicts[key] = True
-        except MessageRefused:
-            verdicts[key] = False
-    return verdicts[key]
+    try:
+        return fitting(places, sent, lambda node: node.common_down)
+    except MessageRefused:
+        return places
 
 
 def _short(value: Any) -> str:

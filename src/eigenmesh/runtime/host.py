@@ -13,9 +13,8 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +39,6 @@ from eigenmesh.runtime.message import (
     NO_LIMITS,
     Limits,
     Message,
-    check_sizes,
     decode,
     encode,
     floats_by_kind,
@@ -63,6 +61,7 @@ from eigenmesh.runtime.schedule import (
     Match,
     Own,
     Positions,
+    fitting,
     of_rows,
 )
 from eigenmesh.runtime.site import Site, SiteView
@@ -340,7 +339,7 @@ class Host:
         if self._guard is None:
             return ()
         with naming(self.site.name):
-            return self._guard.admit(key, tree.get("told", {}), self._own)
+            return self._guard.admit(key, tree.get("told", {}), lambda: self._own)
 
     @property
     def _own(self) -> Own:
@@ -387,7 +386,7 @@ class Host:
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
         if result is not None and self._guard is not None:
-            fits = self._fitting(chain(places, fits), [result], "up")
+            fits = self._fitting(fits, [result], "up")
             places = self._possible(fits)
             self._guard.move(places)
         if result is not None:
@@ -520,33 +519,20 @@ class Host:
             plain = () if masked and all(map(_is_sum, places)) else messages
             floats = [numbers_over_rows(floats_by_kind(message)) for message in plain]
             self._consents.charge(sum(floats))
-        elif any(any(floats_by_kind(message).values()) for message in messages):
+        elif self._consents.minds_versions and any(map(_tells_numbers, messages)):
             self._consents.require_version()
 
     def _fitting(
-        self, places: Iterable[Match], messages: Iterable[Message], way: str
-    ) -> Iterator[Match]:
+        self, places: tuple[Match, ...], messages: Sequence[Message], way: str
+    ) -> tuple[Match, ...]:
         """The places of the study at which messages "up" or "down" may be so large."""
-        refusal, fits, own = None, False, self._own
-        verdicts: dict[Any, MessageRefused | None] = {}  # many places have the same sizes
-        for place in places:
-            node: Any = place.node
-            allowed = node.limits(way, own)
-            key = tuple(allowed.items())
-            if key not in verdicts:
-                verdicts[key] = _size_refusal(messages, allowed)
-            if verdicts[key] is None:
-                fits = True
-                yield place
-            refusal = refusal or verdicts[key]
-        if refusal is not None and not fits:
-            raise refusal
+        return fitting(places, messages, lambda node: node.limits(way, lambda: self._own))
 
-    def _possible(self, places: Iterator[Match]) -> tuple[Match, ...]:
+    def _possible(self, places: tuple[Match, ...]) -> tuple[Match, ...]:
         """All, or the earliest where that is enough: a party may be 50 iterations behind."""
         if self._guard is not None and self._guard.study.scope.forgiving:
-            return tuple(islice(places, 1))
-        return tuple(places)
+            return places[:1]
+        return places
 
     def _rollback(self, tree: Tree) -> Tree:
         """Undo the exchange of a given turn, if this party took part in it.
@@ -636,8 +622,8 @@ class Host:
             )
         for message in offered.values():
             self._check_type(step, message)
-        distinct = {id(message): message for message in offered.values()}.values()
-        places = tuple(self._fitting(places, distinct, "up"))
+        distinct = list({id(message): message for message in offered.values()}.values())
+        places = self._fitting(places, distinct, "up")
         if self._guard is not None:
             self._guard.move(places)
         self._release(enlisted, step, distinct, places)
@@ -852,16 +838,6 @@ class Host:
 _ALL_LINKS: Tree = {"way": "", "parent": -1, "children": [], "gone": [], "cut": []}
 
 
-def _size_refusal(messages: Iterable[Message], allowed: Limits) -> MessageRefused | None:
-    """Why one of the messages is not as large as it may be."""
-    try:
-        for message in messages:
-            check_sizes(message, allowed)
-    except MessageRefused as error:
-        return error
-    return None
-
-
 def _way(tree: Tree) -> str:
     """The way of a round along a tree; empty for one between all neighbours."""
     return str(tree.get("along", _ALL_LINKS)["way"])
@@ -875,6 +851,10 @@ def _goes(place: Match, way: str) -> bool:
 def _receivers(tree: Tree, near: Sequence[int]) -> Sequence[int]:
     """To whom a party sends in an exchange."""
     return tree["along"]["to"] if "along" in tree else near
+
+
+def _tells_numbers(message: Message) -> bool:
+    return any(floats_by_kind(message).values())
 
 
 def _is_sum(place: Match) -> bool:

@@ -24,7 +24,7 @@ every host checks them against what it knows, and the rest is built from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -34,12 +34,13 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from eigenmesh.errors import StepRefused
+from eigenmesh.errors import MessageRefused, StepRefused
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
 from eigenmesh.runtime.message import (
     Limit,
     Limits,
     Message,
+    check_sizes,
     decode,
     encode,
     in_letters,
@@ -69,7 +70,7 @@ MASKED = frozenset({"aggregate"})  # what a masked summand reveals
 # What sizes may depend on.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Own:
     """What a party knows of itself: the shape of its data and its place in the graph."""
 
@@ -113,8 +114,13 @@ def limits(sizes: Mapping[str, Size], own: Own) -> Limits:
 
 
 def common_limits(sizes: Mapping[str, Size]) -> Limits:
-    """How large anybody's messages may be, as far as all know."""
-    limits = {name: size.common for name, size in sizes.items()}
+    """How large anybody's messages may be, as far as all know; equal sizes share one record."""
+    return _common_limits(tuple(sizes.items()))
+
+
+@lru_cache(maxsize=1024)
+def _common_limits(sizes: tuple[tuple[str, Size], ...]) -> Limits:
+    limits = {name: size.common for name, size in sizes}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
@@ -125,7 +131,7 @@ def of_rows(sizes: Limits, n_rows: int) -> Limits:
 
 def loosest(several: Sequence[Limits]) -> Limits:
     """What is known of a message's sizes, if it may belong to any of several places."""
-    if len(several) < 2:
+    if len({id(one) for one in several}) < 2:  # rounds of equal sizes have one record of them
         return several[0] if several else {}
     names = set.intersection(*(set(one) for one in several))
     return {name: _looser([one[name] for one in several]) for name in sorted(names)}
@@ -241,11 +247,11 @@ class Ask:
         """The sizes of what they give that are a party's number of rows; for each of these."""
         return {n: Limit(1, size.exact) for n, size in self.up.items() if size.amount is rows}
 
-    def limits(self, way: str, own: Own) -> Limits:
-        """How large a party's messages "up" or "down" may be."""
+    def limits(self, way: str, owns: Callable[[], Own]) -> Limits:
+        """How large a party's messages "up" or "down" may be; what it `owns` may matter."""
         common: Limits = getattr(self, f"common_{way}")
         sizes: Mapping[str, Size] = getattr(self, way)
-        return common if len(common) == len(sizes) else limits(sizes, own)
+        return common if len(common) == len(sizes) else limits(sizes, owns())
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -733,6 +739,44 @@ class Match(NamedTuple):
 
     node: Ask | Enlist
     after: Position
+
+
+def asks_at(places: Iterable[Match]) -> list[Ask]:
+    """The rounds that stand at these places, each once: many places are turns of one loop."""
+    return [node for node in dict.fromkeys(p.node for p in places) if isinstance(node, Ask)]
+
+
+def fitting(
+    places: tuple[Match, ...], messages: Sequence[Message], limits_at: Callable[[Ask], Limits]
+) -> tuple[Match, ...]:
+    """The places at which messages may be as large as they are; raises if there is none.
+
+    Most rounds have their limits in common with others: these are looked at once.
+    """
+    if not messages or not places:
+        return places
+    if len(places) == 1 and isinstance(places[0].node, Ask):
+        for message in messages:
+            check_sizes(message, limits_at(places[0].node))
+        return places
+    allowed = {node: limits_at(node) for node in asks_at(places)}
+    distinct = {id(limits): limits for limits in allowed.values()}
+    refusals = {key: _size_refusal(messages, limits) for key, limits in distinct.items()}
+    if not any(refusals.values()):
+        return places
+    fits = tuple(p for p in places if isinstance(p.node, Ask) and not refusals[id(allowed[p.node])])
+    if not fits:
+        raise next(filter(None, refusals.values()))
+    return fits
+
+
+def _size_refusal(messages: Iterable[Message], limits: Limits) -> MessageRefused | None:
+    try:
+        for message in messages:
+            check_sizes(message, limits)
+    except MessageRefused as error:
+        return error
+    return None
 
 
 @dataclass(frozen=True, eq=False)

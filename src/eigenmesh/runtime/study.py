@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -221,7 +221,8 @@ class Study:
         """The schedule as far as it is known when these numbers are."""
         if self.tree is None:
             return None
-        return _program(self, tuple(sorted(numbers.items())), is_coordinators)
+        misses = self.scope.forgiving and not is_coordinators  # else all follow one program
+        return _program(self, tuple(sorted(numbers.items())), not misses)
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +434,10 @@ class Guard:
         self._settles: dict[str, int] = {}  # what will be settled by the request under way
 
     def admit(
-        self, key: tuple[str, ...], numbers: Mapping[str, int], own: Own | None = None
+        self,
+        key: tuple[str, ...],
+        numbers: Mapping[str, int],
+        owns: Callable[[], Own] | None = None,
     ) -> tuple[Match, ...]:
         """The places in the schedule that a request fits; refused if there is none.
 
@@ -441,7 +445,7 @@ class Guard:
         """
         if self.study.tree is None:
             return ()
-        numbers = self._settled(numbers, own)
+        numbers = self.numbers if numbers == self.numbers else self._settled(numbers, owns)
         program = self.study.program(numbers, self.is_coordinators)
         assert program is not None
         matches = program.matches(self.positions, key)
@@ -452,7 +456,9 @@ class Guard:
         )
         return matches
 
-    def _settled(self, numbers: Mapping[str, int], own: Own | None) -> dict[str, int]:
+    def _settled(
+        self, numbers: Mapping[str, int], owns: Callable[[], Own] | None
+    ) -> dict[str, int]:
         """What was settled, and what is now; a number that was told is not told anew.
 
         Who missed some rounds hears of several at once, each of which hangs on those before.
@@ -468,7 +474,7 @@ class Guard:
                 raise StepRefused(f"{', '.join(sorted(fresh))} cannot be settled now")
             now = {name: fresh.pop(name) for name in awaited.names}
             whole = all(type(number) is int for number in now.values())
-            if not whole or not (own is None or awaited.accepts(own, **now)):
+            if not whole or not (owns is None or awaited.accepts(owns(), **now)):
                 raise StepRefused(f"{', '.join(sorted(now))} cannot be what was told")
             settled |= now
         return settled
