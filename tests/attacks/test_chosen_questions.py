@@ -176,6 +176,55 @@ def test_cells_as_small_as_a_coordinator_likes_have_whole_groups(trust, groups, 
     assert filled.sum() == len(rows[0])
 
 
+def told_cost(step, centres):
+    """A study that tells what a party's points cost, with these centres or so many of its own."""
+
+    def coordinate(fed, setup, n_clusters, *, method, dim, start=None, coreset_size=None):
+        fed.enlist(PointHolder, setup)
+        if step == "own":
+            return fed.ask(PointHolder.solve_locally, LocalAsk(n_clusters))[0].cost
+        costs = []
+        fed.ask(PointHolder.tell_size)
+        fed.settle(coordinates=dim)
+        fed.total(PointHolder.sum_groups, Centres(centres[None]))
+        asked = (PointHolder.assign, FinalCentres(centres))
+        fed.total(*asked, look=lambda party, reply: costs.append(reply.cost))
+        return costs[0]
+
+    return replace(distributed_kmeans, coordinate=coordinate)
+
+
+@pytest.mark.parametrize("groups", [True, False])
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_costs_with_chosen_centres_tell_no_row(trust, groups):
+    """Of two sets of centres they differed by the one row that is nearest to the second centre."""
+    rng = np.random.default_rng(77)
+    rows, parts = parties(rng, allow={"counts", "moments", "centroids"})
+    setup, X = KMeansSetup("points", "labels", groups=groups), rows[0]
+    directions = np.array([1.0, 0.5, 0.3, -0.2]) + 0.02 * rng.normal(size=(6, D))
+    # Nearer to one row than the origin is, if rows were counted one by one.
+    places = np.array([2 * np.sort(X @ u / (u @ u))[-2:].mean() * u for u in directions])
+    nobodys, farthest = -1e3 * directions[0], []
+    with em.federation(parts, trust=trust) as fed:
+        fed.run(*kept_scores(np.eye(D)))
+        for c in places:
+            before, after = (
+                fed.run(
+                    told_cost("assign", centres),
+                    *(setup, 2),
+                    **{"method": "groups", "dim": D, "start": centres},
+                ).value
+                for centres in np.array([[0 * c, nobodys], [0 * c, c]])
+            )
+            farthest.append((before - after + c @ c) / 2)
+        guess = np.linalg.lstsq(places, np.array(farthest), rcond=None)[0]
+        assert nearest_row(X, guess).min() > 1e-2
+        how = {"method": "means", "coreset_size": 10, "dim": D}
+        own = fed.run(told_cost("own", None), setup, len(X) - 1, **how).value
+    pairs = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(len(X), 1)]
+    assert own > 5 * (pairs.min() ** 2 / 2)
+
+
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_means_of_scores_by_any_components_are_of_the_same_groups(trust):
     """Differences of the sums of 160 studies, mapped back, repeated: the commonest were rows."""

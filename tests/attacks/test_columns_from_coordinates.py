@@ -96,6 +96,26 @@ def test_two_valued_columns_need_no_known_sample(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_one_direction_of_two_valued_columns_tells_them_all(seed):
+    """Its values are sums of some columns' weights: the next that is no such sum has a new one."""
+    rng = np.random.default_rng(seed)
+    blocks = [rng.integers(0, 2, size=(200, 4)).astype(float), rng.normal(size=(200, 4))]
+    audit, replies = attacked(em.OneShotKPCA(1, local_rank=1), blocks)
+    (spectrum,) = messages_of(replies, "a", "local_spectrum")
+    values = np.unique(np.round(spectrum.vectors[:, 0], 9))
+    weights, sums = [], values[:1]
+    for value in values:
+        if np.abs(sums - value).min() > 1e-7:
+            weights.append(value - values[0])
+            sums = np.concatenate([sums, sums + weights[-1]])
+    which = np.abs(spectrum.vectors[:, [0]] - sums).argmin(axis=1)
+    guesses = (which[:, None] >> np.arange(len(weights))) & 1
+    likeness = np.abs(np.corrcoef(guesses.T, blocks[0].T)[: len(weights), len(weights) :])
+    assert (likeness.max(axis=0) > 1 - 1e-9).all()
+    assert "of a few two-valued columns one direction gives all" in audit.of("a")[0].words
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_distances_determine_columns_and_are_told_so(seed):
     blocks = columns(seed, (3, 4))
     audit, replies = attacked(em.VFedAKPCA(2, kernel="rbf", gamma=0.1), blocks)

@@ -6,6 +6,7 @@ from scipy.optimize import least_squares
 from tests.attacks.overhearing import messages_of, overheard
 
 import eigenmesh as em
+from eigenmesh.errors import PolicyRefusal
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, residuals
 from eigenmesh.reports.audit import Severity
@@ -165,3 +166,67 @@ def test_scores_of_single_rows_invert_where_they_are_more_than_columns_and_the_a
 
 def _scores(model, X):
     return np.asarray(model.transform(X))[:, :6]
+
+
+KEPT = em.Policy().allow - {"rows", "columns"}
+
+
+def three_parties(seed=8):
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(size=(40, 4)) * 2 + rng.normal(size=4) for _ in range(3)]
+    return blocks, em.Partitioned(rows=blocks, policies=[em.Policy(allow=KEPT)] * 3)
+
+
+def test_sums_around_drawn_points_are_rows_without_masks():
+    """In all parties five rows are nearest to each point; a party's own may be one."""
+    blocks, kept = three_parties()
+    kpca = em.KernelPCA(2, kernel="rbf", gamma=0.05, landmarks="drawn", random_state=0)
+    kpca.set_params(n_landmarks=40)
+    replies = []
+    with overheard(replies), pytest.raises(PolicyRefusal, match="'rows'"):
+        kpca.fit(kept)
+    assert not messages_of(replies, "party-0", "row_sums")  # before anything has left
+    with em.federation(kept, secure=True) as fed:
+        kpca.fit(fed)  # masked it leaves nobody
+    with overheard(replies):
+        kpca.fit(em.Partitioned(rows=blocks))
+    (told,) = messages_of(replies, "party-0", "sum_nearest")
+    singles = told.sums[told.counts == 1]
+    assert np.linalg.norm(blocks[0] - singles[0], axis=1).min() < 1e-9
+    assert "may tell of a single row" in str(em.audit(kpca.report_))
+
+
+def test_high_degrees_tell_the_row_farthest_along_a_landmark_and_the_audit_says_so():
+    blocks, kept = three_parties()
+    kpca = em.DisKPCA(2, kernel="poly", degree=60, gamma=1.0, coef0=0.0, center=False)
+    kpca.set_params(landmarks="centroids", n_landmarks=12, random_state=0)
+    replies = []
+    with overheard(replies):
+        kpca.fit(kept)
+    upper = messages_of(replies, "party-0", "projected_gram")[-1].upper
+    Y = kpca.model_.landmarks
+    diagonal = upper[np.cumsum([0, *range(len(Y), 1, -1)])]
+    farthest = np.abs(blocks[0] @ Y.T).max(axis=0)
+    off = np.abs(diagonal ** (1 / 120) / farthest - 1)
+    assert np.median(off) < 1e-3
+    assert "the row farthest along the landmark" in str(em.audit(kpca.report_))
+
+
+def test_products_with_a_rare_level_are_the_one_row_that_has_it_and_the_audit_says_so():
+    blocks, _ = three_parties()
+    for block in blocks:
+        block[:, 3] = 0.0
+    blocks[0][17, 3] = 1.0
+    kept = em.Partitioned(rows=blocks, policies=[em.Policy(allow=KEPT)] * 3)
+    kpca, replies = em.KernelPCA(2), []
+    beforehand = em.audit(em.plan(kpca, kept))
+    with overheard(replies):
+        kpca.fit(kept)
+    (told,) = messages_of(replies, "party-0", "centred_products")
+    (sums,) = messages_of(replies, "party-0", "feature_sums")
+    totals = [messages_of(replies, f"party-{i}", "feature_sums")[0].sums for i in range(3)]
+    mean = np.sum(totals, axis=0) / sum(map(len, blocks))
+    last = np.array([told.upper[i] for i in (3, 6, 8, 9)])  # of a triangle of four columns
+    row = last + mean[3] * sums.sums + mean * sums.sums[3] - len(blocks[0]) * mean * mean[3]
+    np.testing.assert_allclose(row, blocks[0][17], atol=1e-9)
+    assert "of a single one they tell all columns" in str(beforehand)

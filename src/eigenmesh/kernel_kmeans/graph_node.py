@@ -22,6 +22,7 @@ from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     clearly_different,
     cluster_sums,
+    cost_of,
     joined,
     membership,
     nearest,
@@ -304,9 +305,10 @@ class ClusterNode(PassingParty):
     def begin_clusters(self) -> None:
         """Label the own rows; average what the inertia follows from; compare the centres."""
         centres = self.best
-        labels, squared = nearest(self.data.points, centres)
+        labels, _ = nearest(self.data.points, centres)
         self.site.keep(LABELS, {"labels": labels})
-        cost, labels = float(self.data.weights @ squared), self._summed_labels(labels)
+        labels = self._summed_labels(labels)
+        cost = cost_of(self.data, centres, labels)
         sums, trace, inside = self._span_sums(labels, len(centres))
         weights = weight_of_each(labels, self.data.weights, len(centres))
         self.start_mixing(np.concatenate([[cost, trace, inside], weights, sums.ravel()]))

@@ -70,6 +70,20 @@ def _squared_distances(points: Floats, centres: Floats, labels: Labels) -> Doubl
     return np.asarray(np.einsum("ij,ij->i", difference, difference), dtype=np.float64)
 
 
+def cost_of(data: WeightedPoints, centres: Floats, labels: Labels) -> float:
+    """Σ w ‖x − c‖² of the points that have a label, c being the centre of that number.
+
+    >>> data = WeightedPoints(np.array([[0.0], [4.0]]), np.array([1.0, 2.0]))
+    >>> cost_of(data, np.array([[1.0], [3.0]]), np.array([1, 1]))
+    11.0
+    """
+    cost = 0.0
+    for rows in blocks(len(labels), POINTS_A_BLOCK):
+        squared = _squared_distances(data.points[rows], centres, labels[rows])
+        cost += float(data.weights[rows] @ squared)
+    return cost
+
+
 def cluster_sums(data: WeightedPoints, centres: Floats) -> ClusterSums:
     """One Lloyd step's sums of the points with each centre.
 

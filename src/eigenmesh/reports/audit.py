@@ -327,7 +327,8 @@ class _Party:
         width = ceil(numbers / n)
         words = (
             f"{numbers:,} numbers as {kind}: {width} a sample beside {d} columns: these directions "
-            f"up to rotation, which {width + 2} known samples give for all others"
+            f"up to rotation, which {width + 2} known samples give for all others; of a few "
+            f"two-valued columns one direction gives all"
         )
         if kind == "eigenvectors":
             words += "; of an RBF kernel all distances, as far as they hold its trace"
@@ -412,11 +413,17 @@ def _beyond(lines: Sequence[Line], split: str) -> Iterator[str]:
             'unless their policy has same_sum="question"; who colludes with the coordinator can '
             "subtract itself, and stand between two others' sums"
         )
+    if split == "rows" and any(line.sent_as in ("moments", "aggregate") for line in sums):
+        yield (
+            "products with a column that is the same in all rows but a few, such as one of a rare "
+            "level, are about these rows: of a single one they tell all columns"
+        )
     if split == "rows" and any(line.sent_as == "gram" for line in sums):
         yield (
             "sums of kernel values are over the rows near a landmark: where the kernel is narrow, "
-            "or a party far from it, such a number is about the distance of the nearest row; a "
-            "policy may bound gamma"
+            "or a party far from it, such a number is about the distance of the nearest row, and "
+            "of a polynomial of high degree about the row farthest along the landmark; a policy "
+            "may bound gamma and degree"
         )
     yield from _add_up(plain)
 

@@ -14,6 +14,7 @@ from eigenmesh.numerics.coresets import Groups, coreset, local_solution
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     cluster_sums,
+    cost_of,
     draw_far,
     nearest,
     weight_of_each,
@@ -79,8 +80,11 @@ class NewCandidates(Points, reveals="scores"):
     are_first: Annotated[bool, Reveals("counts")]
 
 
-class Cost(Message, reveals="moments"):
-    """Weighted sum of squared distances to the nearest of all centres or candidates so far."""
+class Cost(Message, reveals="scores"):
+    """Weighted sum of squared distances to the nearest of all candidates so far.
+
+    Candidates of the asker's choice would tell single points by it, whose scores leave anyway.
+    """
 
     cost: Annotated[float, NonNegative]
 
@@ -271,12 +275,22 @@ class PointHolder(Party):
     @step
     def solve_locally(self, request: LocalAsk) -> LocalCost:
         """A clustering of the own points; only its cost is told."""
-        self.own_centres = local_solution(self._counting(), request.n_clusters, self._own_draws())
-        cost = 0.0
-        if len(self.own_centres):
-            _, squared = nearest(self.data.points, self.own_centres)
-            cost = float(self.data.weights @ squared)
+        points = self._counting() if self.groups is None else self.groups.means
+        self.own_centres = local_solution(points, request.n_clusters, self._own_draws())
+        cost = self._cost_of(self.own_centres) if len(self.own_centres) else 0.0
         return LocalCost(**self._count(), cost=cost)
+
+    def _cost_of(self, centres: Floats) -> float:
+        """What the points cost with these centres; of groups, each goes whole where its mean does.
+
+        By every point's own nearest centre the costs of two sets of centres, of the asker's choice,
+        differed by what one point costs that is alone near to one of them.
+        """
+        if self.groups is None or self.site.n_summed > 1:
+            _, squared = nearest(self.data.points, centres)
+            return float(self.data.weights @ squared)
+        labels, _ = nearest(self.groups.means.points, centres)
+        return cost_of(self._counting(), centres, labels[self.groups.labels])
 
     @step
     def draw_coreset(self, request: CoresetAsk) -> CoresetPart:
@@ -313,9 +327,9 @@ class PointHolder(Party):
     @step
     def assign(self, final: FinalCentres) -> ClusterSizes:
         """Keep the labels; tell how many points each cluster has, or of groups, the groups'."""
-        labels, squared = nearest(self.data.points, final.centres)
+        labels, _ = nearest(self.data.points, final.centres)
         self.site.keep(self.setup.labels, {"labels": labels})
-        cost, k = float(self.data.weights @ squared), len(final.centres)
+        cost, k = self._cost_of(final.centres), len(final.centres)
         if self.groups is None:
             weights, counts = self.data.weights, np.ones(len(labels), dtype=int)
         else:

@@ -106,8 +106,8 @@ class DrawnPoints(Message, reveals="moments"):
     points: Annotated[Floats, Shape("m", "d")]
 
 
-class NearestCounts(Message, reveals="moments"):
-    """How many rows are nearest to each point."""
+class NearestCounts(Message, reveals="moments", covers=1):
+    """How many rows are nearest to each point; of one party it may be a single one."""
 
     counts: Annotated[Integers, Shape("m"), NonNegative]
 
@@ -118,8 +118,11 @@ class ReleasedMeans(Message, reveals="moments"):
     points: Annotated[Integers, Shape("r"), NonNegative]
 
 
-class NearestSums(Message, reveals="moments"):
-    """Of the rows that are nearest to each: how many they are, and their sums."""
+class NearestSums(Message, reveals="moments", covers=1):
+    """Of the rows that are nearest to each: how many they are, and their sums.
+
+    In all parties they are at least five; without masks each tells its own, of one row that row.
+    """
 
     counts: Annotated[Integers, Shape("r"), NonNegative]
     sums: Annotated[Floats, Shape("r", "d")]

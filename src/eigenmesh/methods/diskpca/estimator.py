@@ -512,7 +512,7 @@ register(
     _with_landmarks(
         "drawn",
         PSD_KERNELS,
-        "landmarks are drawn from masked sums, in which parties of any size count",
+        "landmarks are drawn from sums over all parties, in which those of any size count",
         rank=8,
         masked=True,
     )
