@@ -22,6 +22,7 @@ section { border-top: 1px solid #ccc; padding: .6rem 0 1.4rem; }
 .side { display: grid; grid-template-columns: minmax(0, 3fr) minmax(20rem, 2fr); gap: 1.2rem; }
 @media (max-width: 60rem) { .side { grid-template-columns: 1fr; } }
 img { width: 100%; height: auto; }
+@media (max-width: 40rem) { .side > a { overflow-x: auto; } .side img { min-width: 44rem; } }
 li { margin-bottom: .7rem; }
 .verdict { color: #fff; border-radius: 3px; padding: .05rem .45rem; font-size: .85rem; }
 .small { color: #555; font-size: .85rem; }

@@ -126,7 +126,7 @@ def _line(
     results, over = outcome.results, outcome.figure.over
     own = [results.measured(panel, value, method, measure) for value in values]
     y, spread = np.array([m.mean for m in own]), np.array([m.spread for m in own])
-    y = y - MEASURES[measure].less
+    y = MEASURES[measure].drawn(y)
     if MEASURES[measure].log:
         y = np.maximum(y, _floor(outcome, panel, measure))
     if method == "pooled" and (over != "sweep" or len(values) == 1):
@@ -152,7 +152,7 @@ def _floor(outcome: FigureOutcome, panel: int, measure: str) -> float:
     if not look.of_error:
         return look.floor
     courses = [
-        results.course(panel, value, method, measure)[0]
+        look.drawn(results.course(panel, value, method, measure)[0])
         for value in results.values(panel)
         for method in results.methods(panel)
         if method not in _EXACT and results.has(panel, value, method, measure)
@@ -199,7 +199,7 @@ def _courses(
         floor = _floor(outcome, panel, measure)
     for i, value in enumerate(values):
         mean, _ = outcome.results.course(panel, value, method, measure)
-        mean = np.maximum(mean, floor)
+        mean = np.maximum(MEASURES[measure].drawn(mean), floor)
         shade = 0.35 + 0.65 * (i + 1) / len(values)
         if len(mean) == 1:
             above = {"zorder": _ON_TOP} if method == "pooled" else {}

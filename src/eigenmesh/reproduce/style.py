@@ -6,7 +6,7 @@ Colours are those of Okabe and Ito, which stay apart for colour-blind readers, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Look(NamedTuple):
@@ -70,8 +70,13 @@ class Measure(NamedTuple):
     label: str
     log: bool = False
     less: float = 0.0  # what is taken off before it is drawn
+    short_of: float = 0.0  # or what it is short of, which is drawn in its place
     floor: float = 1e-16  # what is drawn of a logarithm's nothing
     of_error: bool = False  # exact answers have none: they are drawn at the bottom
+
+    def drawn(self, values: Any) -> Any:
+        """What is drawn of measured values."""
+        return self.short_of - values if self.short_of else values - self.less
 
 
 MEASURES = {
@@ -85,7 +90,7 @@ MEASURES = {
     "distance": Measure("distance to the pooled vector", log=True, of_error=True),
     "image_error": Measure("1 − |cos| to the pooled image", log=True, of_error=True),
     "nmi": Measure("NMI with the labels"),
-    "similarity": Measure("|cos| with the pooled component"),
+    "similarity": Measure("1 − |cos| to the pooled component", True, short_of=1.0, of_error=True),
     "recovery": Measure("‖K̂ − K_s‖² / n²", log=True, floor=1e-8),
     "products": Measure("Lanczos products an iteration"),
     "rank": Measure("rank of the iterate"),
