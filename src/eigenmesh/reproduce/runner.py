@@ -7,6 +7,7 @@ digest of all that they hang on, so figures that ask for the same share them.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import platform
@@ -217,6 +218,8 @@ def _timed(method: Callable[[Any], Any], problem: Any, repeats: int) -> dict[str
     """
     fastest, measures = np.inf, {}
     for _ in range(repeats):
+        # Fits leave gigabytes in cycles, which would stay, or be collected in another's time.
+        gc.collect()
         started = time.process_time()
         own = dict(method(problem))
         spent = own.pop("seconds", time.process_time() - started)
