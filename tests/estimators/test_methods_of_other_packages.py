@@ -46,10 +46,14 @@ print("same")
 """
 
 ON_MPI = """
+import sys
 import numpy as np
 from mpi4py import MPI
 import eigenmesh as em
+from eigenmesh.runtime.protocol import protocol_named
 
+assert "tiny_method" not in sys.modules  # hosts know of it before any estimator does
+assert protocol_named("tiny-moments").roles
 X = np.random.default_rng(0).normal(size=(60, 5)) * [5, 4, 3, 2, 1]
 parts = em.split(X, n_parties=2, random_state=0)
 here = em.KernelPCA(2, method="tiny-moments").fit(parts)

@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib.metadata import entry_points
+from functools import partial
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
@@ -42,6 +41,7 @@ from eigenmesh.estimators.small_parties import LeftOut, names_of
 from eigenmesh.numerics.arrays import Floats, Samples
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Ledger
+from eigenmesh.runtime.protocol import load_extensions
 from eigenmesh.runtime.schedule import Parties, masks_are_planned
 from eigenmesh.runtime.study import Stage, forecast_stages
 from eigenmesh.runtime.topology import (
@@ -64,7 +64,6 @@ Shapes = Sequence[tuple[int, int]]
 # What tells the methods of one estimator apart.
 _TOLD = ("kernel", "landmarks", "features", "fusion", "variant", "solver", "topology")
 
-ENTRY_POINTS = "eigenmesh.methods"  # by which other packages' methods join
 _ESTIMATORS: dict[str, type[FederatedEstimator]] = {}
 
 # A role, and which of its steps, None for all; or the runs that a fit makes.
@@ -466,13 +465,6 @@ def load(path: str | Path) -> FederatedEstimator:
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ModelFileError(f"{name} is damaged: {error}") from None
     return estimator
-
-
-@cache
-def load_extensions() -> None:
-    """Import what other packages' entry points name: that registers their estimators."""
-    for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()
 
 
 def estimator_from_tree(tree: dict[str, Any]) -> FederatedEstimator:

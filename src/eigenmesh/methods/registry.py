@@ -15,12 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from eigenmesh.estimators.base import (
-    DoorArguments,
-    FederatedEstimator,
-    Shapes,
-    load_extensions,
-)
+from eigenmesh.estimators.base import DoorArguments, FederatedEstimator, Shapes
+from eigenmesh.runtime.protocol import load_extensions
 
 LAST = 1000  # the rank of methods that say nothing of theirs
 

@@ -14,7 +14,7 @@ from eigenmesh.runtime.party import Party
 
 R = TypeVar("R")
 
-ENTRY_POINTS = "eigenmesh.protocols"
+ENTRY_POINTS = "eigenmesh.methods"  # by which other packages' methods join, and their protocols
 _protocols: dict[str, Protocol[Any]] = {}
 _roles: dict[str, type[Party]] = {}  # of all of them, by name
 _scheduled: set[type[Party]] = set()  # of those that have a schedule
@@ -85,31 +85,32 @@ def role_name(role: type[Party]) -> str:
 
 def known_roles() -> Mapping[str, type[Party]]:
     """Every registered role by name, those of installed extensions included."""
-    _load_extensions()
+    load_extensions()
     return _roles
 
 
 def is_scheduled(role: type[Party]) -> bool:
     """Whether a protocol with a schedule has this role, so that only a study may enlist it."""
-    _load_extensions()
+    load_extensions()
     return role in _scheduled
 
 
 def registered() -> dict[str, Protocol[Any]]:
     """Every protocol by name, those of installed extensions included."""
-    _load_extensions()
+    load_extensions()
     return dict(_protocols)
 
 
 def protocol_named(name: str) -> Protocol[Any]:
     """A registered protocol."""
-    _load_extensions()
+    load_extensions()
     if name not in _protocols:
         raise StepRefused(f"protocol {name!r} is not known at this site")
     return _protocols[name]
 
 
 @cache
-def _load_extensions() -> None:
+def load_extensions() -> None:
+    """Import what other packages' entry points name: that registers what they have."""
     for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()  # importing the module registers its protocols
+        entry.load()
