@@ -40,7 +40,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.fold_sums import FoldTotals
 from eigenmesh.numerics.landmark_sums import Span, full, landmark_sums, upper
 from eigenmesh.numerics.plausible import is_gram
-from eigenmesh.regression.component_ridge import targets_of
+from eigenmesh.regression.component_ridge import LOOKED_AT, targets_of
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Context,
@@ -62,7 +62,6 @@ from eigenmesh.stages.row_messages import NOT_A_GRAM, kernel_of, wrong_trace
 from eigenmesh.threads import one_blas_thread
 
 MOST_FOLDS = 50
-_LOOKED_AT = 4  # targets, of a reply that may be a lie
 
 
 # Messages.
@@ -104,7 +103,7 @@ class FoldSums(Message, reveals="gram", covers="fewest"):
         n, gram, sums = int(self.n_rows[f]), full(self.upper[f]), self.sums[f]
         if not is_gram(gram, sums, n):
             return NOT_A_GRAM
-        for j in range(min(self.cross.shape[2], _LOOKED_AT)):
+        for j in range(min(self.cross.shape[2], LOOKED_AT)):
             c, squares = self.cross[f, :, j : j + 1], self.target_squares[f, j]
             joint = np.block([[gram, c], [c.T, np.array([[squares]])]])
             if not is_gram(joint, np.append(sums, self.target_sums[f, j]), n):

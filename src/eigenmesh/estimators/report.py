@@ -14,10 +14,10 @@ from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.estimators.notebook_display import Shown
 from eigenmesh.estimators.traffic import Traffic
 from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.runtime.consent import SUMS_OVER_ROWS
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.ledger import Recording
 
-_SUMS = frozenset(("centroids", "gram", "moments"))  # over rows of one party
 _FEW = MIN_CLUSTER  # rows; sums over fewer tell too much of each
 BOUNDS_IN_WORDS = {
     "kernel_error": "error of the kernel matrix at most",
@@ -218,7 +218,9 @@ class RunReport(Shown):
         """Sums over rows that are over fewer than say little of each."""
         if self.split != "rows":
             return
-        sums = [d for d in self.disclosures if d.kind in _SUMS and d.floats and not d.noised]
+        sums = [
+            d for d in self.disclosures if d.kind in SUMS_OVER_ROWS and d.floats and not d.noised
+        ]
         single = sorted({d.kind for d in sums if d.rows == 1})
         if single:
             yield f"some {' and '.join(single)} may be over a single row"

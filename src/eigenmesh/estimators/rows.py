@@ -11,6 +11,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import FederatedEstimator
+from eigenmesh.estimators.checks import whole_number
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, Samples
 from eigenmesh.runtime.federation import Federation
 
@@ -32,6 +33,11 @@ class RowEstimator(FederatedEstimator):
         if fed.split != "rows":
             name = type(self).__name__
             raise InputError(f"the parties hold columns; {name} needs rows: Partitioned(rows=)")
+
+    def _wanted(self) -> int | None:
+        """How many components are wanted; None for as many as there are."""
+        k = self.n_components
+        return None if k is None else whole_number(k, "n_components")
 
     def _scores(self, X: Rows) -> Doubles:
         """Scores (n, k) of checked rows."""

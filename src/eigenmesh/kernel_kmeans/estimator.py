@@ -87,8 +87,7 @@ from eigenmesh.numerics.moment_model import MomentModel
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.topology import Topology
 from eigenmesh.stages.distributed_kmeans import METHODS as KMEANS
-
-RESTARTS = 4  # by default
+from eigenmesh.stages.distributed_kmeans import RESTARTS
 
 
 class KernelKMeans(FrontDoor, PartyLabels):

@@ -90,12 +90,11 @@ from eigenmesh.stages.distributed_kmeans import (
     LEAST_GAIN,
     SPLIT_ROUNDS,
     TRIAL_ROUNDS,
+    USUAL_ITERATIONS,
     USUAL_TRIAL,
     parts_in_turn,
     patience,
 )
-
-USUAL_ITERATIONS = 20  # of Lloyd, in forecasts: only the data decide
 
 
 @record

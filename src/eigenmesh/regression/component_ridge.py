@@ -54,7 +54,7 @@ from eigenmesh.stages.row_messages import (
 record(RidgeFit)
 
 MOST_TARGETS = 10_000  # a row
-_LOOKED_AT = 4  # targets, of a reply that may be a lie
+LOOKED_AT = 4  # targets, of a reply that may be a lie
 
 
 class TargetSetup(Message, reveals=None):
@@ -95,7 +95,7 @@ class NormalEquations(Message, reveals="moments"):
     def contradiction(self, context: Context) -> str | None:
         """All are sums over the same rows: scores, and with them each of the first targets."""
         gram = full(self.upper)
-        for j in range(min(self.cross.shape[1], _LOOKED_AT)):
+        for j in range(min(self.cross.shape[1], LOOKED_AT)):
             c, squares = self.cross[:, j : j + 1], self.target_squares[j]
             joint = np.block([[gram, c], [c.T, np.array([[squares]])]])
             if not is_gram(joint, np.append(self.score_sums, self.target_sums[j]), self.n_rows):

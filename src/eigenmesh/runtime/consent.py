@@ -29,7 +29,7 @@ from eigenmesh.runtime.schedule import Ask, Match, Own, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
 
-_SUMS = frozenset(("centroids", "gram", "moments"))
+SUMS_OVER_ROWS = frozenset(("centroids", "gram", "moments"))
 _OF_NO_ROW = frozenset(("counts", "hashes", "seed"))  # neighbours have the same (`privacy`)
 _FREE = nullcontext()  # nothing is counted
 
@@ -364,7 +364,7 @@ def _fewest_rows(ask: Ask, nothing: Release) -> int:
     Numbers about single samples have kinds of their own (scores, eigenvectors).
     """
     gives = ask.step.signature.gives
-    if gives is None or gives.reveals not in _SUMS or nothing.split != "rows":
+    if gives is None or gives.reveals not in SUMS_OVER_ROWS or nothing.split != "rows":
         return nothing.covers
     covers = gives.covers
     return min(covers, nothing.covers) if isinstance(covers, int) else nothing.covers

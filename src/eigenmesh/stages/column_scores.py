@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,18 +129,12 @@ N_LANDMARKS = 500
 _LANDMARK_DRAWS = 7  # key of the draw of landmark samples
 
 
-def landmark_samples(
-    n: int, n_landmarks: int, most_samples: int, seed: int
-) -> NDArray[np.int64] | None:
-    """The landmark samples, the same at every party; None where every pair counts.
-
-    >>> landmark_samples(10, 2, 20, seed=0) is None, len(landmark_samples(30, 2, 20, seed=0))
-    (True, 2)
-    """
-    if n <= most_samples or n <= n_landmarks:
+def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
+    """The landmark samples of a setup, the same at every party; None where every pair counts."""
+    if n <= setup.most_samples or n <= setup.n_landmarks:
         return None
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_LANDMARK_DRAWS,)))
-    return np.sort(rng.choice(n, n_landmarks, replace=False))
+    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(_LANDMARK_DRAWS,)))
+    return np.sort(rng.choice(n, setup.n_landmarks, replace=False))
 
 
 def ask_everyone(columns: Federation, step: Step, message: Message | None = None) -> Replies:

@@ -89,6 +89,7 @@ CORESETS = ("coreset", "means")
 SEEDS = 20  # drawn where nothing is known of points but their moments, times the clusters
 PASSES = 5  # batches of candidates; Bahmani et al. find no gain from more
 BATCH = 2  # candidates in a batch, times the number of clusters
+RESTARTS = 4  # by default
 USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
 # Of splitting and joining: into how many parts clusters are split, in turn, since one finds what
 # the other does not; rounds before parts are joined; rounds before they are given up, and those
@@ -124,7 +125,7 @@ def schedule(
     setup: KMeansSetup,
     n_clusters: int,
     method: str = "lloyd",
-    n_init: int = 4,
+    n_init: int = RESTARTS,
     max_iter: int = 100,
     coreset_size: int | None = None,
     refine: int = 0,
@@ -380,7 +381,7 @@ def distributed_kmeans(
     n_clusters: int,
     *,
     method: str = "lloyd",
-    n_init: int = 4,
+    n_init: int = RESTARTS,
     max_iter: int = 100,
     tol: float = 1e-4,
     coreset_size: int | None = None,

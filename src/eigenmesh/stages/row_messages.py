@@ -47,7 +47,7 @@ class KernelSetup(Message, reveals=None):
     seed: int
 
 
-def kernel_of(setup: KernelSetup) -> Kernel:
+def kernel_of(setup: Any) -> Kernel:
     """The kernel that the parties agreed on."""
     return Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
 

@@ -86,7 +86,7 @@ from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import (
     ColumnModel,
     ask_everyone,
-    landmark_samples,
+    landmarks_of,
     require_samples,
 )
 from eigenmesh.stages.prepare import prepared_columns
@@ -307,11 +307,6 @@ def _exact_coordinates(
     # A new sample may lie outside the span of these; its distances or length need what is left.
     outside = kernel.of != "inner" and coordinates.shape[1] < X.shape[1]
     return coordinates, Loadings(share.mean, share.loadings, residual=outside)
-
-
-def landmarks_of(setup: Any, n: int) -> Places | None:
-    """The landmark samples of a setup; None where every pair counts."""
-    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
 
 
 # The coordinator's side.

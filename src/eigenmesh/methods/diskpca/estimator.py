@@ -281,11 +281,6 @@ class DisKPCA(Served, RowEstimator):
             return self._cheaper
         return "take SketchingPCA (method='sketching-pca'), which is exact for few columns"
 
-    def _wanted(self) -> int | None:
-        return (
-            None if self.n_components is None else whole_number(self.n_components, "n_components")
-        )
-
     def _stages(self, parties: Parties) -> list[Stage]:
         """What a fit without weights runs."""
         seed = seed_of(self.random_state)

@@ -8,7 +8,6 @@ from typing import Any, Self
 from eigenmesh.errors import EigenmeshWarning
 from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import Needs, seed_of
-from eigenmesh.estimators.checks import whole_number
 from eigenmesh.estimators.kernel_gamma import (
     PSD_KERNELS,
     agreed_fields,
@@ -113,11 +112,6 @@ class SketchingPCA(RowEstimator):
 
     def _needs(self, fed: Federation, *, weighted: bool = False) -> Needs:
         return [self._stage(1.0)]
-
-    def _wanted(self) -> int | None:
-        return (
-            None if self.n_components is None else whole_number(self.n_components, "n_components")
-        )
 
     def _agreed(self, gamma: float | None) -> KernelSetup:
         kernel = psd_kernel(self.kernel, gamma, self.degree, self.coef0)

@@ -187,9 +187,6 @@ def _missing(
     return unprobed_shortfall(model.eigenvalues[:k], outside, int(model.landmarks.shape[0]))
 
 
-_BLOCK_ROWS = 1024
-
-
 def weighted_landmark_sums(span: Span, A: Rows, weights: Doubles) -> LandmarkSums:
     """`landmark_sums` of rows A as if there were as many copies of each as its weight says.
 
@@ -201,7 +198,7 @@ def weighted_landmark_sums(span: Span, A: Rows, weights: Doubles) -> LandmarkSum
     q = len(span.K)
     gram, sums, trace = np.zeros((q, q)), np.zeros(q), 0.0
     with one_blas_thread():
-        for rows in blocks(A.shape[0], _BLOCK_ROWS):
+        for rows in blocks(A.shape[0]):
             X, w = as_rows(A[rows], np.float64), weights[rows]
             K = np.asarray(span.kernel.block(X, span.landmarks), dtype=np.float64) - span.shift
             scaled = np.sqrt(w)[:, None] * K

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import DoorArguments, Needs, Shapes, seed_of
-from eigenmesh.estimators.checks import one_of, whole_number
+from eigenmesh.estimators.checks import one_of
 from eigenmesh.estimators.kernel_gamma import gamma_stages, kernel_gamma, psd_kernel
 from eigenmesh.estimators.party_values import NONE, at_sites
 from eigenmesh.estimators.report import RunReport
@@ -134,11 +134,6 @@ class MomentPCA(RowEstimator):
 
     def _planned_stage(self, weighted: bool = False) -> Stage:
         return self._stage(1.0, "sample_weight" if weighted else NONE)
-
-    def _wanted(self) -> int | None:
-        return (
-            None if self.n_components is None else whole_number(self.n_components, "n_components")
-        )
 
     def _agreed(self, gamma: float | None) -> dict[str, Any]:
         one_of(self.kernel, "kernel", EXPLICIT)

@@ -70,6 +70,7 @@ from eigenmesh.stages.row_messages import (
     RowCount,
     by_party,
     count,
+    kernel_of,
 )
 from eigenmesh.stages.site_points import keep_points, weights_of
 from eigenmesh.stages.unit_check import compare_moments
@@ -170,11 +171,6 @@ class MomentRows(Party):
         """The rows' scores, in the site's store."""
         model = scoring_model(self.features, answer)
         keep_points(self.site, self.setup, model.transform(self.site.data))
-
-
-def kernel_of(setup: MomentSetup) -> Kernel:
-    """The kernel that the parties agreed on."""
-    return Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
 
 
 def features_of(setup: MomentSetup, n_columns: int) -> int:

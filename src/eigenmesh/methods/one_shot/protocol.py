@@ -26,7 +26,6 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigenmesh.numerics.column_fusion import (
     Fusion,
@@ -75,7 +74,7 @@ from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import (
     ColumnModel,
     ask_everyone,
-    landmark_samples,
+    landmarks_of,
     require_memory,
     require_samples,
 )
@@ -253,11 +252,6 @@ def one_shot_kpca(columns: Federation, setup: OneShotSetup, n_components: Wanted
 def _rounding(spectrum: LocalSpectrum) -> Rounding:
     V, w = np.asarray(spectrum.vectors, np.float64), np.asarray(spectrum.values, np.float64)
     return Rounding.of(V, w, half_steps(V, spectrum.bits))
-
-
-def landmarks_of(setup: Any, n: int) -> NDArray[np.int64] | None:
-    """The landmark samples of a setup; None where every pair counts."""
-    return landmark_samples(n, setup.n_landmarks, setup.most_samples, setup.seed)
 
 
 def _model(fusion: Fusion, spectra: Replies, setup: OneShotSetup) -> ColumnModel:

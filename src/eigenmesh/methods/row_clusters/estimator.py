@@ -18,12 +18,11 @@ from eigenmesh.methods.row_clusters.protocol import RowPointSetup, row_points
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, dense
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, stage
-from eigenmesh.stages.distributed_kmeans import KMeansResult, distributed_kmeans
+from eigenmesh.stages.distributed_kmeans import RESTARTS, KMeansResult, distributed_kmeans
 from eigenmesh.stages.kmeans_party import KMeansSetup
 
 POINTS, LABELS = "row-clusters points", "row-clusters labels"
 CLUSTERINGS = ("means", "coreset", "lloyd")
-RESTARTS = 4
 
 
 class DistributedKMeans(PartyLabels):

@@ -79,13 +79,12 @@ from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import Node, Own, Scope, ask, restarted
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.statements import in_short
-from eigenmesh.stages.column_scores import ColumnModel, require_samples
+from eigenmesh.stages.column_scores import ColumnModel, landmarks_of, require_samples
 from eigenmesh.stages.linear_columns import GramMixture
 from eigenmesh.stages.prepare import prepared_columns
 from eigenmesh.stages.summed_kernel import (
     ArgumentSetup,
     fusion_notes,
-    landmarks_of,
     sampling_words,
 )
 
