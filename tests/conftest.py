@@ -38,6 +38,29 @@ def pytest_collect_file():
     return [file for file in (yield) if not isinstance(file, DoctestModule)]
 
 
+def pytest_collection_modifyitems(items):
+    """One worker runs what opens a Dask cluster, another what opens a Spark session.
+
+    pytest-xdist's `worksteal` deals out the tests in equal shares, in this order, and steals from a
+    share's end: what stands first in it stays together. Else each worker starts both.
+    """
+    groups = {"dask": [], "spark": [], "": []}
+    for item in items:
+        groups[_needs(item.path)].append(item)
+    share = len(items) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "2"))
+    others, first = groups[""], max(0, share - len(groups["dask"]))
+    items[:] = [*groups["dask"], *others[:first], *groups["spark"], *others[first:]]
+
+
+@cache
+def _needs(path):
+    """What tests of this file open, if it takes seconds a process."""
+    text = path.read_text(encoding="utf-8")
+    if "tests.engines.spark_session" in text:
+        return "spark"
+    return "dask" if "dask_cluster" in text or "tests.engines.contract" in text else ""
+
+
 @pytest.fixture(scope="session")
 def real_data():
     """Load one of the shared data sets by file name; skips where the folder is absent."""
