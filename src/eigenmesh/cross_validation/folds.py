@@ -16,7 +16,7 @@ Letters: Y landmarks, |Y| = q; B (q, r) with BᵀK(Y, Y)B = I; c the column mean
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,10 +134,8 @@ class FoldedRows(RowHolder):
             sums_of_fold(span, A[rows], y[rows])
             for rows in (np.flatnonzero(numbers == f) for f in range(self.setup.n_folds))
         ]
-        gram, *others_of = (np.array(part) for part in zip(*each, strict=True))
-        triangles = np.array([upper(own) for own in gram])
-        names = ("sums", "n_rows", "traces", "cross", "target_sums", "target_squares")
-        return FoldSums(upper=triangles, **dict(zip(names, others_of, strict=True)))
+        names = OneFold._fields
+        return FoldSums(**{name: np.array([getattr(own, name) for own in each]) for name in names})
 
 
 def folds_of(site: SiteView, n_folds: int) -> NDArray[np.int64]:
@@ -165,19 +163,38 @@ def draw_folds(
     return folds
 
 
-def sums_of_fold(span: Span, A: Rows, y: Doubles) -> tuple[Any, ...]:
-    """The parts of `FoldTotals` for the rows of a fold and their targets (n, m)."""
+class OneFold(NamedTuple):
+    """A fold's part of `FoldSums`, which has these fields for all folds."""
+
+    upper: Doubles
+    sums: Doubles
+    n_rows: int
+    traces: float
+    cross: Doubles
+    target_sums: Doubles
+    target_squares: Doubles
+
+
+def sums_of_fold(span: Span, A: Rows, y: Doubles) -> OneFold:
+    """What the rows of a fold and their targets (n, m) add up to."""
     q, n, m = len(span.K), int(A.shape[0]), y.shape[1]
-    if not n:
-        return np.zeros((q, q)), np.zeros(q), 0, 0.0, np.zeros((q, m)), np.zeros(m), np.zeros(m)
-    gram, sums, _, trace = landmark_sums(span.kernel, A, span.landmarks, span)
-    cross = np.zeros((q, m))
+    gram, sums, trace, cross = np.zeros((q, q)), np.zeros(q), 0.0, np.zeros((q, m))
+    if n:
+        gram, sums, _, trace = landmark_sums(span.kernel, A, span.landmarks, span)
     with one_blas_thread():
         for rows in blocks(n) if m else ():
             X = as_rows(A[rows], np.float64)
             K = np.asarray(span.kernel.block(X, span.landmarks), dtype=np.float64) - span.shift
             cross += K.T @ y[rows]
-    return gram, sums, n, trace, cross, y.sum(axis=0), np.square(y).sum(axis=0)
+    return OneFold(
+        upper=upper(gram),
+        sums=sums,
+        n_rows=n,
+        traces=trace,
+        cross=cross,
+        target_sums=y.sum(axis=0),
+        target_squares=np.square(y).sum(axis=0),
+    )
 
 
 # The schedule, and the coordinator's side.

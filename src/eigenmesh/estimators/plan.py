@@ -182,17 +182,13 @@ def _plan(estimator: Any, source: Any) -> Plan:
         ledger.entries += forecast_stages([SURVEY], left_out_parties, "rows").entries
     graph = estimator._planned_graph(names)
     parties, linked = (Parties(tuple(names), tuple(shapes), links) for links in (None, graph))
-    prepared = forecast_stages(preparing, linked, "rows")
-    ledger.entries += prepared.entries
-    ledger.rounds += prepared.rounds
+    ledger.extend(forecast_stages(preparing, linked, "rows"))
     notes += door.preparation.plan_notes() if preparing else ()
     notes += _if_nothing_is_lost(source)
     notes += estimator._plan_notes(names, shapes_after)
     if aligned:
-        matching = forecast_stages([alignment(align)], parties, "columns")
         notes += (WHO_LEARNS[align],)
-        ledger.entries += matching.entries
-        ledger.rounds += matching.rounds
+        ledger.extend(forecast_stages([alignment(align)], parties, "columns"))
     floats = ledger.floats_up + ledger.floats_down
     if floats > sum(n * d for n, d in shapes) and len(names) > 1:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
@@ -291,9 +287,7 @@ def plan_of_study(study: FitStudy, party: str, shape: tuple[int, int], policy: P
     ledger = Ledger()
     with planned_masks(scope.on_loss if scope.secure else None):
         for run in study.runs:
-            own = forecast(run.tree, parties) if run.tree is not None else Ledger()
-            ledger.entries += own.entries
-            ledger.rounds += own.rounds
+            ledger.extend(forecast(run.tree, parties) if run.tree is not None else Ledger())
     content = None
     if policy.minds_content:
         content = {party: _by_content(study.runs, shape, policy, "organisations")}

@@ -110,8 +110,8 @@ def fit_at_parties(
     fit = _concluded(result, params, choice, setup, kernel, sizes[0].n_columns, weights == NONE)
     if left_out is not None and result.model is not None and weights == NONE:
         outside = result.outside if isinstance(result.model, LandmarkModel) else None
-        wanted = result.model.eigenvalues[: params.n_clusters]
-        left_out = left_out.beside(wanted, params.kernel, False, outside)
+        eigenvalues = result.model.eigenvalues[: params.n_clusters]
+        left_out = left_out.beside(eigenvalues, params.kernel, False, outside)
     return fit._replace(left_out=left_out)
 
 

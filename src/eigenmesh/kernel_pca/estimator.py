@@ -542,11 +542,11 @@ class KernelPCA(Served, FrontDoor):
         Then `report_.left_out` has them, and nobody needs to be warned. A gamma by a rule, and how
         rows are prepared, hangs on everybody's rows, too.
         """
-        missing, wanted = getattr(estimator, "shortfalls_", None), _wanted_of(estimator)
+        missing, eigenvalues = getattr(estimator, "shortfalls_", None), _wanted_of(estimator)
         is_shared = isinstance(self.gamma, str) or self.preparation is not None
         if missing is None or is_shared:
             return False
-        may_add = left_out.may_add(self.kernel, self.center) / wanted
+        may_add = left_out.may_add(self.kernel, self.center) / eigenvalues
         surely = np.asarray(missing) + 2 * estimator.shortfall_error_
         return bool((surely + may_add <= self.accuracy).all())
 

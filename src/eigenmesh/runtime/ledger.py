@@ -35,6 +35,11 @@ class Ledger:
         """With these messages."""
         return cls(Entries(entries), rounds)
 
+    def extend(self, later: Ledger) -> None:
+        """And what another one has."""
+        self.entries += later.entries
+        self.rounds += later.rounds
+
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 

@@ -80,9 +80,7 @@ def forecast_stages(
     """What several runs, one after the other, will send, or at `most`."""
     ledger, scope = Ledger(), parties.scope(split)
     for each in stages:
-        own = each.forecast(scope, parties, most)
-        ledger.entries += own.entries
-        ledger.rounds += own.rounds
+        ledger.extend(each.forecast(scope, parties, most))
     return ledger
 
 
