@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# Of no estimator: hosts must know its role all the same.
+# The smallest protocol there is, of no estimator: hosts must know its role all the same.
 import eigenmesh.graphs.gossip_average
 import eigenmesh.reports.notebook_tables  # noqa: F401  # says how reports show themselves
 from eigenmesh.connect import federation

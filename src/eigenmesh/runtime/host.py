@@ -1,8 +1,9 @@
 """The host of a site: the only code that faces the network. Bytes in, bytes out, never raises.
 
-It checks, in this order: the form of a request, the order of turns (a turn is used once, so late
-and duplicated requests are refused), the run, the role and step against what was enlisted, the
-message against the step's annotation, then runs the step, checks its result and the site's policy.
+It checks, in this order: the form of a request; the order of turns (a turn is used once, so late
+and duplicated requests are refused); the run; whether the study that the party was enlisted by has
+this step next, with a message of this size; the message against the step's annotation. Only then
+it runs the step, and holds the reply against the schedule, its annotation and the site's policy.
 An error leaves as the name of one of our classes and our own words; what another library said
 stays in the site's log.
 """
