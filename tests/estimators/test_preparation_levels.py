@@ -114,7 +114,9 @@ def test_nodes_of_a_drawn_graph_prepare_as_the_pooled_pipeline_does(seed):
     np.testing.assert_allclose(distances(rows), distances(expected), **exact)
     central = KernelPCA(2).fit(reference.transform(frame))
     np.testing.assert_allclose(kpca.eigenvalues_, central.eigenvalues_, rtol=1e-7)
-    planned, sent = em.plan(clone(kpca), parts).by_step, kpca.report_.by_step
+    plan = em.plan(clone(kpca), parts)
+    assert plan.baseline_floats == kpca.report_.baseline_floats  # of rows as their owners have them
+    planned, sent = plan.by_step, kpca.report_.by_step
     for step in ("begin_counts", "offer_counts", "offer_mixture", "begin_levels"):
         name = f"PreparingNode.{step}"
         assert planned.get(name) == sent.get(name), name

@@ -65,7 +65,7 @@ class RowsWithTargets(Party):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step
     def embedded_equations(self, centre: TargetMean) -> EmbeddedEquations:

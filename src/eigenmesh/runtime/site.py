@@ -342,6 +342,12 @@ class SiteView:
         return self._site.data
 
     @property
+    def n_values(self) -> int:
+        """The numbers that shipping the data takes, as the site has them: nobody ships prepared."""
+        own = self._site.data
+        return int(own.nnz if _is_sparse(own) else own.size)
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of `data`; before rows have been prepared, as the site has them."""
         n_rows, n_columns = self._site.data.shape

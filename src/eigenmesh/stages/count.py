@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from eigenmesh.numerics.arrays import is_sparse
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Message,
@@ -81,9 +80,8 @@ class SurveyedSite(Party):
     @step
     def count_rows(self) -> RowSiteSize:
         """Its size, where sites hold rows."""
-        rows = self.site.unprepared
-        n_values = int(rows.nnz if is_sparse(rows) else rows.size)
-        return RowSiteSize(**self.shape, n_values=n_values, min_rows=self.site.min_rows)
+        n_values, min_rows = self.site.n_values, self.site.min_rows
+        return RowSiteSize(**self.shape, n_values=n_values, min_rows=min_rows)
 
     @step
     def count_columns(self) -> ColumnSiteShape:

@@ -30,6 +30,7 @@ from eigenmesh.runtime.message import (
     no_more_than,
 )
 from eigenmesh.runtime.results import Replies
+from eigenmesh.runtime.site import SiteView
 
 LARGEST = 1e75  # of a value: kernels take squares of products
 NOT_A_GRAM = "no rows have such sums and such sums of products"
@@ -60,11 +61,10 @@ class RowCount(Message, reveals="counts"):
     n_values: Annotated[int, NonNegative]
 
 
-def count(rows: Rows) -> RowCount:
-    """The size of some rows."""
-    n_values = rows.nnz if is_sparse(rows) else rows.size
-    n_rows, n_columns = map(int, rows.shape)
-    return RowCount(n_rows=n_rows, n_columns=n_columns, n_values=int(n_values))
+def count(site: SiteView) -> RowCount:
+    """The size of a site's rows."""
+    n_rows, n_columns = site.shape
+    return RowCount(n_rows=n_rows, n_columns=n_columns, n_values=site.n_values)
 
 
 class RowBlock(Message, reveals="rows"):

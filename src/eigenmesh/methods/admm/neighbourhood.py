@@ -95,7 +95,7 @@ class RowNeighbour(CentroidNode):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     # 1. The origin.
 

@@ -299,7 +299,7 @@ class ScoredRows(Party):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step
     def embedded_gram(self) -> UpperGram:

@@ -97,7 +97,7 @@ class SampleHolder(Party):
     @step
     def count_samples(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step
     def project(self, vector: RowsOfVector) -> FeatureSum:

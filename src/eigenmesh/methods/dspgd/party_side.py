@@ -150,7 +150,7 @@ class FeatureHolder(Party):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step
     def gram(self, updates: Updates) -> GramTriangle:

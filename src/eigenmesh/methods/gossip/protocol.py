@@ -217,7 +217,7 @@ class GossipNode(CentroidNode):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     # Features.
 

@@ -150,7 +150,7 @@ class MomentRows(Party):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step(reusable=False)
     def feature_sums(self) -> FeatureSums:

@@ -118,7 +118,7 @@ class PrivateRows(Party):
     @step
     def count_rows(self) -> RowCount:
         """Rows and columns."""
-        return count(self.site.data)
+        return count(self.site)
 
     @step(reusable=False)
     def noised_moments(self) -> NoisedMoments:

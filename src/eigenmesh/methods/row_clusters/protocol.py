@@ -47,13 +47,13 @@ class RowPoints(Party):
     def keep_rows(self) -> RowCount:
         """Points for whoever tells no single one of them."""
         self._keep()
-        return count(self.site.data)
+        return count(self.site)
 
     @step
     def open_rows(self) -> OpenRowCount:
         """Points of which single ones may leave."""
         self._keep()
-        return OpenRowCount(**vars(count(self.site.data)), may_leave=True)
+        return OpenRowCount(**vars(count(self.site)), may_leave=True)
 
     def _keep(self) -> None:
         points = dense(as_rows(self.site.data, np.float64))

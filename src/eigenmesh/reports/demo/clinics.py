@@ -28,7 +28,7 @@ N_GROUPS = 4
 ID_COLUMN = "patient"
 REFUSES = {"south": ("rows",)}  # what a clinic never lets out
 
-_START = 60.0  # seconds for a process to open its file
+_START = 300.0  # seconds for a process to open its file, on a machine with other work, too
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,11 @@ class ClinicProcesses(Engine):
         self._kill_at: dict[int, int] = {}
         for name, link in zip(NAMES, self._links, strict=True):
             if link.reply(_START) != b"ready":
+                reason = link.end
                 self.end()
-                raise EigenmeshError(f"clinic {name!r} did not start", party=name)
+                words = f"clinic {name!r} did not open its file within {_START:g} s: {reason}"
+                remedy = "see that the machine has memory and time for three processes"
+                raise EigenmeshError(f"{words}; {remedy}, and try again", party=name)
 
     def _start(self, place: int, file: Path) -> subprocess.Popen[bytes]:
         order = {"names": NAMES, "place": place, "file": str(file), "id_column": ID_COLUMN}
