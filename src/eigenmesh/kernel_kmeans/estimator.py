@@ -153,8 +153,10 @@ class KernelKMeans(FrontDoor, PartyLabels):
     inertia_ : Σ w ‖φ(x) − μ‖² in feature space, μ the mean of the row's cluster. An upper bound,
         since means are known inside the landmarks' span: at most `inertia_slack_` too large, which
         is 0 where every row is a landmark. With "random-features" and "fed", that of the features.
-        Of columns, and on a graph, `report_.notes` says what it is.
-    inertia_slack_ : see there; None where it is not known (weights, "random-features", "fed").
+        Of columns, and on a graph, `report_.notes` says what it is. With "groups" and without masks
+        μ is the centre, and groups of rows go whole to one: some per cent more than by own labels.
+    inertia_slack_ : see there; None where it is not known (weights, "groups", "random-features",
+        "fed").
     cluster_centers_ : in the coordinates that `transform` gives.
     eigenvalues_ : of the uncentred kernel matrix, the n_eigenvectors largest; none with
         "random-features".

@@ -50,7 +50,8 @@ class DistributedKMeans(PartyLabels):
     cluster_centers_ : (n_clusters, n_features), fewer where fewer rows differ.
     labels_ : the rows' clusters; for split data a list; labels that are at a site and not in this
         process say so in their place.
-    inertia_ : Σ ‖x − nearest centre‖² over all rows.
+    inertia_ : Σ ‖x − nearest centre‖² over all rows; where policies keep rows a group of rows goes
+        whole to the centre that is nearest to its mean.
     cluster_sizes_ : rows of each cluster.
     n_iter_ : rounds of sums.
     history_ : mean squared distance of a row to its centre before every round's move, (rounds,).
