@@ -421,8 +421,10 @@ def shortfall(
     >>> bool(np.abs(missing.values - true).max() < 0.01)
     True
     """
-    F = np.sum([p.features for p in parties], axis=0)
-    noise = np.sum([p.noise for p in parties], axis=0)
+    F, noise = np.zeros_like(parties[0].features), np.zeros_like(parties[0].noise)
+    for party in parties:  # one by one: an array of all would be as large as all they have sent
+        F += party.features
+        noise += party.noise
     level = _level(parties, F, outside, centred)
     unseen = unseen_distance(sum(p.outside for p in parties), outside)
     return missing_shares(kernel, eigenvalues, (F, noise), level, outside, unseen)
