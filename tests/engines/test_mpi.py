@@ -18,6 +18,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ LIGHT = (
     f"import sys; sys.path.insert(0, {str(SCRIPTS)!r})\n"
     "from light import leave_out_the_estimators; leave_out_the_estimators()\n"
 )
+NO_PSI = find_spec("private_set_intersection") is None  # no wheel beside newer protobufs
 OPTIONS = "--allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1".split()
 
 pytest.importorskip("mpi4py.run", reason="pip install 'eigenmesh[mpi]'")
@@ -124,7 +126,7 @@ def failures(outcomes):
         f"rank {rank}, {test}": outcome
         for rank, own in enumerate(outcomes)
         for test, outcome in own.items()
-        if outcome != "passed"
+        if outcome != "passed" and not (outcome == "skipped" and NO_PSI and "under_keys" in test)
     }
 
 
