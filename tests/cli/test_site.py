@@ -321,9 +321,21 @@ def test_init_takes_words_and_gaps_for_fits_that_prepare_them(tmp_path):
     file.write_text(file.read_text().replace("p3;3,5;", "p3;;"))
     site = ("--name", "a", "--site", tmp_path / "a", "--id-column", "patient")
     assert "'ward'" in refusal("site", "init", file, *site)
-    assert "'age'" in refusal("site", "init", file, *site, "--categories", "ward")
+    words = refusal("site", "init", file, *site, "--categories", "ward")
+    assert "'age'" in words
+    assert "--allow-missing" in words
     answer("site", "init", file, *site, "--categories", "ward", "--allow-missing")
-    assert "9 rows, 2 columns" in answer("site", "check", "--site", tmp_path / "a")["holds"]
+    facts = answer("site", "check", "--site", tmp_path / "a")
+    assert "9 rows, 2 columns" in facts["holds"]
+    assert facts["mind"] == [], "the settings say so already"
+    sizes = dict.fromkeys("abc", (9, 2))
+    prepared = em.Preparation(fill_missing=0.2, categories=["1"])
+    for own, expected in ((None, {"levels", "missing"}), (prepared, set())):
+        study = em.study(em.KernelPCA(1, preparation=own), sizes, secure=True)
+        study.save(tmp_path / "study.json")
+        shown = answer("site", "plan", tmp_path / "study.json", "--site", tmp_path / "a")
+        said = " ".join(own["words"] for own in shown["refusals"] if own["rule"] == "preparation")
+        assert {word for word in ("levels", "missing") if word in said} == expected
 
 
 def test_check_says_what_is_wrong_with_the_columns_that_are_used(tmp_path):

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from eigenmesh.cli import options
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.estimators.base import load
 from eigenmesh.nvflare_jobs.kit import local_folder, secure_site
 from eigenmesh.reports.documents import account_tree, as_json, check_output
@@ -49,6 +49,7 @@ By: TypeAlias = Annotated[
     str | None, typer.Option("--by", help="Who does it, for the record; this user if left out.")
 ]
 HERE = Path(".")
+_REMEDIES = "here: --id-column, --columns, --categories or --allow-missing"
 
 
 @app.command()
@@ -125,7 +126,11 @@ def init(
         if startup_kit is not None:
             local_folder(startup_kit)  # before the site's folder is made
         kinds = [kind.strip() for entry in allow or LEAST for kind in entry.split(",")]
-        folder = new_folder(site, settings, policy_text(kinds, approve=approve, min_rows=min_rows))
+        policy = policy_text(kinds, approve=approve, min_rows=min_rows)
+        try:
+            folder = new_folder(site, settings, policy)
+        except PartitionError as error:
+            raise PartitionError(f"{error.reason}; {_REMEDIES}", party=error.party) from None
         if startup_kit is not None:
             secure_site(startup_kit, str(study), site, submitter or ())
         if json:
@@ -249,7 +254,8 @@ def verify(
         if json:
             typer.echo(as_json({"lines": own.number, "head": str(own), "heads": head or []}))
             return
-        heads_text = f", and has the {len(heads)} heads that were told" if heads else ""
+        n_heads = "head that was told" if len(heads) == 1 else f"{len(heads)} heads that were told"
+        heads_text = f", and has the {n_heads}" if heads else ""
         _say(f"The log is as it was written: {_lines(own.number)}{heads_text}.", "green")
         _say(f"Its head: {own}")
         if not heads:

@@ -79,7 +79,7 @@ def site_facts(folder: SiteFolder) -> dict[str, Any]:
 
 
 def _findings(folder: SiteFolder, site: Site) -> list[str]:
-    """What is wrong with the files, in the columns that are used."""
+    """What is wrong with the files, in the columns that are used, beyond what the settings say."""
     with extra("files", "a look into a site's files"):
         from eigenmesh.data.check_files import check_files
 
@@ -88,7 +88,9 @@ def _findings(folder: SiteFolder, site: Site) -> list[str]:
     words = []
     for file in settings.data:
         for own in check_files([folder.path / file], settings.id_column):
-            if own.column in names and not own.is_note:
+            is_expected = own.kind == "category" and own.column in settings.categories
+            is_expected |= own.kind == "missing" and settings.allow_missing
+            if own.column in names and not own.is_note and not is_expected:
                 where = f", line {own.lines[0]}" if own.lines else ""
                 words.append(f"{own.file} {own.column or ''}{where}: {own.words}; {own.remedy}")
     return words
@@ -128,7 +130,8 @@ def spent_words(site: Site) -> list[str]:
             for name in ("studies", "draws", "numbers")
         ]
         pairs += [] if budget is None or budget.epsilon is None else [_epsilon_words(spent, budget)]
-        lines.append(", ".join(pairs) + f", in {len(spent.versions)} versions of the data")
+        n = len(spent.versions)
+        lines.append(", ".join(pairs) + f", in {n} version{'s' * (n > 1)} of the data")
     try:
         site.account.require_apart(row_digests(site.data), site.policy.min_rows)
     except PolicyRefusal:
@@ -262,9 +265,13 @@ def study_view(folder: SiteFolder, study: FitStudy) -> StudyView:
     site = open_site(folder.path)
     rows, columns = map(int, site.data.shape)
     plan = plan_of_study(study, site.name, (rows, columns), site.policy)
+    reasons = [
+        *_refusals(site, study, Own(rows, columns)),
+        *_unprepared(site, study, folder.settings.allow_missing),
+    ]
     refusals = [
         {"protocol": protocol, "rule": rule, "words": words}
-        for protocol, rule, words in dict.fromkeys(_refusals(site, study, Own(rows, columns)))
+        for protocol, rule, words in dict.fromkeys(reasons)
     ]
     worth = audit(plan).of(site.name)
     is_approved = study.digest in site.approvals.standing
@@ -290,6 +297,16 @@ def _refusals(site: Site, study: FitStudy, own: Own) -> Iterator[tuple[str, str,
         yield "", refusal.rule, refusal.reason
 
 
+def _unprepared(site: Site, study: FitStudy, allow_missing: bool) -> Iterator[tuple[str, str, str]]:
+    """What data have that no fit can compute with, unless the study prepares them."""
+    if any(run.scope.prepared for run in study.runs):
+        return
+    if site.level_columns():
+        yield "", "preparation", "the site has columns of levels, and the study encodes none"
+    if allow_missing and np.isnan(site.data).any():
+        yield "", "preparation", "values are missing here, and the study fills no gaps"
+
+
 # The log.
 
 
@@ -306,6 +323,7 @@ def log_table(lines: Iterable[Mapping[str, Any]]) -> Table:
         for message in sent:
             kinds = message.get("kinds", {})
             left = ", ".join(f"{kind}: {floats:,}" for kind, floats in kinds.items()) or "nothing"
+            left += f": {line['words']}" if "words" in line else ""
             cells = (
                 str(line["n"]),
                 when(line["at"]),
