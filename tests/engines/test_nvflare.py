@@ -25,6 +25,7 @@ from eigenmesh.runtime.engine import Lost
 
 pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
 
+import eigenmesh.nvflare_jobs.sides as job_sides
 from eigenmesh.engines import nvflare
 from eigenmesh.engines.nvflare import Flare, packed, study_of, unpacked, write_job
 from eigenmesh.nvflare_jobs.kit import secure_server, secure_site
@@ -340,6 +341,50 @@ def test_a_job_that_nvflare_takes_down_can_be_asked_who_was_lost(monkeypatch):
         assert not ending.is_alive()
 
 
+def test_a_process_that_dies_while_the_coordinator_computes_is_named(
+    monkeypatch, quick_looks, caplog
+):
+    """However long it computes: the job is over by then, and its log has the name."""
+    monkeypatch.setattr(job_sides, "_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(job_sides, "_PARTING_SECONDS", 0.1)
+    session = Session(monkeypatch, ROWS)
+    session.get_job_logs = lambda job_id: {"logs": {"server": caplog.text + "INFO the end\n"}}
+    with opened() as fed:
+        job, flare = session.jobs[0], session.jobs[0]._flare
+        ending = threading.Thread(target=job._wait_for_the_end)
+        ending.start()
+        called, calls = fed._engine.call, []
+
+        def call(*arguments):
+            calls.append(arguments)
+            if len(calls) == 3:
+                flare._proxies["north"].silent = True
+                while not flare.fell_silent():
+                    time.sleep(0.01)
+                job._context.is_aborted = lambda: True
+                ending.join(10)
+                session.ended.add("job-1")
+            return called(*arguments)
+
+        fed._engine.call = call
+        with pytest.raises(PartyLost, match="'north' is lost: its process ended") as lost:
+            em.MomentPCA(1).fit(fed)
+        assert lost.value.party == "north"
+
+
+def test_one_that_was_lost_long_before_is_not_who_ended_the_job(quick_looks):
+    with open_here(ROWS) as fed:
+        flare = fed._engine
+        flare.proxies["south"].silent = True
+        for _ in range(3):
+            flare.look_round()
+        assert flare.fell_silent() == ["south"]
+        flare._losses[2] -= 60
+        flare.proxies["north"].silent = True
+        flare.look_round()
+        assert flare.fell_silent() == ["north"]
+
+
 def test_who_was_silent_first_is_named_however_many_fall_silent_later(quick_looks):
     with open_here(ROWS) as fed:
         flare = fed._engine
@@ -387,8 +432,6 @@ def test_sites_are_in_the_order_of_the_study_that_they_approved(monkeypatch):
 
 
 def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
-    import eigenmesh.nvflare_jobs.sides as job_sides
-
     monkeypatch.setattr(job_sides, "_FEW_SECONDS", 0.01)
     Session(monkeypatch, ROWS)
     with opened() as fed:
@@ -447,6 +490,7 @@ def test_kits_let_nobody_bring_code_or_a_shell(tmp_path):
         "components": [
             {"id": "job_manager", "args": {"uri_root": "/tmp/x"}},
             {"id": "site_log_streamer", "args": {}},
+            {"id": "job_scheduler", "args": {"max_jobs": 4}},
         ],
     }
     (tmp_path / "local").mkdir()
@@ -456,10 +500,14 @@ def test_kits_let_nobody_bring_code_or_a_shell(tmp_path):
     resources = json.loads((tmp_path / "local/resources.json").read_text())
     assert resources["class_allow_list"] == [nvflare.EXECUTOR, nvflare.SITE]
     assert resources["allow_log_streaming"] is False
-    assert [own["id"] for own in resources["components"]] == ["job_manager", "eigenmesh_gate"]
+    ids = [own["id"] for own in resources["components"]]
+    assert ids == ["job_manager", "job_scheduler", "eigenmesh_gate"]
     studies = json.loads((tmp_path / "local/eigenmesh.json").read_text())["studies"]
     assert list(studies) == ["heart", "lungs"]
     secure_server(tmp_path)
+    resources = json.loads((tmp_path / "local/resources.json").read_text())
+    limits = [own["args"].get("max_jobs", 0) for own in resources["components"]]
+    assert max(limits) > 10, "each open federation holds a job"
     rights = json.loads((tmp_path / "local/authorization.json").read_text())["permissions"]
     for role in ("project_admin", "org_admin", "lead"):
         assert {rights[role][right] for right in ("byoc", "shell_commands", "operate")} == {"none"}

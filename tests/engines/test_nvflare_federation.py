@@ -1,22 +1,24 @@
 """A federation of three sites on the loopback, with mutual TLS, provisioned from nothing.
 
 It takes minutes: `make test-nvflare`. A job takes a quarter of a minute to be up: one a study is
-opened for all tests that only use it, and what needs no running processes is in `test_nvflare` and
-`test_nvflare_failures`.
+opened for all tests that only use it, jobs that nobody attends to run beside these (`meanwhile`),
+and what needs no running processes is in `test_nvflare` and `test_nvflare_failures`.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
-import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +62,13 @@ def federation(tmp_path_factory):
         tmp_path_factory.mktemp("nvflare"), SITES, (ANALYST, STRANGER)
     ) as own:
         own.provision()
-        own.add_study("heart", "rows", ROWS, policy=ALL_KINDS)
-        own.add_study("genes", "columns", COLUMNS, ids=[f"P{i:03d}" for i in range(len(X))])
+        patients = [f"P{i:03d}" for i in range(len(X))]
+        for study in ("heart", "ward"):
+            own.add_study(study, "rows", ROWS, policy=ALL_KINDS)
+        for study in ("genes", "blood"):
+            own.add_study(study, "columns", COLUMNS, ids=patients)
         own.add_study("strict", "rows", ROWS, policy='approve = "each"\nmin_parties = 2\n')
+        own.add_study("spoilt", "rows", ROWS)
         own.start()
         own.wait_for_sites()
         yield own
@@ -70,14 +76,31 @@ def federation(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def jobs(federation):
-    """A job a study for all tests, both submitted at once."""
-    with ThreadPoolExecutor() as pool:
+    """A job a study for all tests, all submitted at once."""
+    with ThreadPoolExecutor() as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore", EigenmeshWarning)  # of the one who wants to approve
         how = {"secure": False, "timeout": 300}
-        coming = {own: pool.submit(federation.open, own, **how) for own in ("heart", "genes")}
-    opened = {study: job.result() for study, job in coming.items()}
+        studies = ("heart", "genes", "strict")
+        coming = {own: pool.submit(federation.open, own, **how) for own in studies}
+        opened = {study: job.result() for study, job in coming.items()}
     yield opened
     for fed in opened.values():
         fed.close()
+
+
+@pytest.fixture(scope="module")
+def meanwhile(federation, jobs, tmp_path_factory):
+    """What takes jobs of its own, on studies of its own, while other tests use theirs."""
+    folder = tmp_path_factory.mktemp("meanwhile")
+    with ThreadPoolExecutor() as pool:
+        spoilt = [pool.submit(submitted, federation, how) for how in SPOILT]
+
+        def then(order):  # processes that start all at once keep each other from being up in time
+            wait(spoilt)
+            return order(federation, folder)
+
+        ordered = [pool.submit(then, order) for order in (order_rows, order_columns)]
+        yield {"spoilt": spoilt, "ordered": ordered}
 
 
 def on_job(fed, topology=None, secure=False, **losses):
@@ -118,6 +141,19 @@ def same_costs(one, other):
     assert one.reveals == other.reveals
 
 
+def before_call(monkeypatch, fed, n, happens):
+    """Let something happen before the coordinator's n-th request from now on."""
+    called, calls = fed._engine.call, []
+
+    def call(*arguments):
+        calls.append(arguments)
+        if len(calls) == n:
+            happens()
+        return called(*arguments)
+
+    monkeypatch.setattr(fed._engine, "call", call)
+
+
 pytestmark = pytest.mark.timeout(240)
 running = pytest.mark.nvflare
 
@@ -129,7 +165,7 @@ ROW_FITS = {
 
 
 @running
-def test_row_fits_on_one_job_are_those_of_one_process(federation, jobs, tmp_path, quiet):
+def test_row_fits_on_one_job_are_those_of_one_process(federation, jobs, meanwhile, tmp_path, quiet):
     fed = jobs["heart"]
     assert (fed.parties, fed.split) == (SITES, "rows")
     with rehearsal(federation, "heart", tmp_path) as here:
@@ -192,26 +228,27 @@ def test_neighbours_messages_pass_the_server_under_seal(federation, jobs, tmp_pa
 # What a site refuses.
 
 
-def submitted(federation, analyst=ANALYST, *, name="eigenmesh heart", spoil=lambda job: None):
-    """How a job ends that somebody writes by hand, and which sites took part."""
+def submitted(federation, spoil):
+    """The job that an analyst has written by hand for the study "spoilt", and how it ends."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
     from eigenmesh.engines.nvflare import write_job
 
     job = federation.folder / f"job-{time.monotonic_ns()}"
-    write_job(job, name.removeprefix("eigenmesh "))
+    write_job(job, "spoilt")
     spoil(job)
-    session = new_secure_session(analyst, str(federation.kit(analyst)), timeout=15)
+    session = new_secure_session(ANALYST, str(federation.kit(ANALYST)), timeout=60)
     try:
+        session.set_timeout(60)
         job_id = session.submit_job(str(job))
         deadline = time.monotonic() + 150
         while time.monotonic() < deadline:
             status = session.get_job_status(job_id)
             if status.startswith(("FINISHED", "ABANDONED", "FAILED")):
-                return status
+                return job_id, status
             time.sleep(0.5)
         session.abort_job(job_id)
-        return "RUNNING"
+        return job_id, "RUNNING"
     finally:
         session.close()
 
@@ -234,24 +271,7 @@ def with_data(job):
     path.write_text(json.dumps(tree))
 
 
-def how_it_ends(federation, spoil):
-    try:
-        return submitted(federation, spoil=spoil)
-    except Exception as error:  # the server's own settings refuse it, too
-        return str(error)
-
-
-@running
-def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(federation):
-    lines = len(site_lines(federation, "heart"))
-    with ThreadPoolExecutor() as pool:  # at once: each takes a while to be refused
-        ends = list(pool.map(partial(how_it_ends, federation), (with_code, with_class, with_data)))
-    for end in ends:
-        assert end != "RUNNING"
-        assert "FINISHED:COMPLETED" not in end
-    assert len(site_lines(federation, "heart")) == lines, "no request has reached the host"
-    # That with code does not even reach the site.
-    assert nvflare_log(federation, "north").count("finished with RC 1") >= 2
+SPOILT = (with_code, with_class, with_data)
 
 
 @running
@@ -265,22 +285,28 @@ def test_a_study_or_submitter_that_the_owner_has_not_named_gets_no_job(federatio
     assert ("eigenmesh heart", STRANGER) in refused
 
 
+def approved(federation):
+    """What the owners of "strict" are asked for, and let happen."""
+    sizes = {name: own.shape for name, own in zip(SITES, ROWS, strict=True)}
+    asked = em.study(em.MomentPCA(1), sizes, secure=True, at_sites=True)
+    for site in SITES:
+        open_site(federation.site_folder("strict", site)).approve(asked, submitters=[ANALYST])
+    return asked
+
+
 @running
-def test_a_study_that_nobody_approved_and_a_step_outside_it_are_refused_and_logged(federation):
+def test_a_study_that_nobody_approved_and_a_step_outside_it_are_refused_and_logged(
+    federation, jobs
+):
     with pytest.warns(EigenmeshWarning, match="same columns"):
-        fed = federation.open("strict")
-    with fed:
-        with pytest.raises(PolicyRefusal, match="rule 'approve'"):
-            em.MomentPCA(1).fit(fed)
-        with pytest.raises(StepRefused):
-            deviate(fed)
-        sizes = {name: own.shape for name, own in zip(SITES, ROWS, strict=True)}
-        asked = em.study(em.MomentPCA(1), sizes, secure=True, at_sites=True)
-        for site in SITES:
-            open_site(federation.site_folder("strict", site)).approve(asked, submitters=[ANALYST])
-        with fed.under(asked):
-            model = em.MomentPCA(1).fit(fed)
-        np.testing.assert_allclose(model.eigenvalues_, em.MomentPCA(1).fit(X).eigenvalues_)
+        fed = on_job(jobs["strict"], secure=None)
+    with pytest.raises(PolicyRefusal, match="rule 'approve'"):
+        em.MomentPCA(1).fit(fed)
+    with pytest.raises(StepRefused):
+        deviate(fed)
+    with fed.under(approved(federation)):
+        model = em.MomentPCA(1).fit(fed)
+    np.testing.assert_allclose(model.eigenvalues_, em.MomentPCA(1).fit(X).eigenvalues_)
     errors = [own["error"] for own in site_lines(federation, "strict") if "error" in own]
     assert {"PolicyRefusal", "StepRefused"} <= set(errors)
 
@@ -297,106 +323,189 @@ def deviate(fed):
 
 
 @running
-def test_a_wrong_certificate_gets_nowhere(federation, tmp_path):
-    other = example().Federation(tmp_path, ("east",), (ANALYST,))
-    other.provision()
-    kit = tmp_path / "forged"
-    shutil.copytree(federation.kit(ANALYST), kit)
-    for name in ("client.crt", "client.key"):
-        shutil.copy(other.kit(ANALYST) / "startup" / name, kit / "startup" / name)
+def test_a_wrong_or_missing_certificate_gets_nowhere(federation, tmp_path):
+    startup = federation.kit(ANALYST) / "startup"
+    forge(startup / "client.crt", tmp_path)
+    assert greeting(startup, startup), "the server's first words"
+    assert greeting(startup, None) == b""
+    assert greeting(startup, tmp_path) == b""
+    kit = shutil.copytree(federation.kit(ANALYST), tmp_path / "kit")
+    shutil.copytree(tmp_path, kit / "startup", dirs_exist_ok=True, ignore=lambda *_: ["kit"])
     with pytest.raises(FederationError, match="does not let"):
         em.federation(engine="nvflare", startup_kit=kit, study="heart")
+
+
+def greeting(startup, own):
+    """What the server says to whoever has this certificate."""
+    speaking = ssl.create_default_context(cafile=startup / "rootCA.pem")
+    speaking.set_alpn_protocols(["h2"])
+    if own:
+        speaking.load_cert_chain(own / "client.crt", own / "client.key")
+    port = json.loads((startup / "fed_admin.json").read_text())["admin"]["port"]
+    with socket.create_connection(("localhost", int(port)), timeout=30) as bare:
+        with speaking.wrap_socket(bare, server_hostname="localhost") as line:
+            line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+            try:
+                return line.recv(100)
+            except OSError:  # who is not let in may be cut off
+                return b""
+
+
+def forge(original, folder):
+    """A certificate with the names of another, which another authority has signed."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    own, signing = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+    true, now = x509.load_pem_x509_certificate(original.read_bytes()), datetime.now(UTC)
+    forged = x509.CertificateBuilder(true.issuer, true.subject, own.public_key())
+    forged = forged.serial_number(x509.random_serial_number())
+    forged = forged.not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    form = serialization.Encoding.PEM
+    (folder / "client.crt").write_bytes(forged.sign(signing, hashes.SHA256()).public_bytes(form))
+    key = own.private_bytes(form, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "client.key").write_bytes(key)
+
+
+# What ran meanwhile: jobs that must come to nothing, and the server's job as coordinator.
+
+
+@running
+def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(federation, meanwhile):
+    (code, end), *others = (job.result() for job in meanwhile["spoilt"])
+    for own in (end, *(own for _, own in others)):
+        assert own.startswith(("FINISHED", "FAILED"))
+        assert own != "FINISHED:COMPLETED"
+    logs = [SiteFolder(federation.site_folder("spoilt", own)).log_file for own in SITES]
+    assert not any(log.exists() for log in logs), "no request has reached a host"
+    # Which process refuses first is a matter of time; the others are then taken down.
+    text = "".join(nvflare_log(federation, own) for own in SITES)
+    assert f"run ({code})" not in text, "that with code does not even reach a site"
+    for job, _ in others:
+        assert re.search(rf"run \({job}\): child worker process finished with RC [1-9]", text)
+
+
+def eigenmesh(federation, *words, study):
+    where = ["--engine", "nvflare", "--startup-kit", str(federation.kit(ANALYST))]
+    done = subprocess.run(
+        [sys.executable, "-m", "eigenmesh", *words, *where, "--study", study],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def order_rows(federation, folder):
+    said = eigenmesh(federation, "fit", "--model", str(folder / "ward.em"), "--json", study="ward")
+    return json.loads(said)["eigenvalues"], em.load(folder / "ward.em").eigenvalues_
+
+
+def order_columns(federation, folder):
+    model, shape = str(folder / "blood.em"), ["--method", "one-shot", "--local-rank", "1"]
+    eigenmesh(federation, "fit", "--model", model, *shape, study="blood")
+    # In a later job, from shares at the sites.
+    eigenmesh(federation, "transform", model, "--out", str(folder / "scores.npy"), study="blood")
+    return np.load(folder / "scores.npy")
+
+
+@running
+def test_the_command_line_lets_the_server_coordinate(meanwhile, quiet):
+    eigenvalues, scores = (job.result() for job in meanwhile["ordered"])
+    expected = em.KernelPCA(2).fit(X).eigenvalues_
+    np.testing.assert_allclose(eigenvalues, [expected, expected], rtol=1e-6)
+    parts = em.Partitioned(columns=COLUMNS)
+    here = em.OneShotKPCA(2, local_rank=1).fit_transform(parts)
+    np.testing.assert_allclose(scores, here, atol=1e-8)
 
 
 # Processes that go.
 
 
-def fits_until_lost(model, fed, seconds=20):
-    """Fit again and again while somebody takes a process down."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        model.fit(fed)
+@pytest.fixture
+def alone(meanwhile):
+    """No other job is taken down with a site or the server."""
+    wait([job for jobs in meanwhile.values() for job in jobs])
+
+
+def kill_job_process(federation, fed, site):
+    own = fed._engine._job.id
+    processes = [p for p in federation.job_processes(site) if own in " ".join(p.cmdline())]
+    assert processes
+    for process in processes:
+        process.kill()
 
 
 @running
-def test_a_job_process_killed_in_mid_fit_is_named_and_the_next_fit_has_another_job(
-    federation, jobs, quiet
+def test_a_job_process_that_is_killed_while_it_is_asked_is_named(
+    federation, jobs, alone, monkeypatch, quiet
 ):
-    model, fed = em.OneShotKPCA(2, local_rank=1), jobs["genes"]
-    expected = model.fit(fed).eigenvalues_
-    threading.Timer(0.5, lambda: [p.kill() for p in federation.job_processes("south")]).start()
-    begin = time.monotonic()
-    # Where only the word that a fit is over was lost, the next one says so once it has another job.
-    with pytest.raises((PartyLost, EigenmeshWarning), match="lost 'south'|'south' is lost") as lost:
-        fits_until_lost(model, fed)
-    if lost.errisinstance(PartyLost):
-        assert lost.value.party == "south"
-        assert time.monotonic() - begin < 15
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EigenmeshWarning)
-        np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected, rtol=1e-9)
+    fed, begin = jobs["genes"], []
+
+    def kill():
+        begin.append(time.monotonic())
+        kill_job_process(federation, fed, "south")
+
+    before_call(monkeypatch, fed, 3, kill)
+    with pytest.raises(PartyLost, match="lost 'south'|'south' is lost") as lost:
+        em.OneShotKPCA(2, local_rank=1).fit(fed)
+    assert lost.value.party == "south"
+    assert time.monotonic() - begin[0] < 15
 
 
 @running
-def test_a_site_killed_in_mid_fit_is_survived_and_back_in_the_next(federation, jobs, quiet):
-    """The example has a site that is killed where a loss ends the fit."""
-    model = em.VFedPCA(2, n_rounds=80, variant="paper", random_state=0)
-    threading.Timer(1.0, lambda: federation.kill("south")).start()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EigenmeshWarning)
-        model.fit(on_job(jobs["genes"], on_loss="survivors"))
-    assert model.report_.parties == ("east", "north")
-    federation.start("south")
-    federation.wait_for_sites()
+def test_a_job_process_that_dies_while_the_coordinator_computes_is_named(
+    federation, jobs, alone, monkeypatch
+):
+    begin = []
+    with pytest.warns(EigenmeshWarning, match="same columns"):  # not known to who is not approved
+        fed = on_job(jobs["strict"], secure=None)
+
+    def kill_and_compute():
+        kill_job_process(federation, fed, "north")
+        while fed._engine._job.ended() is None:
+            time.sleep(0.2)
+        begin.append(time.monotonic())
+
+    before_call(monkeypatch, fed, 3, kill_and_compute)
+    with (
+        fed.under(approved(federation)),
+        pytest.raises(PartyLost, match="'north' is lost: its process"),
+    ):
+        em.MomentPCA(1).fit(fed)
+    assert time.monotonic() - begin[0] < 15
 
 
 @running
-def test_a_server_that_restarts_is_said_and_the_next_fit_has_another_job(federation, jobs, quiet):
+def test_a_killed_site_is_survived_and_with_the_server_back_in_the_next_fit(
+    federation, jobs, alone, monkeypatch, quiet
+):
     model, fed = em.MomentPCA(2), jobs["heart"]
-    expected = em.MomentPCA(2).fit(X).eigenvalues_
+    with monkeypatch.context() as once:
+        before_call(once, fed, 5, lambda: federation.kill("south"))
+        begin = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EigenmeshWarning)
+            model.fit(on_job(fed, on_loss="survivors"))
+    assert time.monotonic() - begin < 20
+    rest = em.MomentPCA(2).fit(np.vstack(ROWS[:2]))
+    assert model.report_.parties == ("east", "north")
+    np.testing.assert_allclose(model.eigenvalues_, rest.eigenvalues_, rtol=1e-9)
+
     federation.kill("localhost")
     begin = time.monotonic()
     with pytest.raises(PartyLost, match="cannot be reached .*fit again when it is back"):
         model.fit(fed)
     assert time.monotonic() - begin < 15
-    federation.start("localhost")
+    federation.start("localhost", "south")
     federation.wait_for_sites()
-    with pytest.warns(EigenmeshWarning, match="another one was submitted"):
-        np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected, rtol=1e-9)
-
-
-# The server's job as coordinator, from the command line.
-
-
-@running
-def test_the_command_line_lets_the_server_coordinate(federation, tmp_path, quiet):
-    where = ["--engine", "nvflare", "--startup-kit", str(federation.kit(ANALYST))]
-
-    def run(*words, study):
-        done = subprocess.run(
-            [sys.executable, "-m", "eigenmesh", *words, *where, "--study", study],
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def columns():
-        shape = ["--method", "one-shot", "--local-rank", "1"]
-        run("fit", "--model", str(tmp_path / "genes.em"), *shape, study="genes")
-        # In a later job, from shares at the sites.
-        out = ["--out", str(tmp_path / "scores.npy")]
-        run("transform", str(tmp_path / "genes.em"), *out, study="genes")
-
-    model = tmp_path / "model.em"
-    with ThreadPoolExecutor() as pool:
-        of_columns = pool.submit(columns)
-        said = json.loads(run("fit", "--model", str(model), "--json", study="heart"))
-        of_columns.result()
-    expected = em.KernelPCA(2).fit(X).eigenvalues_
-    np.testing.assert_allclose(said["eigenvalues"], expected, rtol=1e-6)
-    np.testing.assert_allclose(em.load(model).eigenvalues_, expected, rtol=1e-6)
-    parts = em.Partitioned(columns=COLUMNS)
-    here = em.OneShotKPCA(2, local_rank=1).fit_transform(parts)
-    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), here, atol=1e-8)
+    fits = (model, fed), (em.OneShotKPCA(2, local_rank=1), jobs["genes"])
+    with pytest.warns(EigenmeshWarning, match="another one was submitted") as said:
+        with ThreadPoolExecutor() as pool:
+            for own, again in [(own, pool.submit(own.fit, anew)) for own, anew in fits]:
+                again.result()
+                assert own.report_.parties == SITES
+    assert sum("another one was submitted" in str(own.message) for own in said) == 2
+    np.testing.assert_allclose(model.eigenvalues_, em.MomentPCA(2).fit(X).eigenvalues_, rtol=1e-9)

@@ -42,6 +42,7 @@ from eigenmesh.version import __version__
 
 TOPIC = "eigenmesh"
 NONE, LATE = b"", b"late"  # in place of a reply: there is none, or it took too long
+SILENT_FIRST = "who fell silent before NVFlare ended the job: "  # in the log of the server's side
 # The only classes that a job names; every side has them installed.
 SERVER, SITE = "eigenmesh.nvflare_jobs.sides.ServerSide", "eigenmesh.nvflare_jobs.sides.SiteSide"
 SERVER_CONTROLLER = "nvflare.collab.runtime.controller.CollabController"
@@ -84,8 +85,10 @@ class Flare(Engine):
         self._is_aborted = is_aborted
         self._swaps = itertools.count(1)
         self.n_waves = 0  # of requests so far
+        self._n_under_way = 0
+        self._looking = threading.Lock()
         self._silence: Counter[int] = Counter()  # looks in a row that were not answered
-        self._losses: dict[int, float] = {}  # when somebody was silent too often
+        self._losses: dict[int, float] = {}  # since when somebody has been silent too often
 
     def meet(self) -> dict[str, Any]:
         """What the sites say of themselves, or why they say nothing, by name."""
@@ -135,6 +138,19 @@ class Flare(Engine):
         on_loss: Callable[[int], None] = lambda i: None,
     ) -> Iterator[tuple[int, Reply]]:
         self.n_waves += 1
+        self._n_under_way += 1
+        try:
+            yield from self._replies(method, arguments, timeout, on_loss)
+        finally:
+            self._n_under_way -= 1
+
+    def _replies(
+        self,
+        method: str,
+        arguments: Mapping[int, Mapping[str, Any]],
+        timeout: float,
+        on_loss: Callable[[int], None],
+    ) -> Iterator[tuple[int, Reply]]:
         limit = _SLACK * timeout + LOOK_SECONDS
         pending = {_in_thread(self._at, i, method, limit, a): i for i, a in arguments.items()}
         replies: dict[int, Reply] = {}
@@ -155,27 +171,42 @@ class Flare(Engine):
             while waiting and waiting[0] in replies:
                 yield waiting[0], replies.pop(waiting.pop(0))
 
+    def look_round(self) -> None:
+        """Look at every site while none is asked: the coordinator may compute for long."""
+        if not self._n_under_way:
+            self._silent(range(len(self.parties)))
+
     def fell_silent(self) -> list[str]:
         """Who was the first to be lost of late, or else has been silent longest.
 
-        Others fall silent, too, while NVFlare takes the job down.
+        Others fall silent, too, while NVFlare takes the job down. A look that is under way ends
+        first: an abort cuts it short.
         """
+        with self._looking:
+            return self._first_silent()
+
+    def _first_silent(self) -> list[str]:
         late = time.monotonic() - _ENDING_SECONDS
         first = min((moment for moment in self._losses.values() if moment > late), default=None)
         if first is not None:
             return [self.parties[i] for i, moment in self._losses.items() if moment == first]
-        most = max(self._silence.values(), default=0)
-        return [self.parties[i] for i, looks in self._silence.items() if looks == most > 0]
+        silence = {i: looks for i, looks in self._silence.items() if i not in self._losses}
+        most = max(silence.values(), default=0)
+        return [self.parties[i] for i, looks in silence.items() if looks == most > 0]
 
     def _silent(self, places: Iterable[int]) -> list[int]:
-        """Of those who are waited for, who has not answered a look too often."""
-        looks = {i: _in_thread(self._at, i, "is_there", LOOK_SECONDS, {}) for i in places}
-        wait(looks.values(), LOOK_SECONDS)
-        for i, look in looks.items():
-            is_there = look.done() and look.exception() is None and look.result() is True
-            self._silence[i] = 0 if is_there else self._silence[i] + 1
-        lost = [i for i in looks if self._silence[i] >= _SILENT_LOOKS]
-        self._losses.update(dict.fromkeys(lost, time.monotonic()))
+        """Of these, who has not answered a look too often."""
+        with self._looking:
+            looks = {i: _in_thread(self._at, i, "is_there", LOOK_SECONDS, {}) for i in places}
+            wait(looks.values(), LOOK_SECONDS)
+            for i, look in looks.items():
+                is_there = look.done() and look.exception() is None and look.result() is True
+                self._silence[i] = 0 if is_there else self._silence[i] + 1
+                if is_there:
+                    self._losses.pop(i, None)
+            lost = [i for i in looks if self._silence[i] >= _SILENT_LOOKS]
+            for i in lost:
+                self._losses.setdefault(i, time.monotonic())
         return lost
 
 
@@ -430,7 +461,7 @@ class _Job:
         self.study, self.id = study, ""
         self._is_up = self._is_over = False
         self._names = None if names is None else tuple(names)
-        self._lock = threading.Lock()  # a session takes one command at a time
+        self._lock = threading.RLock()  # a session takes one command at a time
         self._session = _session(kit)
 
     # A job from submission to its end.
@@ -572,11 +603,18 @@ class _Job:
         except _NoAnswer:
             # The server still has a job whose process is gone, for a moment.
             if self._is_up and self._ends_within(_ENDING_SECONDS):
-                raise self._ending({}) from None
+                raise self._ending(self._last_words()) from None
             raise
         if not isinstance(answer, dict):
             raise FederationError("the server's job gave a malformed answer")
         return answer
+
+    def _last_words(self) -> dict[str, Any]:
+        """Who fell silent, by the log of a job whose process at the server is gone already."""
+        with suppress(Exception), self._lock:  # another state of the server's may keep no log
+            log = self._session.get_job_logs(self.id)["logs"]["server"]
+            return {"silent": json.loads(log.rpartition(SILENT_FIRST)[2].splitlines()[0])}
+        return {}
 
     def _ends_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
@@ -598,7 +636,7 @@ class _Job:
             try:
                 return action(self._session)
             except (JobNotFound, JobNotRunning):
-                raise self._ending({}, may_have_asked=has_begun) from None
+                raise self._ending(self._last_words(), may_have_asked=has_begun) from None
             except NoConnection as error:
                 raise ServerUnreachable(
                     f"the NVFlare server cannot be reached ({error}); fit again when it is back"

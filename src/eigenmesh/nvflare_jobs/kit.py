@@ -17,6 +17,7 @@ from eigenmesh.safe_files import write_whole
 
 SETTINGS = "eigenmesh.json"  # of a site: which folder belongs to a study, and who may work on it
 JOBS_LOG = "eigenmesh_jobs.jsonl"  # beside it: which jobs came, for whom, and what was refused
+_JOBS_AT_ONCE = 32  # open federations of all studies; a process each, here and at every site
 _NOTHING = {"byoc": "none", "shell_commands": "none", "operate": "none"}
 _VIEWER = {"view": "any"}
 _ANALYST = {
@@ -26,6 +27,7 @@ _ANALYST = {
     "download_job": "n:submitter",
     "view": "any",
     "app_command": "n:submitter",
+    "get_job_log": "n:submitter",  # which says who ended a job
 }
 
 
@@ -62,6 +64,8 @@ def secure_server(kit: str | Path) -> None:
     for own in resources["components"]:
         if own["id"] == "job_manager":
             own["args"]["uri_root"] = str(root / "jobs")
+        if own["id"] == "job_scheduler":  # a fifth open federation waited until it was given up
+            own["args"]["max_jobs"] = _JOBS_AT_ONCE
     storage = resources.get("snapshot_persistor", {}).get("args", {}).get("storage", {})
     storage.setdefault("args", {})["root_dir"] = str(root / "snapshots")
     _write(local / "resources.json", resources)

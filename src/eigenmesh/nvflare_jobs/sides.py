@@ -32,6 +32,7 @@ from eigenmesh.engines.nvflare import (
     LATE,
     LOOK_SECONDS,
     NONE,
+    SILENT_FIRST,
     TOPIC,
     Flare,
     reply_to_json,
@@ -50,6 +51,7 @@ from eigenmesh.threads import one_thread
 from eigenmesh.version import __version__
 
 _SERVER = "server"
+_BETWEEN_LOOKS = 1.0  # seconds, while no site is asked
 _FEW_SECONDS = 2.0  # that a command waits for the work that it began
 _IDLE_SECONDS = 1800.0  # after which a job whose analyst is gone ends
 _PARTING_SECONDS = 6.0  # that an aborted job can still be asked who was lost; NVFlare gives it 10
@@ -329,9 +331,12 @@ class ServerSide:
         self._wait_for_the_end()
 
     def _wait_for_the_end(self) -> None:
+        next_look = 0.0
         while not self._over.wait(0.2):
             if self._is_aborted():
-                # Only this process knows who was lost, and no command to it may go unanswered.
+                # Only this process knows who was lost: an analyst who asks later reads it there.
+                _log.warning("%s%s", SILENT_FIRST, json.dumps(self._silent_first()))
+                # No command to it may go unanswered.
                 if self._parting.wait(_PARTING_SECONDS):
                     time.sleep(_SENDING_SECONDS)
                 return
@@ -339,6 +344,9 @@ class ServerSide:
             if not busy and time.monotonic() - self._heard > _IDLE_SECONDS:
                 _log.warning("no word from the analyst: the job ends")
                 return
+            if self._flare is not None and time.monotonic() >= next_look:
+                self._flare.look_round()
+                next_look = time.monotonic() + _BETWEEN_LOOKS
 
     def command(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """Answer a command of the analyst, soon: long work is fetched by its ticket."""
@@ -363,8 +371,10 @@ class ServerSide:
         for work in list(self._works.values()):  # a look may be under way; the abort cuts it short
             work.wait(max(deadline - time.monotonic(), 0.0))
         self._parting.set()
-        silent = [] if self._flare is None else self._flare.fell_silent()
-        return {"ended": "NVFlare has aborted it", "silent": silent}
+        return {"ended": "NVFlare has aborted it", "silent": self._silent_first()}
+
+    def _silent_first(self) -> list[str]:
+        return [] if self._flare is None else self._flare.fell_silent()
 
     def _answer(self, data: Mapping[str, Any]) -> dict[str, Any]:
         match data:
