@@ -133,7 +133,7 @@ _OF_NMI = (
     "; NMI is noisy, and on Mushrooms tells little at s = 2; put otherwise after a quick run: a "
     "claim is of the sets that it names, and had been asked of all"
 )
-_FEW_TO_MANY = BySize((2,), (5, 15), (10, 20, 50))
+_FEW_TO_MANY = BySize((2,), (5, 12), (10, 20, 50))
 _CORESET = BySize(30, 400, 1000)
 _PUBLIC = ("Mushrooms", "MNIST", "Covtype")
 _OF_TWO = of("fk-paper", "nmi", panels=("Mushrooms", "MNIST"))
