@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import eigenmesh as em
@@ -143,10 +144,13 @@ def test_what_is_counted_has_whole_numbers_along_its_axis(n_components):
     assert all(float(tick).is_integer() for tick in shown)
 
 
-def test_numbers_below_a_bar_chart_do_not_run_into_each_other():
-    X = np.random.default_rng(0).normal(size=(60, 6))
+def test_words_and_numbers_below_a_bar_chart_are_whole_and_do_not_run_into_each_other():
+    names = [f"column_{i}_of_a_very_long_name" for i in range(6)]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 6)), columns=names)
     picture = em.plot.loadings(em.KernelPCA(6, kernel="rbf", gamma=0.1).fit(X), X)
-    picture.canvas.draw()
+    picture.draw_without_rendering()
+    words = [axes.xaxis.label.get_window_extent() for axes in picture.axes]
+    assert all(picture.bbox.x0 <= own.x0 and own.x1 <= picture.bbox.x1 for own in words)
     for axes in picture.axes:
         boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
         assert all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))

@@ -265,7 +265,8 @@ class _TextFile:
             )
         return self.complain(
             f"has text {where}",
-            "encode it as numbers, drop the column, name it as id_column=, or among categories=",
+            "encode it as numbers, drop the column, name it as id_column= (--id-column) or among "
+            "categories= (--categories), or name the others (--columns)",
         )
 
     def _refuse_ragged_lines(self) -> None:
@@ -429,7 +430,8 @@ class _Choice:
                 label = _label(self.file.names, i)
                 complaint = f"has a column {label} of type {types[i]}, expected numbers"
                 remedy = (
-                    "encode it as numbers, drop it, name it as id_column=, or among categories="
+                    "encode it as numbers, drop it, or name it as id_column= (--id-column) or "
+                    "among categories= (--categories)"
                 )
                 raise complain(complaint, remedy)
         if self.ids is not None and not is_id_type(types[self.ids]):

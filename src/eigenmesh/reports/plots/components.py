@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ _WORDS = {"raises": "raises the score", "lowers": "lowers it", "both": "both, by
 _SHOWN = 6  # components whose columns are drawn
 _ABREAST = 3  # panels in a row
 _LONGEST = 28  # characters of a column's name
+_NARROW = 26  # characters of a line below a panel
 
 
 def scree(model: Any, *, path: str | Path | None = None) -> Any:
@@ -101,7 +103,7 @@ def loadings(model: Any, data: Any = None, *, path: str | Path | None = None) ->
         axes.set_yticks(places, names)
         axes.grid(visible=False, axis="y")
         titled(axes, f"component {j + 1}")
-        axes.set_xlabel(columns.unit)
+        axes.set_xlabel(fill(columns.unit, _NARROW))  # long names leave a panel little width
         axes.xaxis.get_major_locator().set_params(nbins=5)  # else numbers run into each other
     ways = [way for way in _WORDS if any(own.way == way for some in components for own in some)]
     handles = [Patch(color=_COLOURS[way], label=_WORDS[way]) for way in ways]
