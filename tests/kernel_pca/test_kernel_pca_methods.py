@@ -354,7 +354,14 @@ def test_parties_of_thousands_of_rows_and_of_few_agree_on_landmarks(seed):
 
 def test_of_admm_nobody_knows_what_is_missing_and_the_front_door_says_so():
     rng = np.random.default_rng(1)
-    parts = em.split(rng.normal(size=(60, 4)), 3, random_state=1)
-    kpca = em.KernelPCA(2, kernel="rbf", method="admm", topology="full", random_state=1)
-    with pytest.warns(em.EigenmeshWarning, match="what is missing .* is not known.*admm"):
-        assert kpca.fit(parts).shortfall_ is None
+    parts = em.split(rng.normal(size=(60, 4)), 4, random_state=1)
+    kpca = em.KernelPCA(2, kernel="linear", method="admm", topology="ring", random_state=1)
+    by_name = em.ADMMKPCA(2, topology="ring", n_iterations=100)
+    for fit in (kpca.fit, by_name.fit):
+        with pytest.warns(em.EigenmeshWarning) as caught:
+            fit(parts)
+        said = [str(w.message) for w in caught if "eigenvalues is not known with" in str(w.message)]
+        assert len(said) == 1
+        assert "admm" in said[0]
+    assert kpca.shortfall_ is None
+    em.ADMMKPCA(2, topology="full").fit(parts)  # every node has all rows

@@ -15,6 +15,9 @@ from eigenmesh.methods.admm.neighbourhood import STORE
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.topology import build_graph
 
+# Which tests/kernel_pca/test_kernel_pca_methods.py holds it to.
+pytestmark = pytest.mark.filterwarnings("ignore:what is missing of the eigenvalues is not known")
+
 LATTICE = ("lattice", 4)
 N_NODES = 12
 

@@ -51,6 +51,11 @@ from eigenmesh.stages.row_messages import pack
 
 VARIANTS = ("corrected", "paper")
 _AT_REST = 5e-3  # sine of the angle by which z may move in the last iteration
+_UNKNOWN = (
+    "what is missing of the eigenvalues is not known with ADMMKPCA (method='admm'): z rests, near "
+    "the components of all rows as far as a node's neighbours show them. topology='full' gives "
+    "every node all rows, a reference compares, and GossipKPCA measures what is missing"
+)
 _OFF_CENTRE = 0.01  # share of a component's variance that may come from where it was measured
 _CHANCE = 2.0  # standard errors of an eigenvalue within which two count as one
 
@@ -127,7 +132,7 @@ class ADMMKPCA(GraphEstimator):
     (360, 1)
     """
 
-    _is_exact = False  # its rest is one of iterations, near the pooled components or not
+    _judges_shortfall = True  # or says that what is missing is not known
     _cheaper = "lower n_iterations, or take GossipKPCA (method='gossip') with fewer features"
     _fitted = (
         "eigenvalues_",
@@ -204,7 +209,7 @@ class ADMMKPCA(GraphEstimator):
             facts = unplaced_model(kernel, outcome.outcome)
             self._take_models(fed, outcome.parties, "rows", facts)
         self._adopt(outcome, gamma)
-        caveats = self._caveats(outcome, central)
+        caveats = self._caveats(outcome, central, _is_complete(require_graph(fed)))
         self.report_ = RunReport.of(
             recording,
             fed,
@@ -339,11 +344,20 @@ class ADMMKPCA(GraphEstimator):
     def _saved_names(self) -> list[str]:
         return [*super()._saved_names(), *(name for name in self._optional if hasattr(self, name))]
 
-    def _caveats(self, result: AdmmResult, central: CentralReference | None) -> tuple[str, ...]:
+    def _caveats(
+        self, result: AdmmResult, central: CentralReference | None, knows_all: bool
+    ) -> tuple[str, ...]:
         whole = result.outcome
         gap = missing_gap(whole.eigenvalues, whole.next_eigenvalue)
         gap = gap if central is None else central.caveats
-        return (*gap, *self._still_moving(result), *_missed_centre(whole.off_centre))
+        moving = self._still_moving(result)
+        # Where every node has all rows, and at rest, nothing is missing; a reference shows it.
+        is_known = knows_all or central is not None
+        return (
+            *gap,
+            *(moving or (() if is_known else (_UNKNOWN,))),
+            *_missed_centre(whole.off_centre),
+        )
 
     def _still_moving(self, result: AdmmResult) -> tuple[str, ...]:
         """Nodes whose z has not come to rest: it is then not the one of all rows."""
@@ -398,6 +412,11 @@ def _checked_schedule(stages: Sequence[Any]) -> tuple[Penalties, ...]:
             f"from iteration 0, each later than the one before, with positive penalties"
         )
     return schedule
+
+
+def _is_complete(graph: nx.Graph) -> bool:
+    """Whether every node has the rows of all: at rest its components are then theirs."""
+    return len(graph) < 2 or bool(nx.density(graph) >= 1)
 
 
 def _in_all(cosines: Any) -> Any:
