@@ -30,7 +30,6 @@ EPS = float(np.finfo(np.float64).eps)
 
 # Where LAPACK beats Lanczos: small matrices, or a large share of the spectrum.
 _LAPACK_SIZE = 500
-_FEW = 16
 _LAPACK_SHARE = 0.05
 # Up to this many columns (or rows) a factor's Gram matrix is cheaper than Lanczos.
 _GRAM_SIZE = 2000
@@ -68,9 +67,6 @@ def top_eigenpairs(K: Floats, k: int, *, seed: int = 0) -> tuple[Doubles, Double
 
 def _lapack_top(K: Doubles, k: int) -> tuple[Doubles, Doubles]:
     n = len(K)
-    if n <= _FEW:  # all of them take less than the choice of some
-        values, vectors = np.linalg.eigh(K)
-        return values[: -k - 1 : -1], vectors[:, : -k - 1 : -1]
     subset = None if k == n else (n - k, n - 1)
     values, vectors = scipy.linalg.eigh(K, subset_by_index=subset, check_finite=False)
     if len(values) < k:  # LAPACK's bisection may lose eigenvalues of high multiplicity
