@@ -119,8 +119,8 @@ def test_rings(seed, parties):
     assert adjusted_rand_score(y, KMeans(2, n_init=10).fit_predict(X)) < 0.1
     Z = model.transform(X)
     costs = np.square(Z[:, None] - model.cluster_centers_).sum(axis=2).min(axis=1)
-    # The last round moved the centres by little.
-    assert costs.mean() <= model.history_[-1] <= 1.001 * costs.mean()
+    # The last round moved the centres by little, or by nothing but rounding.
+    assert (1 - 1e-12) * costs.mean() <= model.history_[-1] <= 1.001 * costs.mean()
 
 
 @pytest.mark.parametrize(("seed", "parties"), [(0, None), (1, 4), (2, 4)])
