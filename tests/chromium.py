@@ -99,11 +99,15 @@ def browser():
             for domain in ("Page", "Runtime", "Log", "Network"):
                 tab.call(f"{domain}.enable")
             yield tab
-            socket.close()
+            loop.run_until_complete(_close(socket))
         finally:
             process.kill()
             process.wait()
             loop.close()
+
+
+async def _close(socket):
+    socket.close()  # tornado writes its farewell in the loop that runs
 
 
 async def _connect(websocket, profile, process):

@@ -65,7 +65,10 @@ def test_every_front_door_runs_under_policies_of_rows(allow, kernel, secure):
     door = em.KernelKMeans(3, random_state=0, **options)
     kmeans, own = fitted(door, X, cuts, allow, secure)
     assert adjusted_rand_score(labels, np.concatenate(own)) > 0.85
-    assert kmeans.score(X) == pytest.approx(-kmeans.inertia_, rel=1e-6)
+    if secure:
+        assert kmeans.score(X) == pytest.approx(-kmeans.inertia_, rel=1e-6)
+    else:  # groups of rows are counted where their means are nearest
+        assert 0 < -kmeans.score(X) < (1 + 1e-6) * kmeans.inertia_ < 3 * -kmeans.score(X)
 
     ridge, _ = fitted(em.KernelPCRegressor(3, random_state=0, **options), X, cuts, allow, secure, y)
     alone = em.KernelPCRegressor(3, **(options | at)).fit(X, y).score(X, y)

@@ -154,7 +154,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
         since means are known inside the landmarks' span: at most `inertia_slack_` too large, which
         is 0 where every row is a landmark. With "random-features" and "fed", that of the features.
         Of columns, and on a graph, `report_.notes` says what it is. With "groups" and without masks
-        μ is the centre, and groups of rows go whole to one: some per cent more than by own labels.
+        μ is the centre, and groups of rows go whole to one: more than `-score`, and twice as much
+        where clusters lie far apart and parties are small.
     inertia_slack_ : see there; None where it is not known (weights, "groups", "random-features",
         "fed").
     cluster_centers_ : in the coordinates that `transform` gives.

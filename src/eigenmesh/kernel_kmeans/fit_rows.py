@@ -248,7 +248,8 @@ def _missing(
 def _worth(choice: ClusteringChoice, slack: float | None, unweighted: bool) -> str:
     """What the inertia is."""
     if choice.kmeans == "groups":
-        return "that of the centres" if unweighted else "that of the scores and the centres"
+        whose = "the centres" if unweighted else "the scores and the centres"
+        return f"that of {whose}; unmasked groups of rows go whole to one, above that of the labels"
     return "an upper bound" if slack is None else f"at most {slack:.3g} too large"
 
 

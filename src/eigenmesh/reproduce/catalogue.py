@@ -5,8 +5,8 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from eigenmesh.errors import InputError
@@ -38,11 +38,12 @@ def order_of(figure_id: str) -> tuple[str, bool, int]:
 
 def figures_in(path: Path) -> list[Figure]:
     """The figures that a study's file names, which is run as the program that it is."""
-    spec = spec_from_file_location(path.stem, path) if path.is_file() else None
-    if spec is None or spec.loader is None:
+    if not path.is_file():
         raise InputError(f"{path} is no file; expected a study in Python, which names FIGURES")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    # Not by an import, whose bytecode hangs on second and size: a change may keep both.
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(path.read_bytes(), path, "exec"), vars(module))
     figures = list(getattr(module, "FIGURES", ()))
     if not figures:
         raise InputError(f"{path} has no figures; expected FIGURES, which names one at least")
