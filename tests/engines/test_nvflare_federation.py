@@ -470,10 +470,9 @@ def test_a_job_process_that_dies_while_the_coordinator_computes_is_named(
         begin.append(time.monotonic())
 
     before_call(monkeypatch, fed, 3, kill_and_compute)
-    with (
-        fed.under(approved(federation)),
-        pytest.raises(PartyLost, match="'north' is lost: its process"),
-    ):
+    # Whom NVFlare takes down before the next look is named beside it; never all of them.
+    match = r"'north' is lost: its process|process of ('east' or 'north'|'north' or 'south') ended"
+    with fed.under(approved(federation)), pytest.raises(PartyLost, match=match):
         em.MomentPCA(1).fit(fed)
     assert time.monotonic() - begin[0] < 15
 

@@ -51,7 +51,8 @@ from eigenmesh.threads import one_thread
 from eigenmesh.version import __version__
 
 _SERVER = "server"
-_BETWEEN_LOOKS = 1.0  # seconds, while no site is asked
+# Seconds, while no site is asked: NVFlare takes others down within a second of a process's end.
+_BETWEEN_LOOKS = 0.3
 _FEW_SECONDS = 2.0  # that a command waits for the work that it began
 _IDLE_SECONDS = 1800.0  # after which a job whose analyst is gone ends
 _PARTING_SECONDS = 6.0  # that an aborted job can still be asked who was lost; NVFlare gives it 10
