@@ -442,7 +442,9 @@ def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
             return handle(self, *arguments)
 
         monkeypatch.setattr(Flare, "call", slow)
-        em.MomentPCA(1).fit(fed)
+        fitted = em.MomentPCA(1).fit(fed)
+    pooled = em.MomentPCA(1).fit(np.vstack(ROWS))
+    np.testing.assert_allclose(fitted.eigenvalues_, pooled.eigenvalues_, rtol=1e-9)
 
 
 def test_values_of_rows_are_the_sites_to_name_and_labels_say_where_they_are(monkeypatch):
