@@ -443,7 +443,7 @@ def test_work_that_takes_longer_is_fetched_by_its_ticket(monkeypatch):
 
         monkeypatch.setattr(Flare, "call", slow)
         fitted = em.MomentPCA(1).fit(fed)
-    pooled = em.MomentPCA(1).fit(np.vstack(ROWS))
+    pooled = em.MomentPCA(1).fit(X)
     np.testing.assert_allclose(fitted.eigenvalues_, pooled.eigenvalues_, rtol=1e-9)
 
 
