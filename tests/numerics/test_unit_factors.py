@@ -142,6 +142,23 @@ def test_moments_of_ordinary_splits_and_heavy_tails_give_no_alarm():
     assert alarms <= 4
 
 
+@pytest.mark.parametrize("n_parties", [2, 3, 6])
+def test_columns_about_zero_in_other_units_are_named_and_those_beside_them_are_not(n_parties):
+    rng, named, beside = np.random.default_rng(n_parties), 0, 0
+    for _ in range(60):
+        d = int(rng.integers(4, 13))
+        sizes = 10.0 ** rng.uniform(-2, 2, d)
+        parts = [rng.normal(size=(300, d)) * sizes for _ in range(n_parties)]
+        column = int(rng.integers(d))
+        parts[-1][:, column] *= 18
+        by_moments = {f.column for f in moment_factors(moments(parts))}
+        named += column in by_moments
+        by_means = {f.column for f in unit_factors(means(parts))}
+        beside += len((by_moments | by_means) - {column})
+    assert named >= 50
+    assert beside <= 1
+
+
 @pytest.mark.parametrize("n_parties", [2, 4, 10])
 def test_moments_of_rare_and_heavy_values_raise_no_alarm(n_parties):
     """Parties of one law, of whose columns most are 0 nearly always, or have no variance."""

@@ -28,6 +28,8 @@ _NEAREST = 0.3  # of the median distance
 # Spreads: a mean at least so far from 0 is a size, one that is nearer than _CENTRED is none. As the
 # tails of a column are not known by its moments, there is room between the two.
 _SIDED = 0.8
+_FEWEST_COLUMNS = 3  # beside one, of two parties: fewer do not tell what their spreads differ by
+_ABOVE_CHANCE = 4.0  # standard errors of a mean
 _CHANCE = 0.002  # of an alarm in a whole set of columns and parties that differ by chance alone
 
 
@@ -113,7 +115,8 @@ def moment_factors(
     if not len(columns):
         return []
     spreads = np.array([np.log(own.variance[columns]) / 2 for own in enough.values()])
-    errors = _spread_errors(spreads)
+    one_sided = np.any([_is_one_sided(own)[columns] for own in enough.values()], axis=0)
+    errors = _spread_errors(spreads, one_sided)
     own = [
         _by_moments(at_party, columns, log_spread, errors)
         for at_party, log_spread in zip(enough.values(), spreads, strict=True)
@@ -123,25 +126,62 @@ def moment_factors(
     return [factor for factor in roots if abs(np.log(factor.factor)) >= np.log(FACTOR)]
 
 
-def _spread_errors(spreads: Doubles) -> Doubles:
-    """Of parties' logarithms, for each column, as far as all parties but the farthest tell."""
+def _spread_errors(spreads: Doubles, one_sided: Any) -> Doubles:
+    """Of parties' logarithms, for each column, as far as parties and columns beside it tell."""
     # How well a spread is known hangs on the tails, of which moments say nothing: of a column that
     # is nearly always 0 parties differ by factors. It is what the others differ by, in this column
-    # and in most; of few others that is itself not well known, which Student's law has in it.
-    n_others, n_columns = len(spreads) - 1, spreads.shape[1]
+    # and in most.
+    n_columns = spreads.shape[1]
     apart = float(np.median(spreads.std(axis=0, ddof=1)))
-    if n_others < 2 or apart > np.log(FACTOR) / 2:
+    if apart > np.log(FACTOR) / 2:
         return np.full(n_columns, np.inf)
     chance = _CHANCE / (2 * n_columns * len(spreads))
-    wider = t.isf(chance, n_others - 1) / norm.isf(chance)
+    by_columns = np.where(one_sided, np.inf, _by_other_columns(spreads, chance))
+    by_parties = _by_other_parties(spreads, chance)
+    return np.asarray(np.maximum(apart, np.minimum(by_parties, by_columns)))
+
+
+def _by_other_parties(spreads: Doubles, chance: float) -> Doubles:
+    """What all parties but the farthest differ by, a column each; nothing is known of two."""
+    n_others = len(spreads) - 1
+    if n_others < 2:
+        return np.full(spreads.shape[1], np.inf)
+    return _student(chance, n_others - 1) * _others_apart(spreads)
+
+
+def _by_other_columns(spreads: Doubles, chance: float) -> Doubles:
+    """What the farthest party differs by in all columns but the one where it is farthest."""
+    # Other columns do not have the tails of this one. One whose mean is above chance, and below
+    # what it varies by, has long ones (amounts that are seldom large): the caller leaves it out.
+    farthest = np.sort(np.abs(spreads - np.median(spreads, axis=0)).max(axis=0))[:-1]
+    if len(farthest) < _FEWEST_COLUMNS:
+        return np.full(spreads.shape[1], np.inf)
+    typical = _student(chance, len(farthest) - 1) * np.sqrt(np.mean(farthest**2))
+    # A median of two is half way between them.
+    twice = 2 if len(spreads) == 2 else 1
+    return np.asarray(np.maximum(twice * typical, _others_apart(spreads)))
+
+
+def _others_apart(spreads: Doubles) -> Doubles:
+    """Standard deviations over parties without the farthest, a column each; of one party 0."""
     from_middle = np.abs(spreads - np.median(spreads, axis=0))
     others = np.take_along_axis(spreads, from_middle.argsort(axis=0)[:-1], axis=0)
-    return np.asarray(np.maximum(apart, wider * others.std(axis=0, ddof=1)))
+    return np.asarray(others.std(axis=0, ddof=1 if len(others) > 1 else 0))
+
+
+def _student(chance: float, freedom: int) -> float:
+    """By how much Student's law is wider than the normal one, so far out."""
+    return float(t.isf(chance, freedom) / norm.isf(chance))
 
 
 def _varies(own: ColumnMoments) -> Any:
     """Columns whose variance is more than rounding leaves of their squares."""
     return own.variance > _ROUNDING**2 * np.maximum(own.mean**2, np.finfo(float).tiny)
+
+
+def _is_one_sided(own: ColumnMoments) -> Any:
+    """Columns whose mean is not 0 by chance."""
+    return np.abs(own.mean) * np.sqrt(own.n_rows) >= _ABOVE_CHANCE * np.sqrt(own.variance)
 
 
 def _by_moments(own: ColumnMoments, columns: Any, spreads: Doubles, errors: Doubles) -> _Columns:
@@ -266,4 +306,7 @@ def _log_factors(own: _Columns, others: _Columns, errors: float) -> Doubles:
     at_zero = (own.sides * others.sides <= 0) & centred & (own.sides == others.sides)
     by_size = beside & own.sizes.are_apart(others.sizes, errors)
     by_spread = at_zero & own.spreads.are_apart(others.spreads, errors)
+    # Groups of near rows part the column that is loud at their party, and average the others: where
+    # one is 18 times as wide all others look narrower. Only what differs most is not of that kind.
+    by_spread &= spread * spread[np.abs(spread).argmax()] > 0
     return np.where(by_size, size, np.where(by_spread, spread, 0.0))
