@@ -25,7 +25,7 @@ from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planne
 from eigenmesh.runtime.party import Step, Worth
 from eigenmesh.runtime.privacy import loss_of, promised_by
 from eigenmesh.runtime.requests import Tree
-from eigenmesh.runtime.schedule import Ask, Match, Own, limits, turns_of
+from eigenmesh.runtime.schedule import Ask, Own, Places, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
 
@@ -271,7 +271,7 @@ class Consent:
         return spent, hashlib.sha256(digests.tobytes()).digest()
 
     def release(
-        self, party: Any, step: Step, messages: Iterable[Message], places: tuple[Match, ...], at: At
+        self, party: Any, step: Step, messages: Iterable[Message], places: Places, at: At
     ) -> int | None:
         """Raise `PolicyRefusal` if what is about to leave is what may not, by its content.
 
@@ -388,7 +388,7 @@ def _most_directions(ask: Ask, own: Own) -> int:
     return ask.up[ask.directions].limit(own).size
 
 
-def _directions_of(message: Message, places: tuple[Match, ...]) -> int:
+def _directions_of(message: Message, places: Places) -> int:
     counts = [p.node.directions for p in places if isinstance(p.node, Ask)]
     sizes: dict[str, int] = sizes_of(message) if any(counts) else {}
     return max((n if isinstance(n, int) else sizes.get(n, 0) for n in counts), default=0)

@@ -51,9 +51,8 @@ from eigenmesh.runtime.requests import ON_LOSS, error_from, error_tree
 from eigenmesh.runtime.results import Replies, Run, Total
 from eigenmesh.runtime.schedule import (
     Ask,
-    Match,
+    Places,
     Scope,
-    asks_at,
     fitting,
     loosest,
     of_rows,
@@ -526,7 +525,7 @@ class Federation:
                 f"{error.reason}"
             ) from None
         self._guard.move(places)
-        asks = asks_at(places)
+        asks = places.asks
         self._reply_sizes = loosest([node.common_up for node in asks])
         self._sizes_by_rows = loosest([node.up_by_rows for node in asks])
         self._sum_asked = asks[0] if asks else None
@@ -1086,12 +1085,12 @@ def _encoded(message: Message | None) -> tuple[Any, Mapping[str, int]]:
     return np.frombuffer(encode(message), np.uint8), floats_by_kind(message)
 
 
-def _declared(places: tuple[Match, ...], summed: bool, secure: bool) -> tuple[Match, ...]:
+def _declared(places: Places, summed: bool, secure: bool) -> Places:
     """Of several places those that are declared as sums, or as not.
 
     Without masks it is no harm if replies are summed that might have been looked at.
     """
-    fits = tuple(p for p in places if not isinstance(p.node, Ask) or p.node.summed == summed)
+    fits = places.sums if summed else places.others
     if fits or (summed and not secure):
         return fits or places
     call, declared = ("total", "ask") if summed else ("ask", "total")
@@ -1099,13 +1098,13 @@ def _declared(places: tuple[Match, ...], summed: bool, secure: bool) -> tuple[Ma
     raise StepRefused(f"step {name!r} is run by {call}(), its schedule declares {declared}(...)")
 
 
-def _narrowed(places: tuple[Match, ...], messages: Iterable[Message | None]) -> tuple[Match, ...]:
+def _narrowed(places: Places, messages: Iterable[Message | None]) -> Places:
     """Of several places those at which messages may be so large; all, if there is none."""
     if len(places) == 1:
         return places
     sent = [message for message in messages if message is not None]
     try:
-        return fitting(places, sent, lambda node: node.common_down)
+        return fitting(places, sent, "down")
     except MessageRefused:
         return places
 

@@ -57,12 +57,16 @@ from eigenmesh.runtime.requests import (
 )
 from eigenmesh.runtime.schedule import (
     MASKED,
+    NOWHERE,
     START,
     Ask,
+    Enlist,
     Match,
     Own,
+    Places,
     Positions,
     fitting,
+    going,
     of_rows,
 )
 from eigenmesh.runtime.site import Site, SiteView
@@ -285,9 +289,7 @@ class Host:
                 raise StepRefused("the study says that this site takes no part in it")
             study.require_built()
         is_question = tree["op"] == "require"
-        self._consents.require(
-            study, tree.get("fit", []), lambda: self._own, is_asked_only=is_question
-        )
+        self._consents.require(study, tree.get("fit", []), self._owns, is_asked_only=is_question)
         return study
 
     def _enlist(self, tree: Tree) -> Tree:
@@ -312,7 +314,7 @@ class Host:
             if study is None or study.digest != self._guard.study.digest:
                 raise StepRefused("a run has one study", party=self.site.name)
             agreed = self._admitted(tree, ("enlist", tree["role"]))
-            if not any(match.node.agrees(setup) for match in agreed):
+            if not any(isinstance(p.node, Enlist) and p.node.agrees(setup) for p in agreed):
                 raise StepRefused("the setup is not the study's", party=self.site.name)
             self._guard.move(agreed)
         free = self._guard is None  # else the study says what may be asked, and when
@@ -335,15 +337,14 @@ class Host:
 
     # What a study lets pass.
 
-    def _admitted(self, tree: Tree, key: tuple[str, ...]) -> tuple[Any, ...]:
+    def _admitted(self, tree: Tree, key: tuple[str, ...]) -> Places:
         """The places of the study that a request fits; no study, no places."""
         if self._guard is None:
-            return ()
+            return NOWHERE
         with naming(self.site.name):
-            return self._guard.admit(key, tree.get("told", {}), lambda: self._own)
+            return self._guard.admit(key, tree.get("told", _NOTHING), self._owns)
 
-    @property
-    def _own(self) -> Own:
+    def _owns(self) -> Own:
         return Own(*self._view.shape, len(self._view.neighbours), self._view.index)
 
     def _build(self, role: str, setup: bytes, message: Message, step_names: list[str]) -> Party:
@@ -365,7 +366,7 @@ class Host:
         data, voucher = np.frombuffer(encoded, np.uint8), self._voucher(result)
         return data if voucher is None else {"message": data, "voucher": voucher}
 
-    def _reply_to(self, tree: Tree) -> tuple[Message | None, tuple[Match, ...]]:
+    def _reply_to(self, tree: Tree) -> tuple[Message | None, Places]:
         """What a step gives, and the places of the study at which it may have been asked for."""
         enlisted, step = self._asked(tree, "step")
         takes = step.signature.takes
@@ -386,19 +387,18 @@ class Host:
             self._guard.move(places)
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
-        if result is not None and self._guard is not None:
-            fits = self._fitting(fits, [result], "up")
-            places = self._possible(fits)
+        if result is None:
+            return None, places
+        replies = (result,)
+        if self._guard is not None:
+            places = self._possible(self._fitting(fits, replies, "up"))
             self._guard.move(places)
-        if result is not None:
-            self._release(enlisted, step, [result], places)
+        self._release(enlisted, step, replies, places)
         return result, places
 
     # What others gave, and what goes on to others.
 
-    def _require_vouched(
-        self, tree: Tree, arguments: list[Message], places: tuple[Match, ...]
-    ) -> None:
+    def _require_vouched(self, tree: Tree, arguments: list[Message], places: Places) -> None:
         """Between organisations rows of others come with their signatures.
 
         Points that no party gave, because they follow from sums, are the same for all: masks see to
@@ -430,12 +430,9 @@ class Host:
 
     # Masked sums.
 
-    def _shown_total(
-        self, tree: Tree, places: tuple[Match, ...]
-    ) -> Callable[[type[Message]], Any] | None:
+    def _shown_total(self, tree: Tree, places: Places) -> Callable[[type[Message]], Any] | None:
         """Between organisations what follows from a masked total is asked for with that total."""
-        shows = any(isinstance(place.node, Ask) and place.node.shows for place in places)
-        if self.site.trust == "domain" or not shows:
+        if self.site.trust == "domain" or not places.shows:
             return None
         masked = tree["op"] == "sum"
         if not masked and all(_tells_single_rows(place) for place in places):
@@ -446,12 +443,12 @@ class Host:
             )
         return partial(self._masker.shown, words=tree["total"])
 
-    def _plain_or_masked(self, places: tuple[Match, ...], masked: bool) -> tuple[Match, ...]:
+    def _plain_or_masked(self, places: Places, masked: bool) -> Places:
         """In a secure study what is summed is answered under masks, and nothing else is."""
         secure = self._guard is not None and self._guard.study.scope.secure
         if not secure and not masked:
             return places
-        fits = tuple(place for place in places if _is_sum(place) == masked)
+        fits = places.sums if masked else places.others
         if not secure or not fits:
             words = "is not" if masked else "is"
             raise StepRefused(f"this step {words} a masked sum in the study", party=self.site.name)
@@ -506,12 +503,16 @@ class Host:
         enlisted: Enlisted,
         step: Step,
         messages: Iterable[Message],
-        places: tuple[Match, ...],
+        places: Places,
     ) -> None:
         """Let the site's policy look at what is about to leave, if it is one that looks."""
         if self.site.policy.minds_content:
             scope = None if self._guard is None else self._guard.study.scope
-            at = (self._own, scope.split, scope.secure) if scope else (self._own, "rows", False)
+            at = (
+                (self._owns(), scope.split, scope.secure)
+                if scope
+                else (self._owns(), "rows", False)
+            )
             self._logbook.covers = self._consents.release(
                 enlisted.party, step, messages, places, at
             )
@@ -523,17 +524,14 @@ class Host:
         elif self._consents.minds_versions and any(map(_tells_numbers, messages)):
             self._consents.require_version()
 
-    def _fitting(
-        self, places: tuple[Match, ...], messages: Sequence[Message], way: str
-    ) -> tuple[Match, ...]:
+    def _fitting(self, places: Places, messages: Sequence[Message], way: str) -> Places:
         """The places of the study at which messages "up" or "down" may be so large."""
-        return fitting(places, messages, lambda node: node.limits(way, lambda: self._own))
+        return fitting(places, messages, way, self._owns)
 
-    def _possible(self, places: tuple[Match, ...]) -> tuple[Match, ...]:
+    def _possible(self, places: Places) -> Places:
         """All, or the earliest where that is enough: a party may be 50 iterations behind."""
-        if self._guard is not None and self._guard.study.scope.forgiving:
-            return places[:1]
-        return places
+        is_behind = self._guard is not None and self._guard.may_be_behind
+        return places.first if is_behind else places
 
     def _rollback(self, tree: Tree) -> Tree:
         """Undo the exchange of a given turn, if this party took part in it.
@@ -586,7 +584,7 @@ class Host:
             self._permit(enlisted, step, step.reveals)
         with self._consents.question(tree, list):
             offered, places = self._offered(enlisted, step, places, _receivers(tree, near))
-        self._mailbox.sizes = _agreed_limits([self._known_sizes(place.node) for place in places])
+        self._mailbox.sizes = _agreed_limits([self._known_sizes(ask) for ask in places.asks])
         outbox = self._mailbox.pack(tree, offered)
         for to, _, size in self._mailbox.sent:
             name, encoded = self._view.names[to], memoryview(outbox[to])[-size:]
@@ -601,11 +599,11 @@ class Host:
             return node.common_up
         if self._guard.study.scope.split != "columns":
             return node.common_up
-        return {**node.common_up, **of_rows(node.up_by_rows, self._own.rows)}
+        return {**node.common_up, **of_rows(node.up_by_rows, self._owns().rows)}
 
     def _offered(
-        self, enlisted: Enlisted, step: Step, places: tuple[Any, ...], receivers: Sequence[int]
-    ) -> tuple[dict[int, Message], tuple[Any, ...]]:
+        self, enlisted: Enlisted, step: Step, places: Places, receivers: Sequence[int]
+    ) -> tuple[dict[int, Message], Places]:
         """What a step has for each receiver, and the places of the study at which it may be.
 
         Without receivers it is not even asked: a node may have nothing to send yet.
@@ -630,10 +628,9 @@ class Host:
         self._release(enlisted, step, distinct, places)
         return offered, places
 
-    def _along_as_declared(self, tree: Tree, places: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _along_as_declared(self, tree: Tree, places: Places) -> Places:
         """The places of the study at which a round is along a tree, if this one is, or not."""
-        way = _way(tree)
-        fits = tuple(place for place in places if _goes(place, way))
+        fits = going(places, _way(tree))
         if places and not fits:
             raise StepRefused("the study has this exchange on other links", party=self.site.name)
         return fits
@@ -835,6 +832,7 @@ class Host:
             ) from None
 
 
+_NOTHING: Tree = {}  # is told
 # Of a round between all neighbours.
 _ALL_LINKS: Tree = {"way": "", "parent": -1, "children": [], "gone": [], "cut": []}
 
@@ -842,11 +840,6 @@ _ALL_LINKS: Tree = {"way": "", "parent": -1, "children": [], "gone": [], "cut": 
 def _way(tree: Tree) -> str:
     """The way of a round along a tree; empty for one between all neighbours."""
     return str(tree.get("along", _ALL_LINKS)["way"])
-
-
-def _goes(place: Match, way: str) -> bool:
-    ways = place.node.ways if isinstance(place.node, Ask) else ()
-    return way in ways if way else not ways
 
 
 def _receivers(tree: Tree, near: Sequence[int]) -> Sequence[int]:

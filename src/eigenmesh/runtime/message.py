@@ -181,10 +181,10 @@ class Check(NamedTuple):
 Descending = Check("must not increase", lambda a: np.ndim(a) > 0 and bool(np.all(np.diff(a) <= 0)))
 # Most fields so checked are single numbers, and numpy takes ten times as long to compare one.
 NonNegative = Check(
-    "must not be negative", lambda a: a >= 0 if type(a) in _NUMBERS else bool(np.all(a >= 0))
+    "must not be negative", lambda a: a >= 0 if type(a) in _NUMBERS else bool((a >= 0).all())
 )
 Positive = Check(
-    "must be positive", lambda a: a > 0 if type(a) in _NUMBERS else bool(np.all(a > 0))
+    "must be positive", lambda a: a > 0 if type(a) in _NUMBERS else bool((a > 0).all())
 )
 Distinct = Check("must not repeat a number", lambda a: len(np.unique(a)) == np.size(a))
 NonEmpty = Check("must not be empty", lambda a: bool(np.size(a)))
@@ -312,6 +312,8 @@ class _Declared(NamedTuple):
     in_check_order: tuple[Field, ...]
     names: frozenset[str]
     kinds: tuple[str, ...]
+    counted: tuple[tuple[str, str], ...]  # names and kinds of arrays whose numbers count as floats
+    is_plain: bool  # whether all fields travel as they are
 
 
 _declared: dict[type[Message], _Declared] = {}
@@ -324,7 +326,11 @@ def _declaration(message_type: type[Message]) -> _Declared:
         fields = tuple(_field(n, hints[n], message_type) for n in names)
         numbers_first = tuple(sorted(fields, key=_check_order))
         kinds = sorted({field.kind for field in fields if field.kind})
-        _declared[message_type] = _Declared(fields, numbers_first, frozenset(names), tuple(kinds))
+        counted = tuple((f.name, f.kind) for f in fields if f.kind and "f" in f.dtype_kinds)
+        is_plain = all(f.bits is None and f.n_rows is None and not f.on_grid for f in fields)
+        _declared[message_type] = _Declared(
+            fields, numbers_first, frozenset(names), tuple(kinds), counted, is_plain
+        )
     return _declared[message_type]
 
 
@@ -379,24 +385,88 @@ def covered_by(message_type: type[Message], kind: str) -> Covered:
     return message_type.covers if own else usually_covered(kind)
 
 
-def check(message: Message, limits: Limits = NO_LIMITS) -> None:
-    """Raise `MessageRefused` unless every field is as its type declares, and as large as it may."""
-    sizes: dict[str, int] = {}
+Form = tuple[Any, ...]
+"""The type of a message and, of its fields in the order of checks, what is a size: a whole number
+itself, of an array its shape, of anything else None. Whether a message is as large as it may be
+hangs on that alone."""
+
+
+def form_of(message: Message) -> Form:
+    """The type and the sizes of a message."""
+    form: list[Any] = [type(message)]
     for field in _declaration(type(message)).in_check_order:
         value = getattr(message, field.name)
-        if value is not None or not field.optional:
-            _check_field(field, value, sizes, limits, _bits(field, message))
+        if field.type is int:
+            form.append(value if type(value) is int else None)
+        else:
+            form.append(value.shape if isinstance(value, np.ndarray) else None)
+    return tuple(form)
 
 
-def check_sizes(message: Message, limits: Limits) -> None:
-    """Raise `MessageRefused` unless a message is as large as it may be; nothing else is checked."""
-    sizes: dict[str, int] = {}
-    for field in _declaration(type(message)).in_check_order if limits else ():
+# Parties of one size send messages of one form in each round, and in the rounds of a loop.
+_FORMS = 4096
+_known_to_fit: set[tuple[Form, tuple[tuple[str, Limit], ...]]] = set()
+
+
+class _Sizes:
+    """Holds the sizes of a message against its shapes and the schedule, once for each form."""
+
+    def __init__(self, form: Form, limits: Limits) -> None:
+        self._limits = limits
+        self._key = (form, tuple(limits.items()))
+        self._sizes: dict[str, int] = {}
+        self.are_new = self._key not in _known_to_fit
+
+    def take(self, field: Field, size: Any) -> None:
+        """Raise `MessageRefused` if the next field has not the size that it must have."""
+        if size is None:
+            return
+        if field.type is int:
+            _fix(field.name, size, self._sizes, self._limits, field.label)
+        elif field.shape is not None:
+            _check_shape(size, field.shape.axes, self._sizes, self._limits, field.label)
+
+    def remember(self) -> None:
+        """All fields have been taken."""
+        if len(_known_to_fit) >= _FORMS:
+            _known_to_fit.clear()
+        _known_to_fit.add(self._key)
+
+
+def check(message: Message, limits: Limits = NO_LIMITS) -> None:
+    """Raise `MessageRefused` unless every field is as its type declares, and as large as it may."""
+    form = form_of(message)
+    sizes = _Sizes(form, limits)
+    fields = _declaration(type(message)).in_check_order
+    for field, size in zip(fields, form[1:], strict=True):
         value = getattr(message, field.name)
-        if field.type is int and type(value) is int:
-            _fix(field.name, value, sizes, limits, field.label)
-        elif field.shape is not None and isinstance(value, np.ndarray):
-            _check_shape(value.shape, field.shape.axes, sizes, limits, field.label)
+        if value is None and field.optional:
+            continue
+        if field.dtype_kinds:
+            _check_dtype(field, value)
+        else:
+            _check_scalar(field, value)
+        if sizes.are_new:
+            sizes.take(field, size)
+        if field.dtype_kinds:
+            _check_finite(field, value)
+        for condition in field.checks:
+            if not _holds(condition, field, value, message):
+                raise MessageRefused(f"{field.label} {condition.words}")
+    if sizes.are_new:
+        sizes.remember()
+
+
+def check_sizes(form: Form, limits: Limits) -> None:
+    """Raise `MessageRefused` unless a message of this form is as large as it may be."""
+    if not limits:
+        return
+    sizes = _Sizes(form, limits)
+    if sizes.are_new:
+        fields = _declaration(form[0]).in_check_order
+        for field, size in zip(fields, form[1:], strict=True):
+            sizes.take(field, size)
+        sizes.remember()
 
 
 def sizes_of(message: Message) -> dict[str, int]:
@@ -415,37 +485,28 @@ def _bits(field: Field, message: Message) -> int:
     return compact.EXACT if field.bits is None else int(getattr(message, field.bits))
 
 
-def _check_field(
-    field: Field, value: Any, sizes: dict[str, int], limits: Limits, bits: int
-) -> None:
-    if field.is_array:
-        _check_array(field, value, sizes, limits)
-    else:
-        _check_scalar(field, value)
-        if field.type is int:
-            _fix(field.name, value, sizes, limits, field.label)
-    for condition in field.checks:
-        if not _holds(condition, value, bits):
-            raise MessageRefused(f"{field.label} {condition.words}")
-
-
-def _holds(condition: Check, value: Any, bits: int) -> bool:
+def _holds(condition: Check, field: Field, value: Any, message: Message) -> bool:
     """Whether it holds, or may hold of what was rounded on its way."""
-    if condition.within is None or bits == compact.EXACT:
+    if condition.within is None:
+        return condition.holds(value)
+    bits = _bits(field, message)
+    if bits == compact.EXACT:
         return condition.holds(value)
     return condition.within(value, compact.half_steps(value, bits))
 
 
-def _check_array(field: Field, value: Any, sizes: dict[str, int], limits: Limits) -> None:
-    label = field.label
+def _check_dtype(field: Field, value: Any) -> None:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in field.dtype_kinds:
         dtype = getattr(value, "dtype", type(value).__name__)
         expected = _WORDS[field.dtype_kinds]
-        raise MessageRefused(f"{label} holds {dtype}; an array of {expected} is expected")
-    if field.shape is not None:
-        _check_shape(value.shape, field.shape.axes, sizes, limits, label)
-    if value.dtype.kind == "f" and not np.isfinite(value).all():
-        raise MessageRefused(f"{label} holds a value that is not finite{_OVERFLOW}")
+        raise MessageRefused(f"{field.label} holds {dtype}; an array of {expected} is expected")
+
+
+def _check_finite(field: Field, value: Numbers) -> None:
+    if value.dtype.kind != "f" or math.isfinite(np.vdot(value, value)):
+        return  # a sum of squares is finite only if all of them are, and takes half the time
+    if not np.isfinite(value).all():
+        raise MessageRefused(f"{field.label} holds a value that is not finite{_OVERFLOW}")
 
 
 def _check_shape(
@@ -510,8 +571,10 @@ def _check_scalar(field: Field, value: Any) -> None:
 def encode(message: Message, limits: Limits = NO_LIMITS) -> bytes:
     """Check a message and give its wire form."""
     check(message, limits)
-    fields = fields_of(type(message))
-    return wire.dumps({f.name: _to_wire(f, message) for f in fields})
+    declared = _declaration(type(message))
+    if declared.is_plain:
+        return wire.dumps({f.name: getattr(message, f.name) for f in declared.fields})
+    return wire.dumps({f.name: _to_wire(f, message) for f in declared.fields})
 
 
 def _to_wire(field: Field, message: Message) -> Any:
@@ -558,11 +621,12 @@ def _largest_named(field: Field, limits: Limits) -> int | None:
 
 def floats_by_kind(message: Message) -> Mapping[str, int]:
     """Array elements per kind; kinds that travel only as scalars, integers or hashes count 0."""
-    counts = dict.fromkeys(_declaration(type(message)).kinds, 0)
-    for field in fields_of(type(message)):
-        value = getattr(message, field.name)
-        if field.kind and isinstance(value, np.ndarray) and value.ndim and "f" in field.dtype_kinds:
-            counts[field.kind] += value.size
+    declared = _declaration(type(message))
+    counts = dict.fromkeys(declared.kinds, 0)
+    for name, kind in declared.counted:
+        value = getattr(message, name)
+        if isinstance(value, np.ndarray) and value.ndim:
+            counts[kind] += value.size
     return counts
 
 

@@ -37,12 +37,14 @@ import networkx as nx
 from eigenmesh.errors import MessageRefused, StepRefused
 from eigenmesh.runtime.ledger import COORDINATOR, Entry, Ledger, step_label
 from eigenmesh.runtime.message import (
+    Form,
     Limit,
     Limits,
     Message,
     check_sizes,
     decode,
     encode,
+    form_of,
     in_letters,
     planned_floats,
 )
@@ -247,11 +249,11 @@ class Ask:
         """The sizes of what they give that are a party's number of rows; for each of these."""
         return {n: Limit(1, size.exact) for n, size in self.up.items() if size.amount is rows}
 
-    def limits(self, way: str, owns: Callable[[], Own]) -> Limits:
-        """How large a party's messages "up" or "down" may be; what it `owns` may matter."""
+    def limits(self, way: str, own: Own) -> Limits:
+        """How large messages "up" or "down" may be of a party that owns this."""
         common: Limits = getattr(self, f"common_{way}")
         sizes: Mapping[str, Size] = getattr(self, way)
-        return common if len(common) == len(sizes) else limits(sizes, owns())
+        return common if len(common) == len(sizes) else limits(sizes, own)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -741,39 +743,120 @@ class Match(NamedTuple):
     after: Position
 
 
-def asks_at(places: Iterable[Match]) -> list[Ask]:
-    """The rounds that stand at these places, each once: many places are turns of one loop."""
-    return [node for node in dict.fromkeys(p.node for p in places) if isinstance(node, Ask)]
+class Places(tuple[Match, ...]):
+    """All places of a program that a request fits, the earliest first.
+
+    They equal themselves alone: hosts of one process, and requests of successive rounds, share
+    them, so that what follows from them is looked up and not worked out again.
+    """
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    @cached_property
+    def after(self) -> Positions:
+        """Where a party is then."""
+        return frozenset(match.after for match in self)
+
+    @cached_property
+    def first(self) -> Places:
+        """The earliest alone."""
+        return self if len(self) < 2 else Places(self[:1])
+
+    @cached_property
+    def asks(self) -> list[Ask]:
+        """The rounds that stand there, each once: many places are turns of one loop."""
+        return [node for node in dict.fromkeys(p.node for p in self) if isinstance(node, Ask)]
+
+    @cached_property
+    def sums(self) -> Places:
+        """Those of rounds of which only the sum is wanted."""
+        return self._only(p for p in self if isinstance(p.node, Ask) and p.node.summed)
+
+    @cached_property
+    def others(self) -> Places:
+        """All but these."""
+        return self._only(p for p in self if not isinstance(p.node, Ask) or not p.node.summed)
+
+    @cached_property
+    def shows(self) -> bool:
+        """Whether a total before it is shown at any of them."""
+        return any(ask.shows for ask in self.asks)
+
+    def _only(self, places: Iterable[Match]) -> Places:
+        some = Places(places)
+        return self if len(some) == len(self) else some
+
+    @cached_property
+    def hang_on_own(self) -> frozenset[str]:
+        """The ways on which a size of a message hangs on what its party owns."""
+        asks = self.asks
+        down = any(len(ask.common_down) < len(ask.down) for ask in asks)
+        up = any(len(ask.common_up) < len(ask.up) for ask in asks)
+        return frozenset([*["down"] * down, *["up"] * up])
+
+
+NOWHERE = Places()
+
+
+@lru_cache(maxsize=4096)
+def going(places: Places, way: str) -> Places:
+    """Those of rounds along a tree this way; with no way, of rounds between all neighbours."""
+    ways = ((p, p.node.ways if isinstance(p.node, Ask) else ()) for p in places)
+    return places._only(p for p, own in ways if (way in own if way else not own))
 
 
 def fitting(
-    places: tuple[Match, ...], messages: Sequence[Message], limits_at: Callable[[Ask], Limits]
-) -> tuple[Match, ...]:
-    """The places at which messages may be as large as they are; raises if there is none.
+    places: Places,
+    messages: Sequence[Message],
+    way: str,
+    owns: Callable[[], Own] | None = None,
+) -> Places:
+    """The places at which messages "up" or "down" may be as large as they are.
 
-    Most rounds have their limits in common with others: these are looked at once.
+    Raises `MessageRefused` if there is none. Whoever does not know what a party owns goes by the
+    sizes that do not hang on it.
     """
     if not messages or not places:
         return places
-    if len(places) == 1 and isinstance(places[0].node, Ask):
-        for message in messages:
-            check_sizes(message, limits_at(places[0].node))
-        return places
-    allowed = {node: limits_at(node) for node in asks_at(places)}
-    distinct = {id(limits): limits for limits in allowed.values()}
-    refusals = {key: _size_refusal(messages, limits) for key, limits in distinct.items()}
-    if not any(refusals.values()):
-        return places
-    fits = tuple(p for p in places if isinstance(p.node, Ask) and not refusals[id(allowed[p.node])])
+    forms = tuple(map(form_of, messages))
+    if owns is None or way not in places.hang_on_own:
+        return _fitting_all(places, forms, way)
+    own = owns()
+    return _fitting_own(places, forms, tuple(_items(ask.limits(way, own)) for ask in places.asks))
+
+
+@lru_cache(maxsize=4096)
+def _fitting_all(places: Places, forms: tuple[Form, ...], way: str) -> Places:
+    return _fitting(places, forms, [getattr(ask, f"common_{way}") for ask in places.asks])
+
+
+@lru_cache(maxsize=4096)
+def _fitting_own(places: Places, forms: tuple[Form, ...], limits: tuple[_Items, ...]) -> Places:
+    return _fitting(places, forms, [dict(items) for items in limits])
+
+
+_Items = tuple[tuple[str, Limit], ...]
+
+
+def _items(limits: Limits) -> _Items:
+    return tuple(limits.items())
+
+
+def _fitting(places: Places, forms: tuple[Form, ...], limits: Sequence[Limits]) -> Places:
+    """By the `limits` of each round; those that several have are looked at once."""
+    of_asks = dict(zip(places.asks, map(_items, limits), strict=True))
+    refusals = {items: _size_refusal(forms, dict(items)) for items in set(of_asks.values())}
+    fits = [p for p in places if isinstance(p.node, Ask) and not refusals[of_asks[p.node]]]
     if not fits:
         raise next(filter(None, refusals.values()))
-    return fits
+    return places._only(fits)
 
 
-def _size_refusal(messages: Iterable[Message], limits: Limits) -> MessageRefused | None:
+def _size_refusal(forms: Iterable[Form], limits: Limits) -> MessageRefused | None:
     try:
-        for message in messages:
-            check_sizes(message, limits)
+        for form in forms:
+            check_sizes(form, limits)
     except MessageRefused as error:
         return error
     return None
@@ -865,7 +948,7 @@ class Program:
                 return node.settle
         return None
 
-    def matches(self, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
+    def matches(self, positions: Positions, key: tuple[str, ...]) -> Places:
         """Where a request fits, in time; nowhere if it is out of order or comes too often."""
         return _matches(self, positions, key)
 
@@ -875,12 +958,12 @@ class Program:
 
 
 @lru_cache(maxsize=4096)
-def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> tuple[Match, ...]:
+def _matches(program: Program, positions: Positions, key: tuple[str, ...]) -> Places:
     fits = []
     for node, (pc, turns) in _reachable(program, positions):
         if isinstance(node, Ask | Enlist) and node.key == key:
             fits.append(Match(node, (pc + 1, turns)))
-    return tuple(sorted(fits, key=lambda match: _in_time(program, match)))
+    return Places(sorted(fits, key=lambda match: _in_time(program, match)))
 
 
 def _in_time(program: Program, match: Match) -> tuple[int, ...]:

@@ -26,11 +26,12 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import Protocol, protocol_named
 from eigenmesh.runtime.schedule import (
+    NOWHERE,
     START,
-    Match,
     Node,
     Own,
     Parties,
+    Places,
     Positions,
     Program,
     Scope,
@@ -427,32 +428,36 @@ class Guard:
     def __init__(self, study: Study, is_coordinators: bool = False) -> None:
         self.study = study
         self.is_coordinators = is_coordinators
-        self.numbers: dict[str, int] = {}
+        self.may_be_behind = study.scope.forgiving and not is_coordinators
+        self.numbers: Mapping[str, int] = {}
         self.positions: Positions = START
-        self._settles: dict[str, int] = {}  # what will be settled by the request under way
+        self._settles: Mapping[str, int] = {}  # what will be settled by the request under way
+        self._program: tuple[Mapping[str, int], Program | None] = ({}, None)  # by what is settled
 
     def admit(
         self,
         key: tuple[str, ...],
         numbers: Mapping[str, int],
         owns: Callable[[], Own] | None = None,
-    ) -> tuple[Match, ...]:
+    ) -> Places:
         """The places in the schedule that a request fits; refused if there is none.
 
         A host says what it owns, so that what it is told can be held against it.
         """
         if self.study.tree is None:
-            return ()
-        numbers = self.numbers if numbers == self.numbers else self._settled(numbers, owns)
-        program = self.study.program(numbers, self.is_coordinators)
-        assert program is not None
-        matches = program.matches(self.positions, key)
-        if not matches:
+            return NOWHERE
+        settled = self.numbers if numbers == self.numbers else self._settled(numbers, owns)
+        places = self._program_of(settled).matches(self.positions, key)
+        if not places:
             raise StepRefused(f"{' '.join(key)} is not what comes next in the study")
-        self._settles = (
-            numbers  # not yet: a request may still be refused, and then it settles nothing
-        )
-        return matches
+        self._settles = settled  # not yet: who refuses a request settles nothing
+        return places
+
+    def _program_of(self, settled: Mapping[str, int]) -> Program:
+        if self._program[0] is not settled:
+            self._program = (settled, self.study.program(settled, self.is_coordinators))
+        assert self._program[1] is not None
+        return self._program[1]
 
     def _settled(
         self, numbers: Mapping[str, int], owns: Callable[[], Own] | None
@@ -477,16 +482,14 @@ class Guard:
             settled |= now
         return settled
 
-    def move(self, matches: tuple[Match, ...]) -> None:
+    def move(self, places: Places) -> None:
         """On to what comes after the request that was admitted last.
 
         Where rounds may be missed, the earliest place is enough: from there all others are reached.
         """
-        if matches:
+        if places:
             self.numbers = self._settles
-            may_be_behind = self.study.scope.forgiving and not self.is_coordinators
-            places = matches[:1] if may_be_behind else matches
-            self.positions = frozenset(match.after for match in places)
+            self.positions = (places.first if self.may_be_behind else places).after
 
     def export(self) -> dict[str, Any]:
         """What a restarted host goes on from."""

@@ -19,6 +19,7 @@ import json
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -38,10 +39,12 @@ _DTYPES = {
     name: np.dtype(name)  # kinds b, i, u, f, c
     for name in "|b1 |u1 |i1 <u2 <u4 <u8 <i2 <i4 <i8 <f4 <f8 <c8 <c16".split()
 }
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _SHORT = frozenset({str, bool, type(None)})
 _PLAIN = _SHORT | {int}
+_FLAT = _PLAIN | {float, np.ndarray}
 _MAX_INT = 2**63
-_REMEMBERED, _MEMORABLE = 512, 1024  # headers whose reading is remembered, and their longest
+_REMEMBERED, _MEMORABLE = 512, 1024  # headers that are remembered as read or written; the longest
 
 
 def dumps(tree: Tree) -> bytes:
@@ -50,21 +53,22 @@ def dumps(tree: Tree) -> bytes:
     >>> loads(dumps({"x": np.arange(3.0), "n": 3}))
     {'x': array([0., 1., 2.]), 'n': 3}
     """
-    arrays, scalars = buffers = _Buffers([], [])
-    root = _skeleton(tree, buffers)
-    listing = [[a.dtype.str, a.shape] for a in arrays]
-    header = _ENCODER.encode({"root": root, "arrays": listing, "scalars": len(scalars)}).encode()
-    chunks: list[Any] = [header]
-    position = _PREFIX.size + len(header)
-    if scalars:
-        arrays.append(np.array(scalars, "<f8"))
-    for array in arrays:
-        chunks += [_ZEROS[-position % _ALIGN], array]
-        position += -position % _ALIGN + array.nbytes
-    checksum = 0
-    for chunk in chunks:
-        checksum = zlib.crc32(chunk, checksum)
-    return b"".join([_PREFIX.pack(MAGIC, checksum, len(header)), *chunks])
+    buffers = _Buffers([], [])
+    arrays: list[Any] = buffers.arrays
+    form = _form(tree, buffers)
+    head = _written(tree, buffers) if form is None else _remembered_head(form)
+    if buffers.scalars:
+        arrays.append(np.array(buffers.scalars, "<f8"))
+    chunks: list[Any] = [b"", head.text]
+    checksum = head.checksum
+    for pad, array in zip(head.pads, arrays, strict=True):
+        if pad:
+            chunks.append(pad)
+            checksum = zlib.crc32(pad, checksum)
+        chunks.append(array)
+        checksum = zlib.crc32(array, checksum)
+    chunks[0] = _PREFIX.pack(MAGIC, checksum, len(head.text))
+    return b"".join(chunks)
 
 
 def loads(data: bytes | memoryview) -> Tree:
@@ -77,7 +81,12 @@ def loads(data: bytes | memoryview) -> Tree:
     scalars = arrays.pop().tolist() if plan.n_scalars else []
     if not all(map(math.isfinite, scalars)):
         _refuse("a number is not finite")
-    return _filled(plan.root, _Buffers(arrays, scalars))
+    if plan.references is None:
+        return _filled(plan.root, _Buffers(arrays, scalars))
+    tree = plan.root.copy()
+    for key, k in plan.references:
+        tree[key] = arrays[k] if k >= 0 else scalars[-k - 1]
+    return tree
 
 
 class _Buffers(NamedTuple):
@@ -85,6 +94,87 @@ class _Buffers(NamedTuple):
 
     arrays: list[np.ndarray[Any, Any]]
     scalars: list[float]
+
+
+class _Head(NamedTuple):
+    """What stands before the buffers and between them."""
+
+    text: bytes  # the header
+    checksum: int  # of it
+    pads: tuple[bytes, ...]  # before each buffer
+
+
+def _head(root: Tree, listing: Sequence[Any], n_scalars: int) -> _Head:
+    header = {"root": root, "arrays": listing, "scalars": n_scalars}
+    text = _ENCODER.encode(header).encode()
+    end, pads = _PREFIX.size + len(text), []
+    for name, shape in [*listing, *([("<f8", (n_scalars,))] if n_scalars else [])]:
+        pads.append(_ZEROS[-end % _ALIGN])
+        end += -end % _ALIGN + math.prod(shape) * _DTYPES[name].itemsize
+    return _Head(text, zlib.crc32(text), tuple(pads))
+
+
+def _written(tree: Tree, buffers: _Buffers) -> _Head:
+    """The head of any tree, whose arrays and floats are put into `buffers`."""
+    root = _skeleton(tree, buffers)
+    listing = [(array.dtype.str, array.shape) for array in buffers.arrays]
+    return _head(root, listing, len(buffers.scalars))
+
+
+# Most messages are one dict of arrays and numbers, and of many that differ in their numbers alone
+# the header is written once.
+
+_Form = tuple[tuple[str, Any, Any], ...]  # of each item its key, and dtype and shape or its value
+
+
+def _form(tree: Tree, buffers: _Buffers) -> _Form | None:
+    """All of a tree but its numbers, which are put into `buffers`; None of one of more levels."""
+    if type(tree) is not dict or not all(type(value) in _FLAT for value in tree.values()):
+        return None
+    form: list[tuple[str, Any, Any]] = []
+    for key, value in tree.items():
+        kind = type(value)
+        if kind is np.ndarray:
+            array = _portable(value)
+            buffers.arrays.append(array)
+            form.append((key, _NAMES[array.dtype], array.shape))
+        elif kind is float:
+            _scalar(value, buffers.scalars)
+            form.append((key, float, None))
+        else:
+            form.append((key, kind, value))
+    return tuple(form)
+
+
+_heads: dict[_Form, _Head] = {}
+
+
+def _remembered_head(form: _Form) -> _Head:
+    head = _heads.get(form)
+    if head is None:
+        head = _head_of(form)
+        if len(head.text) <= _MEMORABLE:
+            if len(_heads) >= _REMEMBERED:
+                _heads.clear()
+            _heads[form] = head
+    return head
+
+
+def _head_of(form: _Form) -> _Head:
+    root: dict[str, Any] = {}
+    listing: list[Any] = []
+    n_scalars = 0
+    for key, kind, value in form:
+        if type(kind) is str:
+            root[key] = {"$": len(listing)}
+            listing.append((kind, value))
+        elif kind is float:
+            n_scalars += 1
+            root[key] = {"$": -n_scalars}
+        else:
+            root[key] = value
+    _check_keys(root)
+    return _head(root, listing, n_scalars)
 
 
 def _skeleton(node: Tree, buffers: _Buffers, depth: int = 0) -> Tree:
@@ -128,9 +218,9 @@ def _check_keys(node: dict[Any, Tree]) -> None:
 
 def _portable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Little-endian, contiguous, of a dtype that the form knows."""
-    if array.dtype.str not in _DTYPES:
+    if array.dtype not in _NAMES:
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    if array.dtype.str not in _DTYPES or array.ndim > _MAX_NDIM:
+    if array.dtype not in _NAMES or array.ndim > _MAX_NDIM:
         raise TypeError(f"an array of dtype {array.dtype} and {array.ndim} axes cannot travel")
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
@@ -170,6 +260,7 @@ class _Plan(NamedTuple):
     places: tuple[_Place, ...]  # of the arrays, then of the scalars if there are any
     n_scalars: int
     end: int
+    references: tuple[tuple[str, int], ...] | None  # of a root of one level, what is a buffer's
 
 
 def _checked_header(data: bytes | memoryview) -> bytes:
@@ -210,7 +301,17 @@ def _plan(text: bytes) -> _Plan:
     # Their number first: a list of all that a header may claim could exhaust the memory.
     if len(used) != n_scalars + n_arrays or sorted(used) != list(range(-n_scalars, n_arrays)):
         _refuse("its buffers and its header do not match")
-    return _Plan(header["root"], tuple(places), n_scalars, end)
+    return _Plan(header["root"], tuple(places), n_scalars, end, _references(header["root"]))
+
+
+def _references(root: Tree) -> tuple[tuple[str, int], ...] | None:
+    """Keys and buffers of a checked root of one level; None of another."""
+    if type(root) is not dict or "$" in root:
+        return None
+    items = {key: value for key, value in root.items() if type(value) not in _PLAIN}
+    if not all(type(value) is dict and "$" in value for value in items.values()):
+        return None
+    return tuple((key, value["$"]) for key, value in items.items())
 
 
 _remembered_plan = lru_cache(_REMEMBERED)(_plan)
@@ -294,7 +395,7 @@ def _refuse(reason: str) -> NoReturn:
 
 _ZEROS = [bytes(n) for n in range(_ALIGN)]
 # Built once: json.dumps and json.loads would make them anew for every message.
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique_keys,
     parse_constant=lambda name: _refuse(f"it holds {name}"),
