@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 
 from eigenmesh.errors import MessageRefused
 from eigenmesh.numerics.arrays import Doubles
@@ -31,7 +32,7 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0
     (True, False, False)
     """
     G = np.asarray(gram, dtype=np.float64)
-    size = float(np.trace(G))
+    size = float(G.trace())
     if size < -noise * len(G) or weight < 0 or not np.isfinite(size):
         return False
     s = np.zeros(len(G)) if sums is None else np.asarray(sums, dtype=np.float64)
@@ -49,7 +50,7 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0
                 return False
             some = rng.choice(len(G), _FACTORED, replace=False)
             G, s = G[np.ix_(some, some)], s[some]
-        return is_positive(G - np.outer(s, s / weight), slack)
+        return is_positive(G - s[:, None] * (s / weight), slack)
 
 
 def is_positive(matrix: Doubles, slack: float) -> bool:
@@ -57,18 +58,13 @@ def is_positive(matrix: Doubles, slack: float) -> bool:
     if not slack:
         # Without a trace there is no room: of positive matrices only zeros have none.
         return not matrix.any()
-    n = len(matrix)
-    if np.diag(matrix).min() < -slack:
+    if matrix.diagonal().min() < -slack:
         return False
-    try:
-        # A factor exists just where no eigenvalue is below, and costs far less than the
-        # eigenvalues.
-        lifted = np.array(matrix)
-        lifted.flat[:: n + 1] += slack
-        np.linalg.cholesky(lifted)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    # A factor exists just where no eigenvalue is below, and costs far less than the eigenvalues.
+    lifted = np.array(matrix, order="C")
+    lifted.reshape(-1)[:: len(matrix) + 1] += slack
+    _, info = dpotrf(lifted.T, lower=0, clean=0, overwrite_a=1)  # as columns it needs no copy
+    return bool(info == 0)
 
 
 def exceeds(part: float, whole: float) -> bool:

@@ -23,6 +23,7 @@ from eigenmesh.runtime.content import (
 from eigenmesh.runtime.courier import naming
 from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
 from eigenmesh.runtime.party import Step, Worth
+from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.privacy import loss_of, promised_by
 from eigenmesh.runtime.requests import Tree
 from eigenmesh.runtime.schedule import Ask, Own, Places, limits, turns_of
@@ -70,11 +71,11 @@ class Consent:
 
         What it `owns` is looked at last: whoever stops at the first refusal opens no file for it.
         """
+        policy, trust = self.site.policy, self.site.trust
+        # What a policy bounds by name is asked anew: nothing keeps its owner from changing a bound.
+        if policy.protocols is not None or not _keeps_to_words(study, policy, trust):
+            yield from _refusals_by_words(study, policy, trust, self.site.name)
         checks: tuple[Callable[[], None], ...] = (
-            lambda: self._require_kinds(study),
-            lambda: self._require_bounds(study),
-            lambda: self._require_parties(study),
-            lambda: self._require_noise(study),
             lambda: self._require_approval(study, fit),
             lambda: self._require_content(study, owns),
             lambda: self._require_epsilon(study),
@@ -85,46 +86,8 @@ class Consent:
             except PolicyRefusal as refusal:
                 yield refusal
 
-    def _require_kinds(self, study: Study) -> None:
-        for step, kinds in study.leaving.items():
-            self.site.policy.check_kinds(kinds, step.name, self.site.name)
-
     def _refuse(self, rule: str, words: str, digest: str = "") -> PolicyRefusal:
-        name = self.site.name
-        words = f"party {name!r} refuses the study: {words}"
-        return PolicyRefusal(words, party=name, rule=rule, digest=digest)
-
-    def _require_bounds(self, study: Study) -> None:
-        protocols, name = self.site.policy.protocols, study.protocol.name
-        if protocols is None:
-            return
-        if name not in protocols:
-            listed = ", ".join(map(repr, protocols)) or "none"
-            raise self._refuse(
-                "protocols", f"its policy does not answer protocol {name!r} (it answers {listed})"
-            )
-        beyond = outside(protocols[name], study.terms, study.scope)
-        if beyond is not None:
-            raise self._refuse("protocols", f"{beyond} by its policy for protocol {name!r}")
-
-    def _require_parties(self, study: Study) -> None:
-        fewest, n = self.site.policy.fewest_parties(self.site.trust), study.scope.n_taking_part
-        if n < fewest:
-            raise self._refuse("min_parties", f"it is of {n} parties, at least {fewest} must be in")
-
-    def _require_noise(self, study: Study) -> None:
-        """Where epsilon is bounded, nothing is told of rows but under noise: else it has no end."""
-        budget = self.site.policy.budget
-        if budget is None or budget.epsilon is None:
-            return
-        for step, kinds in study.leaving.items():
-            gives = step.signature.gives
-            if gives is not None and not gives.noised and not kinds <= _OF_NO_ROW:
-                raise self._refuse(
-                    "budget",
-                    f"its policy bounds epsilon, and step {step.name!r} adds no noise: pass "
-                    f"epsilon= to KernelPCA or KernelKMeans",
-                )
+        return _refusal(self.site.name, rule, words, digest)
 
     def _require_approval(self, study: Study, fit: list[str]) -> None:
         """A study by itself is approved, or the whole fit that it says it is a run of."""
@@ -304,6 +267,75 @@ class Consent:
         if self.site.policy.forbids(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
+
+
+def _refusal(party: str, rule: str, words: str, digest: str = "") -> PolicyRefusal:
+    words = f"party {party!r} refuses the study: {words}"
+    return PolicyRefusal(words, party=party, rule=rule, digest=digest)
+
+
+@lru_cache(maxsize=256)
+def _keeps_to_words(study: Study, policy: Policy, trust: str) -> bool:
+    """Whether a policy's words allow a study; of sites with one policy it is asked once."""
+    return not any(_refusals_by_words(study, policy, trust, ""))
+
+
+def _refusals_by_words(
+    study: Study, policy: Policy, trust: str, party: str
+) -> Iterator[PolicyRefusal]:
+    """Why a policy does not allow a study, by what it says of all that may be asked of `party`."""
+    for refusal in (
+        _refused_kinds(study, policy, party),
+        _refused_bounds(study, policy, party),
+        _refused_parties(study, policy.fewest_parties(trust), party),
+        _refused_noise(study, policy, party),
+    ):
+        if refusal is not None:
+            yield refusal
+
+
+def _refused_kinds(study: Study, policy: Policy, party: str) -> PolicyRefusal | None:
+    try:
+        for step, kinds in study.leaving.items():
+            policy.check_kinds(kinds, step.name, party)
+    except PolicyRefusal as refusal:
+        return refusal
+    return None
+
+
+def _refused_bounds(study: Study, policy: Policy, party: str) -> PolicyRefusal | None:
+    protocols, name = policy.protocols, study.protocol.name
+    if protocols is None:
+        return None
+    if name not in protocols:
+        listed = ", ".join(map(repr, protocols)) or "none"
+        words = f"its policy does not answer protocol {name!r} (it answers {listed})"
+        return _refusal(party, "protocols", words)
+    beyond = outside(protocols[name], study.terms, study.scope)
+    if beyond is None:
+        return None
+    return _refusal(party, "protocols", f"{beyond} by its policy for protocol {name!r}")
+
+
+def _refused_parties(study: Study, fewest: int, party: str) -> PolicyRefusal | None:
+    n = study.scope.n_taking_part
+    words = f"it is of {n} parties, at least {fewest} must be in"
+    return _refusal(party, "min_parties", words) if n < fewest else None
+
+
+def _refused_noise(study: Study, policy: Policy, party: str) -> PolicyRefusal | None:
+    """Where epsilon is bounded, nothing is told of rows but under noise: else it has no end."""
+    if policy.budget is None or policy.budget.epsilon is None:
+        return None
+    for step, kinds in study.leaving.items():
+        gives = step.signature.gives
+        if gives is not None and not gives.noised and not kinds <= _OF_NO_ROW:
+            words = (
+                f"its policy bounds epsilon, and step {step.name!r} adds no noise: pass epsilon= "
+                f"to KernelPCA or KernelKMeans"
+            )
+            return _refusal(party, "budget", words)
+    return None
 
 
 def _n_summed(study: Study | None) -> int:

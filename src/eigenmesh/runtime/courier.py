@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from eigenmesh.errors import (
@@ -69,7 +68,7 @@ class Courier:
                 raise MessageRefused("its reply is malformed")
         turn = tree.get("turn")
         is_current = type(turn) is int and turn == self.turn
-        if is_current and ("log" in tree or "error" not in tree):
+        if is_current and ("log" in tree or (name in self.log_heads and "error" not in tree)):
             self._note_head(name, Head.read(tree.get("log")))
         if "error" in tree:
             raise error_from(tree, name, near)
@@ -97,15 +96,21 @@ class Courier:
         self.log_heads[party] = head
 
 
-@contextmanager
-def naming(party: str) -> Iterator[None]:
+class naming:  # noqa: N801
     """Errors about a message get the name of its sender."""
-    try:
-        yield
-    except EigenmeshError as error:
-        if error.party is not None:
-            raise
-        named = type(error)(error.reason, party=party)
+
+    __slots__ = ("_party",)
+
+    def __init__(self, party: str) -> None:
+        self._party = party
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, EigenmeshError) or error.party is not None:
+            return
+        named = type(error)(error.reason, party=self._party)
         named.may_be_caused = error.may_be_caused
         if isinstance(error, PolicyRefusal):
             assert isinstance(named, PolicyRefusal)

@@ -110,13 +110,27 @@ class Entries(Sequence[Entry]):
     def append(self, entry: Entry) -> None:
         """Add one."""
         at, step, sender, receiver, kinds, floats, size, relayed = entry
-        words, key = self._words, tuple(kinds.items())
+        self.enter(at, step, sender, receiver, tuple(kinds.items()), floats, size, relayed)
+
+    def enter(
+        self,
+        at: int,
+        step: str,
+        sender: str,
+        receiver: str,
+        kinds: tuple[tuple[str, int], ...],
+        floats: int,
+        size: int,
+        relayed: bool,
+    ) -> None:
+        """Add one by what it says."""
+        words = self._words
         names = (
             words.setdefault(step, len(words)),
             words.setdefault(sender, len(words)),
             words.setdefault(receiver, len(words)),
         )
-        number = self._kinds.setdefault(key, len(self._kinds))
+        number = self._kinds.setdefault(kinds, len(self._kinds))
         self._table.extend((at, *names, number, floats, size, relayed))
 
     def extend(self, entries: Iterable[Entry]) -> None:

@@ -172,6 +172,7 @@ class Federation:
         self._fit_fields: Mapping[str, Any] = {}
         self._reply_sizes = NO_LIMITS
         self._sizes_by_rows = NO_LIMITS  # for each row that a party has
+        self._sizes_of_rows: dict[float, Limits] = {}  # both, by the rows that it has
         self._books = Books()
         self._last_reply: dict[tuple[str, int], tuple[int, Any]] = {}
         self._missed_in_a_row: Counter[str] = Counter()
@@ -499,6 +500,7 @@ class Federation:
         self._guard = Guard(shared, is_coordinators=True)
         self._numbers, self._sum_asked = {}, None
         self._reply_sizes = self._sizes_by_rows = NO_LIMITS
+        self._sizes_of_rows.clear()
         self._cut.clear()
         self._collector = None
 
@@ -528,6 +530,7 @@ class Federation:
         asks = places.asks
         self._reply_sizes = loosest([node.common_up for node in asks])
         self._sizes_by_rows = loosest([node.up_by_rows for node in asks])
+        self._sizes_of_rows.clear()
         self._sum_asked = asks[0] if asks else None
         return {"told": dict(self._numbers)} if self._numbers else {}
 
@@ -1035,20 +1038,24 @@ class Federation:
     def _received(self, i: int, answer: Any, step: Step | None) -> Any:
         if step is None or step.signature.gives is None:
             return None
-        answer = _message_in(answer)
-        message = decode(step.signature.gives, answer.data, self._sizes_of(self._names[i]))
-        way = (self._names[i], COORDINATOR)
-        self._books.enter(step_label(step), *way, floats_by_kind(message), answer.size)
+        answer, name = _message_in(answer), self._names[i]
+        message = decode(step.signature.gives, answer.data, self._sizes_of(name))
+        kinds = floats_by_kind(message)
+        self._books.enter(step_label(step), name, COORDINATOR, kinds, answer.size)
         setup, request = self._setups.get(step.role), self._requests.get(i)
-        self._statements.hear(self._names[i], message, setup, request)
+        self._statements.hear(name, message, setup, request)
         return message
 
     def _sizes_of(self, party: str) -> Limits:
         """How large a reply may be: also by how many rows its sender said that it has."""
-        n_rows = self._statements.facts.get(party, {}).get(OwnRows)
-        if n_rows is None or not self._sizes_by_rows:
+        facts = self._statements.facts.get(party)
+        if not self._sizes_by_rows or facts is None or OwnRows not in facts:
             return self._reply_sizes
-        return {**self._reply_sizes, **of_rows(self._sizes_by_rows, int(n_rows))}
+        n_rows = facts[OwnRows]
+        if n_rows not in self._sizes_of_rows:
+            own = of_rows(self._sizes_by_rows, int(n_rows))
+            self._sizes_of_rows[n_rows] = {**self._reply_sizes, **own}
+        return self._sizes_of_rows[n_rows]
 
 
 def require_seconds(timeout: float | None) -> None:

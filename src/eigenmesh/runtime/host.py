@@ -87,7 +87,7 @@ class Enlisted(NamedTuple):
 
     party: Party
     setup: bytes
-    steps: dict[str, Step]
+    steps: Mapping[str, Step]
     calls: dict[str, int]
 
 
@@ -317,10 +317,10 @@ class Host:
             if not any(isinstance(p.node, Enlist) and p.node.agrees(setup) for p in agreed):
                 raise StepRefused("the setup is not the study's", party=self.site.name)
             self._guard.move(agreed)
+        role = self._role(tree["role"])
         free = self._guard is None  # else the study says what may be asked, and when
-        steps = tree["steps"] if free else list(steps_of(self._role(tree["role"])))
+        steps = self._listed(tree["role"], tree["steps"]) if free else steps_of(role)
         with self._consents.question(tree, lambda: [self._nameless(tree["role"], setup)]):
-            role = self._role(tree["role"])
             self._build(tree["role"], setup, message_in(tree, role.Setup), steps)
         return None
 
@@ -347,27 +347,26 @@ class Host:
     def _owns(self) -> Own:
         return Own(*self._view.shape, len(self._view.neighbours), self._view.index)
 
-    def _build(self, role: str, setup: bytes, message: Message, step_names: list[str]) -> Party:
+    def _build(self, role: str, setup: bytes, message: Message, steps: Mapping[str, Step]) -> Party:
         party = self._role(role)(self._view, message)
         party.seal()
         before = self._enlisted.get(role)
         calls = before.calls if before else {}  # enlisting anew does not reset the policy's count
-        self._enlisted[role] = Enlisted(party, setup, self._listed(role, step_names), calls)
+        self._enlisted[role] = Enlisted(party, setup, steps, calls)
         return party
 
     def _step(self, tree: Tree) -> Tree:
         with self._consents.question(tree, lambda: [_message_bytes(tree)]):
-            result, _ = self._reply_to(tree)
+            step, result, _ = self._reply_to(tree)
         if result is None:
             return None
         encoded = encode(result)
-        _, step = self._asked(tree, "step")
         self._logbook.note(COORDINATOR, step_label(step), result, encoded)
         data, voucher = np.frombuffer(encoded, np.uint8), self._voucher(result)
         return data if voucher is None else {"message": data, "voucher": voucher}
 
-    def _reply_to(self, tree: Tree) -> tuple[Message | None, Places]:
-        """What a step gives, and the places of the study at which it may have been asked for."""
+    def _reply_to(self, tree: Tree) -> tuple[Step, Message | None, Places]:
+        """A step, what it gives, and where in the study it may have been asked for."""
         enlisted, step = self._asked(tree, "step")
         takes = step.signature.takes
         if (takes is None) != (tree.get("message") is None):
@@ -388,13 +387,13 @@ class Host:
         result = step.function(enlisted.party, *arguments)
         self._check_type(step, result)
         if result is None:
-            return None, places
+            return step, None, places
         replies = (result,)
         if self._guard is not None:
             places = self._possible(self._fitting(fits, replies, "up"))
             self._guard.move(places)
         self._release(enlisted, step, replies, places)
-        return result, places
+        return step, result, places
 
     # What others gave, and what goes on to others.
 
@@ -467,7 +466,7 @@ class Host:
         from eigenmesh.runtime.masks import summed_floats
 
         with self._consents.question(tree, lambda: [_message_bytes(tree)]):
-            result, places = self._reply_to(tree)
+            step, result, places = self._reply_to(tree)
         assert self._guard is not None, "a sum without a study was refused"
         if result is None:
             raise StepRefused("a step that gives nothing has no sum", party=self.site.name)
@@ -482,7 +481,6 @@ class Host:
             opening = self._masker.begin(
                 tree["turn"], label, subject, self._asked_so_far, result, shown
             )
-        _, step = self._asked(tree, "step")
         self._logbook.begin_sum(step_label(step), summed_floats(result))
         return self._round_of_sum(tree["op"], opening)
 
@@ -792,7 +790,7 @@ class Host:
         for role, saved in tree["parties"].items():
             setup = bytes(as_bytes(saved, "setup"))
             message = decode(self._role(role).Setup, setup)
-            party = self._build(role, setup, message, saved["steps"])
+            party = self._build(role, setup, message, self._listed(role, saved["steps"]))
             party.restore(saved["state"])
             self._enlisted[role].calls.update(saved["calls"])
 

@@ -142,7 +142,8 @@ class Books:
         relayed: bool = False,
     ) -> None:
         """Enter one message of `size` bytes."""
-        floats = sum(kinds.values())
+        floats, key = sum(kinds.values()), tuple(kinds.items())
         for recording in self._recordings:
-            place = (recording.ledger.rounds, step, sender, receiver)
-            recording.ledger.entries.append(Entry(*place, kinds, floats, size, relayed))
+            ledger = recording.ledger
+            way = (ledger.rounds, step, sender, receiver)
+            ledger.entries.enter(*way, key, floats, size, relayed)

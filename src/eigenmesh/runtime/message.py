@@ -60,6 +60,7 @@ Numbers = NDArray[np.integer[Any] | np.floating[Any]]
 _DTYPE_KINDS = {Floats: "f", Integers: "iu", Numbers: "fiu"}
 _WORDS = {"f": "floats", "iu": "integers", "fiu": "numbers"}
 _SCALARS = (int, float, str, bool)
+_FLOAT32 = np.dtype(np.float32)
 _LARGEST_INT = 2**63  # the wire has no larger ones
 _OVERFLOW = (
     ": where the data are finite, powers of them are not; rescale the columns, lower the kernel's "
@@ -313,6 +314,11 @@ class _Declared(NamedTuple):
     names: frozenset[str]
     kinds: tuple[str, ...]
     counted: tuple[tuple[str, str], ...]  # names and kinds of arrays whose numbers count as floats
+    to_be_squared: tuple[str, ...]  # whose numbers are real, and no squares themselves
+    facts: tuple[
+        tuple[str, str], ...
+    ]  # names of fields that say something of their sender, and what
+    sizes: tuple[tuple[str, bool, bool], ...]  # in check order: is it an array, a whole number?
     is_plain: bool  # whether all fields travel as they are
 
 
@@ -328,8 +334,17 @@ def _declaration(message_type: type[Message]) -> _Declared:
         kinds = sorted({field.kind for field in fields if field.kind})
         counted = tuple((f.name, f.kind) for f in fields if f.kind and "f" in f.dtype_kinds)
         is_plain = all(f.bits is None and f.n_rows is None and not f.on_grid for f in fields)
+        reals = [f for f in fields if f.type is float or "f" in f.dtype_kinds]
         _declared[message_type] = _Declared(
-            fields, numbers_first, frozenset(names), tuple(kinds), counted, is_plain
+            fields,
+            numbers_first,
+            frozenset(names),
+            tuple(kinds),
+            counted,
+            tuple(f.name for f in reals if f.kind != "gram"),
+            tuple((f.name, f.fact) for f in fields if f.fact is not None),
+            tuple((f.name, f.is_array, f.type is int) for f in numbers_first),
+            is_plain,
         )
     return _declared[message_type]
 
@@ -342,6 +357,16 @@ def _check_order(field: Field) -> int:
 def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
     """The declared fields of a message type, in order."""
     return _declaration(message_type).fields
+
+
+def reals_of(message_type: type[Message]) -> tuple[str, ...]:
+    """The fields whose numbers will be squared: they are real, and no sums of squares."""
+    return _declaration(message_type).to_be_squared
+
+
+def facts_of(message_type: type[Message]) -> tuple[tuple[str, str], ...]:
+    """The fields in which parties say something of themselves, and what it is."""
+    return _declaration(message_type).facts
 
 
 def _field(name: str, hint: Any, message_type: type[Message]) -> Field:
@@ -394,12 +419,12 @@ hangs on that alone."""
 def form_of(message: Message) -> Form:
     """The type and the sizes of a message."""
     form: list[Any] = [type(message)]
-    for field in _declaration(type(message)).in_check_order:
-        value = getattr(message, field.name)
-        if field.type is int:
-            form.append(value if type(value) is int else None)
-        else:
+    for name, is_array, may_count in _declaration(type(message)).sizes:
+        value = getattr(message, name)
+        if is_array:
             form.append(value.shape if isinstance(value, np.ndarray) else None)
+        else:
+            form.append(value if may_count and type(value) is int else None)
     return tuple(form)
 
 
@@ -588,12 +613,12 @@ def _to_wire(field: Field, message: Message) -> Any:
 
 def decode(message_type: type[M], data: bytes | memoryview, limits: Limits = NO_LIMITS) -> M:
     """Read a message of the type that the receiver expects; the wire does not get to choose."""
-    tree = wire.loads(data)
-    fields = fields_of(message_type)
-    if not isinstance(tree, dict) or tree.keys() != _declaration(message_type).names:
-        names = ", ".join(field.name for field in fields)
+    tree, declared = wire.loads(data), _declaration(message_type)
+    if not isinstance(tree, dict) or tree.keys() != declared.names:
+        names = ", ".join(field.name for field in declared.fields)
         raise MessageRefused(f"a {message_type.__name__} has the fields {names}")
-    message = message_type(**{f.name: _as_declared(f, tree, limits) for f in fields})
+    values = {f.name: _as_declared(f, tree, limits) for f in declared.fields}
+    message = message_type(**values)
     check(message, limits)
     return message
 
@@ -673,15 +698,15 @@ def add(total: M, summand: M) -> M:
     sums = {}
     for field in fields_of(type(total)):
         left, right = getattr(total, field.name), getattr(summand, field.name)
-        if field.is_array and left.shape != right.shape:
+        if field.dtype_kinds and left.shape != right.shape:
             raise MessageRefused(
                 f"{type(total).__name__}.{field.name} has shape {right.shape} where the parties "
                 f"before it sent {left.shape}; a sum needs one shape"
             )
         # In float64, whatever they came in: a sum of many would lose digits.
-        single = field.is_array and left.dtype == right.dtype == np.float32
+        single = field.dtype_kinds and left.dtype == right.dtype == _FLOAT32
         sums[field.name] = np.add(left, right, dtype=np.float64) if single else left + right
-    return dataclasses.replace(total, **sums)  # type: ignore[type-var]
+    return type(total)(**sums)
 
 
 def require_summable(message_type: type[Message]) -> None:

@@ -823,7 +823,7 @@ def fitting(
     if owns is None or way not in places.hang_on_own:
         return _fitting_all(places, forms, way)
     own = owns()
-    return _fitting_own(places, forms, tuple(_items(ask.limits(way, own)) for ask in places.asks))
+    return _fitting_own(places, forms, way, (own.rows, own.columns, own.degree))
 
 
 @lru_cache(maxsize=4096)
@@ -832,24 +832,21 @@ def _fitting_all(places: Places, forms: tuple[Form, ...], way: str) -> Places:
 
 
 @lru_cache(maxsize=4096)
-def _fitting_own(places: Places, forms: tuple[Form, ...], limits: tuple[_Items, ...]) -> Places:
-    return _fitting(places, forms, [dict(items) for items in limits])
-
-
-_Items = tuple[tuple[str, Limit], ...]
-
-
-def _items(limits: Limits) -> _Items:
-    return tuple(limits.items())
+def _fitting_own(
+    places: Places, forms: tuple[Form, ...], way: str, numbers: tuple[int, int, int]
+) -> Places:
+    """At any party of these numbers of rows, columns and neighbours, whichever it is."""
+    return _fitting(places, forms, [ask.limits(way, Own(*numbers)) for ask in places.asks])
 
 
 def _fitting(places: Places, forms: tuple[Form, ...], limits: Sequence[Limits]) -> Places:
     """By the `limits` of each round; those that several have are looked at once."""
-    of_asks = dict(zip(places.asks, map(_items, limits), strict=True))
-    refusals = {items: _size_refusal(forms, dict(items)) for items in set(of_asks.values())}
-    fits = [p for p in places if isinstance(p.node, Ask) and not refusals[of_asks[p.node]]]
+    keys = [tuple(each.items()) for each in limits]
+    refusals = {key: _size_refusal(forms, dict(key)) for key in set(keys)}
+    of_asks = {ask: refusals[key] for ask, key in zip(places.asks, keys, strict=True)}
+    fits = [p for p in places if isinstance(p.node, Ask) and not of_asks[p.node]]
     if not fits:
-        raise next(filter(None, refusals.values()))
+        raise next(filter(None, of_asks.values()))
     return places._only(fits)
 
 

@@ -23,7 +23,7 @@ from eigenmesh.errors import (
     PartyFailed,
     StepRefused,
 )
-from eigenmesh.runtime.message import Context, Message, fields_of
+from eigenmesh.runtime.message import Context, Message, facts_of, reals_of
 
 _LARGEST = 1e150
 _LONGEST_TEXT = 2_000
@@ -41,17 +41,14 @@ class Statements:
     def hear(self, party: str, message: Message, setup: Any, request: Any) -> None:
         """Note what a reply says of its sender; refuse one that cannot be true."""
         facts = self.facts.setdefault(party, {})
-        for field in fields_of(type(message)):
-            value = getattr(message, field.name)
-            is_real = field.type is float or "f" in field.dtype_kinds
-            if is_real and field.kind != "gram":  # whose numbers are squares themselves
-                _require_squares(field.name, value)
-            if field.fact is None:
-                continue
-            before = facts.setdefault(field.fact, value)
+        for name in reals_of(type(message)):
+            _require_squares(name, getattr(message, name))
+        for name, fact in facts_of(type(message)):
+            value = getattr(message, name)
+            before = facts.setdefault(fact, value)
             if value != before:
                 raise MessageRefused(
-                    f"its reply is about {value:,} {field.fact}, an earlier one about {before:,}"
+                    f"its reply is about {value:,} {fact}, an earlier one about {before:,}"
                 )
         require_possible(message, Context(setup, request, facts))
 
@@ -83,15 +80,19 @@ def require_possible(message: Message, context: Context) -> None:
         raise MessageRefused(f"its {type(message).__name__} cannot be true: {words}")
 
 
-def _largest(values: Any) -> float:
-    """In float64: the limit is beyond what shorter numbers hold."""
+def _have_squares(values: Any) -> bool:
+    """Whether none is too large, in float64: the limit is beyond what shorter numbers hold."""
+    if type(values) is float:
+        return abs(values) <= _LARGEST
     numbers = np.asarray(values)
-    return max(float(numbers.max()), -float(numbers.min()))
+    if not numbers.size or float(np.vdot(numbers, numbers)) <= _LARGEST:
+        return True  # nor is any of them that large, as nearly always
+    return max(float(numbers.max()), -float(numbers.min())) <= _LARGEST
 
 
 def _require_squares(name: str, value: Any) -> None:
     """What is finite but has no squares breaks whatever is computed of it, elsewhere."""
-    if value is not None and np.size(value) and _largest(value) > _LARGEST:
+    if value is not None and not _have_squares(value):
         refusal = MessageRefused(f"{name} holds values beyond {_LARGEST:.0e}; rescale the columns")
         refusal.may_be_caused = True  # large numbers pass from neighbour to neighbour
         raise refusal

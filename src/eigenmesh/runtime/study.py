@@ -144,8 +144,13 @@ class Study:
 
     def require_built(self) -> None:
         """Raise `StepRefused` unless the schedule can be built from what the study says."""
+        _ = self._is_built
+
+    @cached_property
+    def _is_built(self) -> bool:
         try:
             self.program({})
+            return True
         except StepRefused:
             raise
         except Exception as error:  # whatever is wrong with it, a study from outside is refused
