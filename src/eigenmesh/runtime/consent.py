@@ -59,6 +59,9 @@ class Consent:
         Whoever only asks, before a fit, may ask about stand-ins, which nobody has approved: these
         are held to the policy's words, and nothing is told of what the site owns.
         """
+        policy, trust = self.site.policy, self.site.trust
+        if policy.hangs_on_words and _keeps_to_words(study, policy, trust):
+            return
         for refusal in self.refusals(study, fit, owns):
             if is_asked_only and refusal.rule == "approve":
                 return
@@ -71,10 +74,7 @@ class Consent:
 
         What it `owns` is looked at last: whoever stops at the first refusal opens no file for it.
         """
-        policy, trust = self.site.policy, self.site.trust
-        # What a policy bounds by name is asked anew: nothing keeps its owner from changing a bound.
-        if policy.protocols is not None or not _keeps_to_words(study, policy, trust):
-            yield from _refusals_by_words(study, policy, trust, self.site.name)
+        yield from _refusals_by_words(study, self.site.policy, self.site.trust, self.site.name)
         checks: tuple[Callable[[], None], ...] = (
             lambda: self._require_approval(study, fit),
             lambda: self._require_content(study, owns),

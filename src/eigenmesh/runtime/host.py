@@ -245,22 +245,22 @@ class Host:
 
     def _take_turn(self, tree: Tree) -> None:
         """Turns of a run only go up. A run that this host has not seen begins by enlisting."""
-        begins = tree["op"] == "enlist" and tree["run"] not in self._seen_runs
-        if not begins and tree["run"] != self._run:
-            raise StaleRound(f"run {tree['run']!r} is not the current one", party=self.site.name)
-        if not begins and tree["turn"] <= self._turn:
+        op, run, turn = tree["op"], tree["run"], tree["turn"]
+        begins = op == "enlist" and run not in self._seen_runs
+        if not begins and run != self._run:
+            raise StaleRound(f"run {run!r} is not the current one", party=self.site.name)
+        if not begins and turn <= self._turn:
             raise StaleRound(
-                f"turn {tree['turn']} is over, this party is past turn {self._turn}",
-                party=self.site.name,
+                f"turn {turn} is over, this party is past turn {self._turn}", party=self.site.name
             )
-        goes_on = not begins and tree["op"] not in ("rollback", "dismiss")
+        goes_on = not begins and op not in ("rollback", "dismiss")
         if goes_on and self._unfinished and self._guard is not None:
             raise StepRefused(
                 "an exchange that was begun is ended or undone first", party=self.site.name
             )
-        self._turn_before, self._turn = self._turn, tree["turn"]
+        self._turn_before, self._turn = self._turn, turn
         self._half_done = None
-        if not begins and tree["op"] != "dismiss":
+        if not begins and op != "dismiss":
             self._consents.require_standing()
 
     # The coordinator's operations.
@@ -703,6 +703,8 @@ class Host:
 
     def _listed(self, role: Any, names: Any) -> dict[str, Step]:
         offered = steps_of(self._role(role))
+        if names == []:
+            return {}
         if not isinstance(names, list) or not all(type(n) is str and n in offered for n in names):
             raise StepRefused(
                 f"role {role!r} offers only {', '.join(offered)}", party=self.site.name

@@ -418,9 +418,10 @@ hangs on that alone."""
 
 def form_of(message: Message) -> Form:
     """The type and the sizes of a message."""
+    own = vars(message)
     form: list[Any] = [type(message)]
     for name, is_array, may_count in _declaration(type(message)).sizes:
-        value = getattr(message, name)
+        value = own[name]
         if is_array:
             form.append(value.shape if isinstance(value, np.ndarray) else None)
         else:
@@ -433,65 +434,56 @@ _FORMS = 4096
 _known_to_fit: set[tuple[Form, tuple[tuple[str, Limit], ...]]] = set()
 
 
-class _Sizes:
-    """Holds the sizes of a message against its shapes and the schedule, once for each form."""
-
-    def __init__(self, form: Form, limits: Limits) -> None:
-        self._limits = limits
-        self._key = (form, tuple(limits.items()))
-        self._sizes: dict[str, int] = {}
-        self.are_new = self._key not in _known_to_fit
-
-    def take(self, field: Field, size: Any) -> None:
-        """Raise `MessageRefused` if the next field has not the size that it must have."""
-        if size is None:
-            return
-        if field.type is int:
-            _fix(field.name, size, self._sizes, self._limits, field.label)
-        elif field.shape is not None:
-            _check_shape(size, field.shape.axes, self._sizes, self._limits, field.label)
-
-    def remember(self) -> None:
-        """All fields have been taken."""
-        if len(_known_to_fit) >= _FORMS:
-            _known_to_fit.clear()
-        _known_to_fit.add(self._key)
+def _note_that_it_fits(key: tuple[Form, tuple[tuple[str, Limit], ...]]) -> None:
+    if len(_known_to_fit) >= _FORMS:
+        _known_to_fit.clear()
+    _known_to_fit.add(key)
 
 
 def check(message: Message, limits: Limits = NO_LIMITS) -> None:
     """Raise `MessageRefused` unless every field is as its type declares, and as large as it may."""
-    form = form_of(message)
-    sizes = _Sizes(form, limits)
+    form, own = form_of(message), vars(message)
+    key = (form, tuple(limits.items()))
+    is_new, sizes = key not in _known_to_fit, dict[str, int]()
     fields = _declaration(type(message)).in_check_order
     for field, size in zip(fields, form[1:], strict=True):
-        value = getattr(message, field.name)
+        value = own[field.name]
         if value is None and field.optional:
             continue
         if field.dtype_kinds:
             _check_dtype(field, value)
         else:
             _check_scalar(field, value)
-        if sizes.are_new:
-            sizes.take(field, size)
+        if is_new:
+            _check_size(field, size, sizes, limits)
         if field.dtype_kinds:
             _check_finite(field, value)
         for condition in field.checks:
             if not _holds(condition, field, value, message):
                 raise MessageRefused(f"{field.label} {condition.words}")
-    if sizes.are_new:
-        sizes.remember()
+    if is_new:
+        _note_that_it_fits(key)
 
 
 def check_sizes(form: Form, limits: Limits) -> None:
     """Raise `MessageRefused` unless a message of this form is as large as it may be."""
-    if not limits:
+    key = (form, tuple(limits.items()))
+    if not limits or key in _known_to_fit:
         return
-    sizes = _Sizes(form, limits)
-    if sizes.are_new:
-        fields = _declaration(form[0]).in_check_order
-        for field, size in zip(fields, form[1:], strict=True):
-            sizes.take(field, size)
-        sizes.remember()
+    sizes: dict[str, int] = {}
+    for field, size in zip(_declaration(form[0]).in_check_order, form[1:], strict=True):
+        _check_size(field, size, sizes, limits)
+    _note_that_it_fits(key)
+
+
+def _check_size(field: Field, size: Any, sizes: dict[str, int], limits: Limits) -> None:
+    """Hold the next field's size, if it has one, against shapes and schedule."""
+    if size is None:
+        return
+    if field.type is int:
+        _fix(field.name, size, sizes, limits, field.label)
+    elif field.shape is not None:
+        _check_shape(size, field.shape.axes, sizes, limits, field.label)
 
 
 def sizes_of(message: Message) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,10 +165,19 @@ class Policy:
         """Of a study, and of a sum."""
         return _FEWEST_PARTIES[trust] if self.min_parties is None else self.min_parties
 
-    @property
+    @cached_property
     def minds_content(self) -> bool:
         """Whether it matters what numbers are worth: something is forbidden that they may be."""
         return not self.allow >= _DATA
+
+    @cached_property
+    def hangs_on_words(self) -> bool:
+        """Whether its words alone tell what it allows: no person, no content, and nothing spent.
+
+        Nor a bound: the mapping of bounds is its owner's, who may change it.
+        """
+        others = self.approve != "any" or self.minds_content or self.budget is not None
+        return self.protocols is None and not others
 
     def forbids(self, kinds: Iterable[str]) -> tuple[str, ...]:
         """Those of `kinds` that may not leave."""

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ from eigenmesh.safe_files import write_whole
 
 _LONGEST = 16_000_000  # bytes of a study; a full graph of 1,000 parties has 6 million
 _FORM, _FORM_VERSION = "eigenmesh study", 1
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _FLOAT = "float"  # marks a number that is written by its bits
 
 
@@ -113,13 +114,12 @@ class Study:
         """The study of one run: of the coordinator's arguments those that the schedule takes."""
         if protocol.schedule is None:
             return cls(protocol, {}, scope)
-        bound = inspect.signature(protocol.coordinate).bind(None, *args, **kwargs)
+        signature, others, taken = _parameters(protocol)
+        bound = signature.bind(None, *args, **kwargs)
         bound.apply_defaults()
         arguments = dict(bound.arguments)
-        for name, parameter in inspect.signature(protocol.coordinate).parameters.items():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                arguments.update(arguments.pop(name, {}))
-        taken = list(inspect.signature(protocol.schedule).parameters)[1:]
+        for name in others:
+            arguments.update(arguments.pop(name, {}))
         terms = {name: _term(arguments[name], name) for name in taken if name in arguments}
         return cls(protocol, terms, scope)
 
@@ -181,7 +181,7 @@ class Study:
             tree["scope"]["averaging"] = self.scope.averaging
             if self.scope.tolerance != USUAL_TOLERANCE:
                 tree["scope"]["tolerance"] = self.scope.tolerance
-        return json.dumps(_written(tree), sort_keys=True, separators=(",", ":")).encode()
+        return _CANONICAL.encode(_written(tree)).encode()
 
     @cached_property
     def digest(self) -> str:
@@ -227,6 +227,16 @@ class Study:
             return None
         misses = self.scope.forgiving and not is_coordinators  # else all follow one program
         return _program(self, tuple(sorted(numbers.items())), not misses)
+
+
+@cache
+def _parameters(protocol: Protocol[Any]) -> tuple[inspect.Signature, list[str], list[str]]:
+    """Of the coordinator's side; which takes all other names, and which the schedule takes."""
+    assert protocol.schedule is not None, "a study is of what a schedule takes"
+    signature = inspect.signature(protocol.coordinate)
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    others = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
+    return signature, others, list(inspect.signature(protocol.schedule).parameters)[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -410,6 +420,8 @@ def _term(value: Any, name: str) -> Any:
 
 def _written(tree: Any) -> Any:
     """Numbers by their bits, so that one study has one form."""
+    if type(tree) is str:  # names of parties, of whom there may be many
+        return tree
     if isinstance(tree, float):
         return {_FLOAT: tree.hex()}
     if isinstance(tree, dict):

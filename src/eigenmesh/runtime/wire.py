@@ -42,7 +42,6 @@ _DTYPES = {
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _SHORT = frozenset({str, bool, type(None)})
 _PLAIN = _SHORT | {int}
-_FLAT = _PLAIN | {float, np.ndarray}
 _MAX_INT = 2**63
 _REMEMBERED, _MEMORABLE = 512, 1024  # headers that are remembered as read or written; the longest
 
@@ -78,9 +77,11 @@ def loads(data: bytes | memoryview) -> Tree:
     if plan.end != len(data):
         _refuse(f"it has {len(data)} bytes where its header speaks of {plan.end}")
     arrays = [_buffer(data, place) for place in plan.places]
-    scalars = arrays.pop().tolist() if plan.n_scalars else []
-    if not all(map(math.isfinite, scalars)):
-        _refuse("a number is not finite")
+    scalars: list[float] = []
+    if plan.n_scalars:
+        scalars = arrays.pop().tolist()
+        if not all(map(math.isfinite, scalars)):
+            _refuse("a number is not finite")
     if plan.references is None:
         return _filled(plan.root, _Buffers(arrays, scalars))
     tree = plan.root.copy()
@@ -129,7 +130,7 @@ _Form = tuple[tuple[str, Any, Any], ...]  # of each item its key, and dtype and 
 
 def _form(tree: Tree, buffers: _Buffers) -> _Form | None:
     """All of a tree but its numbers, which are put into `buffers`; None of one of more levels."""
-    if type(tree) is not dict or not all(type(value) in _FLAT for value in tree.values()):
+    if type(tree) is not dict:
         return None
     form: list[tuple[str, Any, Any]] = []
     for key, value in tree.items():
@@ -141,8 +142,12 @@ def _form(tree: Tree, buffers: _Buffers) -> _Form | None:
         elif kind is float:
             _scalar(value, buffers.scalars)
             form.append((key, float, None))
-        else:
+        elif kind in _PLAIN:
             form.append((key, kind, value))
+        else:
+            buffers.arrays.clear()
+            buffers.scalars.clear()
+            return None
     return tuple(form)
 
 
