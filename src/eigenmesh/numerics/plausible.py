@@ -50,20 +50,21 @@ def is_gram(gram: Any, sums: Any = None, weight: float = 0.0, noise: float = 0.0
                 return False
             some = rng.choice(len(G), _FACTORED, replace=False)
             G, s = G[np.ix_(some, some)], s[some]
-        return is_positive(G - s[:, None] * (s / weight), slack)
+        lifted = np.multiply.outer(s, -s / weight)
+        lifted += G
+        return _is_positive(lifted, slack)
 
 
-def is_positive(matrix: Doubles, slack: float) -> bool:
-    """Whether no eigenvalue is below −slack."""
+def _is_positive(matrix: Doubles, slack: float) -> bool:
+    """Whether no eigenvalue is below −slack; the matrix, by rows, is written over."""
     if not slack:
         # Without a trace there is no room: of positive matrices only zeros have none.
         return not matrix.any()
     if matrix.diagonal().min() < -slack:
         return False
     # A factor exists just where no eigenvalue is below, and costs far less than the eigenvalues.
-    lifted = np.array(matrix, order="C")
-    lifted.reshape(-1)[:: len(matrix) + 1] += slack
-    _, info = dpotrf(lifted.T, lower=0, clean=0, overwrite_a=1)  # as columns it needs no copy
+    matrix.reshape(-1)[:: len(matrix) + 1] += slack
+    _, info = dpotrf(matrix.T, lower=0, clean=0, overwrite_a=1)  # by columns it needs no copy
     return bool(info == 0)
 
 
