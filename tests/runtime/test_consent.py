@@ -201,6 +201,38 @@ def survey_requests(**scope):
     return [{**request, "message": request.get("message")} for request in wrong[:-3]] + wrong[-3:]
 
 
+def test_a_policy_that_came_later_is_asked_about_a_study_that_was_allowed():
+    bounded = em.Policy(protocols={"survey": {}})
+    policies = {
+        "": em.Policy(),
+        "'counts' leave": em.Policy(allow=KINDS - {"counts"}),
+        "at least 4": em.Policy(min_parties=4),
+        "nobody has approved": em.Policy(approve="each"),
+        "protocol 'survey'": bounded,
+    }
+    site = Site("a", lambda: np.ones((9, 2)))
+    question = survey_requests()[2]
+    for _ in range(2):
+        for words, policy in policies.items():
+            for site.policy in (em.Policy(), policy):
+                (answer,) = answers(site, [question])
+            assert (
+                words in answer.get("reason", "")
+                if words and policy is not bounded
+                else ("error" not in answer)
+            )
+    bounded.protocols.clear()
+    site.policy = bounded
+    (answer,) = answers(site, [question])
+    assert "protocol 'survey'" in answer["reason"]
+    site.policy, site.trust = em.Policy(), "organisations"
+    two = survey_requests(left_out=("c",))[2]
+    site.trust = "domain"
+    assert "error" not in answers(site, [two])[0]
+    site.trust = "organisations"
+    assert "'min_parties'" in answers(site, [two])[0]["reason"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_refusals_between_organisations_are_the_same_whatever_the_data(seed):
     rng = np.random.default_rng(seed)

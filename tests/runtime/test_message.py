@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from eigenmesh.errors import MessageRefused
+from eigenmesh.runtime import message as messages
 from eigenmesh.runtime import wire
 from eigenmesh.runtime.message import (
     Descending,
     Floats,
     Integers,
+    Limit,
     Message,
     NonNegative,
     Orthonormal,
@@ -21,10 +23,12 @@ from eigenmesh.runtime.message import (
     Shape,
     add,
     check,
+    check_sizes,
     decode,
     encode,
     fields_of,
     floats_by_kind,
+    form_of,
     kinds_of,
     require_summable,
 )
@@ -294,3 +298,61 @@ def test_words_flags_and_absent_values_have_no_sum():
         require_summable(Mixed)
     with pytest.raises(TypeError, match=r"Widths.limit"):
         require_summable(Widths)
+
+
+# What is remembered.
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_sizes_that_fitted_once_are_refused_within_other_limits(is_first):
+    few, many = {"r": Limit(1, True)}, {"r": Limit(2, True)}
+    for limits in (many, few) if is_first else (few, many):
+        if limits is many:
+            check(spectrum(), limits)
+            check_sizes(form_of(spectrum()), limits)
+        else:
+            with pytest.raises(MessageRefused, match="r=2; exactly 1"):
+                check(spectrum(), limits)
+            with pytest.raises(MessageRefused, match="r=2; exactly 1"):
+                check_sizes(form_of(spectrum()), limits)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"vectors": np.eye(4)[:, :2] * 2},
+        {"vectors": np.full((4, 2), np.nan)},
+        {"vectors": np.eye(4, dtype=int)[:, :2]},
+        {"vectors": np.eye(5)[:, :2]},
+        {"values": np.array([1.0, 2.0])},
+        {"values": np.array([1.0, -np.inf])},
+        {"values": np.array([2.0, 1.0, 0.0])},
+        {"n_samples": 5},
+        {"n_samples": True},
+        {"n_samples": 4.0},
+    ],
+    ids=str,
+)
+def test_values_are_looked_at_however_often_their_sizes_were(spoilt):
+    for _ in range(3):
+        encode(spectrum())
+        with pytest.raises(MessageRefused):
+            encode(spectrum(**spoilt))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_without_a_square_are_finite_and_nothing_else_passes_for_it(dtype):
+    largest = np.finfo(dtype).max
+    check(Gram(matrix=np.full((3, 3), largest, dtype)))
+    for spoilt in (np.nan, np.inf, -np.inf):
+        for place in range(9):
+            matrix = np.full((3, 3), largest, dtype)
+            matrix.flat[place] = spoilt
+            with pytest.raises(MessageRefused, match="not finite"):
+                check(Gram(matrix=matrix))
+
+
+def test_forms_that_are_remembered_are_bounded():
+    for n in range(2 * messages._FORMS + 10):
+        check(Widths(1.0, limit=n))
+    assert len(messages._known_to_fit) <= messages._FORMS

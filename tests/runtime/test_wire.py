@@ -119,6 +119,45 @@ def test_scalars_come_back_with_their_type(number):
     assert repr(found) == repr(number)
 
 
+ALIKE = [
+    0,
+    False,
+    0.0,
+    -0.0,
+    None,
+    "",
+    "0",
+    1,
+    True,
+    1.0,
+    np.zeros(0),
+    np.zeros((0, 1)),
+    np.int8(0),
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trees_that_look_alike_do_not_share_a_header(seed):
+    rng = np.random.default_rng(seed)
+    trees = [{"a": ALIKE[i], "b": ALIKE[j]} for i, j in rng.integers(len(ALIKE), size=(200, 2))]
+    for tree in trees:
+        data = wire.dumps(tree)
+        expected = {
+            key: getattr(value, "tolist", lambda v=value: v)() for key, value in tree.items()
+        }
+        arrays = {key: value for key, value in tree.items() if isinstance(value, np.ndarray)}
+        assert same(wire.loads(data), expected | arrays)
+        # As a tree of more levels has it, of which no header is remembered.
+        assert same(wire.loads(wire.dumps({"tree": tree, "list": []}))["tree"], wire.loads(data))
+
+
+def test_headers_that_are_remembered_are_few_and_short():
+    for n in range(3 * wire._REMEMBERED):
+        wire.dumps({"n": n, "word": "x" * (n % 7 * 1000)})
+    assert len(wire._heads) <= wire._REMEMBERED
+    assert all(len(head.text) <= wire._MEMORABLE for head in wire._heads.values())
+
+
 def test_numpy_scalars_travel_as_plain_ones():
     tree = [np.float64(0.1), np.float32(0.5), np.int64(3), np.bool_(True), np.str_("a")]
     assert same(wire.loads(wire.dumps(tree)), [0.1, 0.5, 3, True, "a"])
