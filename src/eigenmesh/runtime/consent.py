@@ -74,7 +74,9 @@ class Consent:
 
         What it `owns` is looked at last: whoever stops at the first refusal opens no file for it.
         """
-        yield from _refusals_by_words(study, self.site.policy, self.site.trust, self.site.name)
+        policy, trust = self.site.policy, self.site.trust
+        if policy.protocols is not None or not _keeps_to_words(study, policy, trust):
+            yield from _refusals_by_words(study, policy, trust, self.site.name)
         checks: tuple[Callable[[], None], ...] = (
             lambda: self._require_approval(study, fit),
             lambda: self._require_content(study, owns),
@@ -122,6 +124,8 @@ class Consent:
             return
         own = owns()
         nothing = self._release(own, own.rows, 0, study.scope.split)
+        if _keeps_to_content(study, nothing, self.site.policy.allow):
+            return
         for expected in expected_releases(study, nothing):
             self._check(*expected)
 
@@ -241,8 +245,9 @@ class Consent:
         Gives the fewest rows behind any number of it, if that was looked at.
         """
         own, split, secure = at
-        summed = [p.node.summed for p in places if isinstance(p.node, Ask)]
-        if not self.site.policy.minds_content or (secure and summed and all(summed)):
+        asks = places.asks
+        masked = secure and bool(asks) and all(ask.summed for ask in asks)
+        if not self.site.policy.minds_content or masked:
             return None
         fewest = own.rows
         for message in messages:
@@ -379,6 +384,12 @@ def expected_releases(study: Study, nothing: Release) -> tuple[Expected, ...]:
     return tuple(_expected_releases(study, nothing))
 
 
+@lru_cache(maxsize=256)
+def _keeps_to_content(study: Study, nothing: Release, allow: Kinds) -> bool:
+    """Whether all that will leave such a party is of kinds that may."""
+    return all(each.kinds <= allow for each in expected_releases(study, nothing))
+
+
 def _expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
     own, numbers, directions = Own(nothing.n_rows, nothing.n_columns), 0, 0
     for ask, fewest, most in turns_of(study.tree) if study.tree is not None else ():
@@ -421,7 +432,7 @@ def _most_directions(ask: Ask, own: Own) -> int:
 
 
 def _directions_of(message: Message, places: Places) -> int:
-    counts = [p.node.directions for p in places if isinstance(p.node, Ask)]
+    counts = [ask.directions for ask in places.asks]
     sizes: dict[str, int] = sizes_of(message) if any(counts) else {}
     return max((n if isinstance(n, int) else sizes.get(n, 0) for n in counts), default=0)
 
