@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from eigenmesh.errors import InputError, NotNumbers, PartitionError
 from eigenmesh.extras import extra
 from eigenmesh.numerics.arrays import largest_value
+from eigenmesh.numerics.device_rows import why_unreadable
 from eigenmesh.runtime.levels import codes_of
 
 Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
 Ids: TypeAlias = NDArray[Any]
 
+_OF_TABLES = ("shape", "__getitem__", "__array__")  # one of which every table has
 _BLOCK = 1 << 20  # values looked at together: the check needs megabytes, never a second n × d
 
 
@@ -188,8 +190,15 @@ def require_no_words(X: Any) -> None:
             "X is a Spark frame, which KernelPCA, KernelKMeans and KernelPCRegressor fit where it "
             "is; elsewhere an array is expected: frame.toPandas()"
         )
+    if complaint := why_unreadable(X):
+        raise NotNumbers(f"X {complaint}")
     if is_frame(X):
         require_numbers(X, None)
+    if isinstance(X, Iterable) and not any(hasattr(X, name) for name in _OF_TABLES):
+        raise NotNumbers(
+            f"X is a {type(X).__name__}; an array (n_samples, n_features) is expected, or what "
+            f"takes blocks of rows is given an iterator of arrays: (block for block in X)"
+        )
     if X is None or type(X) is dict:
         raise NotNumbers(f"X is {type(X).__name__}; an array (n_samples, n_features) is expected")
     kind = getattr(getattr(X, "dtype", None), "kind", "f")
@@ -271,6 +280,8 @@ def _as_dense(data: Any, owner: str | None) -> NDArray[Any]:
     if isinstance(data, Iterator):
         kind = type(data).__name__
         raise refuse(owner, f"is a {kind}, expected an array; np.vstack(list(...)) makes one of it")
+    if complaint := why_unreadable(data):
+        raise refuse(owner, complaint)
     try:
         return np.asarray(data)
     except (ValueError, TypeError):

@@ -21,11 +21,11 @@ from eigenmesh.estimators.accuracy import MissingShares
 from eigenmesh.kernel_kmeans.choose_clustering import ClusteringParameters
 from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_pca.one_array import first_components
+from eigenmesh.kernel_pca.sampled_fit import gamma_of_all
 from eigenmesh.kernel_pca.spark_rounds import (
     SparkSample,
     require_same_rows,
     sampled,
-    spark_gamma,
     summed_in_spark,
 )
 from eigenmesh.numerics.arrays import Doubles, Floats
@@ -49,7 +49,7 @@ def fit_spark_clusters(
     layout = source.layout()
     sample = sampled(source, layout, params.n_landmarks, params.seed)
     warn_of_columns(sample.rows, layout.names)
-    gamma = spark_gamma(door.kernel, door.gamma, sample)
+    gamma = gamma_of_all(door.kernel, door.gamma, sample)
     few = type(door)(**{**door.get_params(deep=False), "random_state": params.seed})
     few = few.set_params(gamma=few.gamma if gamma is None else gamma).fit(sample.rows)
     sums = summed_in_spark(sample, few.model_.kernel, few.model_.landmarks)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_shapes, chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
+from eigenmesh.data.odd_columns import warn_of_columns
 from eigenmesh.data.spark_rows import SparkRows, is_spark
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
@@ -57,6 +58,12 @@ from eigenmesh.kernel_pca.choose_method import (
     suitable_methods,
     those_in,
 )
+from eigenmesh.kernel_pca.device_fit import (
+    DeviceSample,
+    fit_device,
+    is_fitted_here,
+    scores_there,
+)
 from eigenmesh.kernel_pca.exact import ExactModel
 from eigenmesh.kernel_pca.one_array import (
     LANDMARK_KERNELS,
@@ -74,6 +81,7 @@ from eigenmesh.kernel_pca.spark_rounds import fit_spark
 from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums
 from eigenmesh.methods.registry import Method, method_called, methods, names_of
 from eigenmesh.numerics.arrays import Floats, Rows, Samples, working_dtype
+from eigenmesh.numerics.device_rows import DeviceRows, is_device_array
 from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
@@ -310,6 +318,9 @@ class KernelPCA(Served, FrontDoor):
             elif is_spark(X):
                 self._require_none_for_spark(sample_weight)
                 self._fit_spark(SparkRows.of(X))
+            elif is_device_array(X):
+                self._require_plain_rows(sample_weight)
+                self._fit_device(DeviceRows.of(X, fewest=2))
             elif isinstance(X, Iterator):
                 self._require_no_preparation("blocks of rows")
                 _require_no_weights(sample_weight, "blocks of rows", "one array")
@@ -340,6 +351,8 @@ class KernelPCA(Served, FrontDoor):
             )
         kept = KernelValues()
         self._fit(X, sample_weight, kept)
+        if is_device_array(X):
+            return self.transform(X)
         if isinstance(self.model_, ExactModel):
             return self.model_.fitted_scores.astype(self.model_.rows.dtype, copy=False)
         if self.estimator_ is not None and self.preparation_ is None:
@@ -471,17 +484,39 @@ class KernelPCA(Served, FrontDoor):
             stream.add(block)
         if stream is None:
             raise InputError("the iterator gave no block of rows; at least one is expected")
-        components = stream_components(self, stream)
-        self._adopt(components)
-        self._fit_preimages(components.model.landmarks)
-        self._stream, self.sums_ = stream, stream.sums
-        self._report_alone(components, time.perf_counter() - start)
+        self._adopt_stream(stream_components(self, stream), stream, start)
 
     def _fit_spark(self, source: SparkRows) -> None:
         start = time.perf_counter()
         components, stream, names = fit_spark(self, source)
         self._forget_names()
         self.feature_names_in_ = as_array(names)
+        self._adopt_stream(components, stream, start)
+
+    def _require_plain_rows(self, sample_weight: Any) -> None:
+        """Refuse what is not done to rows on a device."""
+        _require_no_weights(sample_weight, "rows on a device", "one array in main memory")
+        self.preparation_ = None
+        if self.preparation is not None:
+            raise InputError(
+                "preparation is given, and rows on a device are taken as they are; None is "
+                "expected: prepare them there"
+            )
+
+    def _fit_device(self, X: DeviceRows) -> None:
+        start = time.perf_counter()
+        self._forget_names()
+        self.n_features_in_ = X.shape[1]
+        sample = DeviceSample.of(self, X)
+        warn_of_columns(sample.rows, None)
+        if is_fitted_here(self, sample):
+            self._fit_array(sample.rows, None, None)
+            self.method_ += f"; they came to main memory from {X.device}"
+            return
+        self._adopt_stream(*fit_device(self, sample), start)
+
+    def _adopt_stream(self, components: ComponentFit, stream: LandmarkStream, start: float) -> None:
+        """What added up over landmarks since `start`, and may go on."""
         self._adopt(components)
         self._fit_preimages(components.model.landmarks)
         self._stream, self.sums_ = stream, stream.sums
@@ -716,6 +751,8 @@ class KernelPCA(Served, FrontDoor):
             return (self.transform(block) for block in X)
         if is_spark(X):
             return self._mapped_in_spark(X)
+        if is_device_array(X) and not self.over_columns:
+            return self._device_scores(DeviceRows.of(X))
         if self.estimator_ is not None:
             return self.estimator_.transform(self._for_inner(X))
         if isinstance(X, Partitioned):
@@ -737,6 +774,18 @@ class KernelPCA(Served, FrontDoor):
             scores = self.model_.transform(self._as_prepared(rows))
         return np.asarray(scores.astype(rows.dtype, copy=False))
 
+    def _device_scores(self, X: DeviceRows) -> Any:
+        """Where the rows are; of models that are no sums of kernel values block by block here."""
+        if X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        with rows_shown("kernel PCA", self.verbose):
+            own = self.estimator_ is None and self.preparation_ is None
+            scores = scores_there(self.model_, X) if own else None
+            return X.through_main_memory(self._scores_of) if scores is None else scores
+
     def _scores_of(self, rows: Rows) -> Floats:
         """Of rows as a site has them, in the fit's order of columns."""
         if self.estimator_ is not None:
@@ -757,6 +806,10 @@ class KernelPCA(Served, FrontDoor):
         rows are split or come in blocks.
         """
         check_is_fitted(self)
+        if is_device_array(X):
+            return DeviceRows.of(X).through_main_memory(
+                partial(self.inverse_transform, party=party)
+            )
         if isinstance(self.model_, MomentModel) and self.model_.goes_back and party is None:
             return self._unprepared(self._rows_of(self.model_, np.asarray(X)))
         if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):

@@ -139,13 +139,19 @@ class ExactModel:
             return self.transform(self.rows)
         return np.asarray(self.eigenvectors * np.sqrt(self.eigenvalues))
 
-    def transform(self, X: Rows) -> Doubles:
-        """Scores (m, k) of any rows, a block at a time."""
+    @property
+    def score_weights(self) -> Doubles:
+        """Of centred kernel values with the rows, (n, k)."""
         varies = self.eigenvalues > 0  # a direction without variance has no scores
         weights = np.zeros_like(self.eigenvectors)
         weights[:, varies] = self.eigenvectors[:, varies] / np.sqrt(self.eigenvalues[varies])
         if self.roots is not None:
             weights *= self.roots[:, None]
+        return np.asarray(weights)
+
+    def transform(self, X: Rows) -> Doubles:
+        """Scores (m, k) of any rows, a block at a time."""
+        weights = self.score_weights
         scores = np.empty((X.shape[0], weights.shape[1]))
         for rows in blocks(X.shape[0]):
             K = self.kernel(X[rows], self.rows)

@@ -13,7 +13,6 @@ refused as far as it can be seen, by its partitions' numbers of rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,43 +22,17 @@ from eigenmesh.data.odd_columns import warn_of_columns
 from eigenmesh.data.spark_passes import over_partitions, sum_over_partitions
 from eigenmesh.data.spark_rows import NO_ROWS, FeatureLayout, SparkRows
 from eigenmesh.errors import InputError
-from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding
 from eigenmesh.estimators.base import seed_of
-from eigenmesh.estimators.checks import components_asked
-from eigenmesh.kernel_pca.one_array import (
-    ComponentFit,
-    LandmarkFacts,
-    explaining,
-    landmark_gamma,
-    learn_alone,
-    require_sums_suit,
-    stated_gamma,
-    stream_of_given,
-    with_landmarks,
-)
-from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream, StreamSums, added
-from eigenmesh.methods.diskpca.protocol import ROUNDING
+from eigenmesh.kernel_pca.one_array import ComponentFit, require_sums_suit
+from eigenmesh.kernel_pca.sampled_fit import landmarks_from, sample_size, sampled_components
+from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums, added
 from eigenmesh.numerics.arrays import Floats, Rows
-from eigenmesh.numerics.gamma_rules import (
-    Moments,
-    gamma_for_manhattan,
-    gamma_mean_distance,
-    gamma_scale,
-    merge,
-    moments_of,
-)
-from eigenmesh.numerics.kernels import KERNELS, Kernel
-from eigenmesh.numerics.landmark_sums import Span, landmark_sums, span_residual
-from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.gamma_rules import Moments, merge, moments_of
+from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span, landmark_sums
 from eigenmesh.numerics.mean_outside import OutsideView, rows_to_see
-from eigenmesh.numerics.paired_shortfall import paired_shortfall
-from eigenmesh.numerics.shortfall import Shortfall, nothing_missing
 from eigenmesh.runtime.records import record
-from eigenmesh.stages.coverage import Coverage
 
-SAMPLE_ROWS = 20_000  # that come to the driver, where the landmarks' number is not given
-_SAMPLE_FLOATS = 1 << 25  # that they have at most, but for 20 rows a landmark
-_PROBED_ROWS = 1024  # of them, by which what landmarks miss is measured
 _SEED = 0  # of the random features, as of a stream's
 
 record(Moments)
@@ -76,74 +49,16 @@ class SparkFit(NamedTuple):
 def fit_spark(kpca: Any, source: SparkRows) -> SparkFit:
     """The three passes, with the parameters of a `KernelPCA`."""
     require_sums_suit(kpca)
-    share, k = components_asked(kpca.n_components)
-    centre, layout = bool(kpca.center), source.layout()
+    layout = source.layout()
     q = len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
     sample = sampled(source, layout, q, seed_of(kpca.random_state))
     warn_of_columns(sample.rows, layout.names)
-    stream, skew, why = _landmarks_from(kpca, sample, k)
+    start = landmarks_from(kpca, sample)
+    stream = start.stream
     assert stream.kernel is not None  # there are landmarks
     stream.sums = summed_in_spark(sample, stream.kernel, stream.landmarks)
-    whole = stream.model(k, centre)
-    model = explaining(whole.model, share)
-    missing = _missing(sample, stream, model, centre)
-    q, wants_number = int(model.landmarks.shape[0]), kpca.n_components is not None
-    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
-    caveats += lost_in_rounding(model) if wants_number else ()
-    words = f"diskpca: rows of {sample.n_partitions} Spark partitions add up over landmarks; {why}"
-    facts = LandmarkFacts(whole.outside, whole.error, skew)
-    components = ComponentFit(model, stated_gamma(model), words, missing, facts, caveats)
-    return SparkFit(components, stream, layout.names)
-
-
-def _landmarks_from(
-    kpca: Any, sample: SparkSample, k: int | None
-) -> tuple[LandmarkStream, float | None, str]:
-    """What adds up over landmarks from the rows at the driver; their skewness; why these."""
-    if kpca.landmarks_are_given:
-        return stream_of_given(kpca, sample.rows), None, "the landmarks are given"
-    gamma = spark_gamma(kpca.kernel, kpca.gamma, sample)
-    if gamma is None:
-        gamma = landmark_gamma(kpca, sample.rows)
-    estimator, why = with_landmarks(kpca, sample.rows, gamma, k, kpca.accuracy)
-    learn_alone(estimator, sample.rows, gamma)
-    model = estimator.model_
-    return (
-        LandmarkStream.resumed(model.kernel, model.landmarks, None),
-        estimator.leverage_skew_,
-        f"{why}, by {len(sample.rows):,} of {sample.n_rows:,} rows",
-    )
-
-
-def spark_gamma(kernel: str, gamma: Any, sample: SparkSample) -> float | None:
-    """The gamma of a rule that all rows' moments settle; None of others."""
-    d, moments = len(sample.moments.mean), sample.moments
-    if not KERNELS[kernel].uses_gamma or gamma not in ("scale", "mean-distance"):
-        return None
-    if gamma == "scale":
-        euclidean = gamma_scale(d, moments.entries().variance)
-    else:
-        euclidean = gamma_mean_distance(moments.count, moments.deviation)
-    return gamma_for_manhattan(euclidean, d) if kernel == "laplacian" else euclidean
-
-
-def _missing(
-    sample: SparkSample, stream: LandmarkStream, model: LandmarkModel, centre: bool
-) -> Shortfall:
-    """What landmarks miss of each eigenvalue, by the rows at the driver.
-
-    These stand for all: eigenvalues and distances count as those of so many rows.
-    """
-    assert stream.kernel is not None  # there are landmarks
-    assert stream.sums is not None  # of all rows
-    span, k = Span.of(stream.kernel, stream.landmarks), len(model.eigenvalues)
-    outside = span_residual(span, stream.sums.inside)
-    if model.landmarks.shape[0] >= model.n_rows or outside <= ROUNDING * model.total:
-        return nothing_missing(k)  # the landmarks span every row
-    share = len(sample.rows) / sample.n_rows
-    scaled = replace(model, eigenvalues=model.eigenvalues * share)
-    rng, rows = np.random.default_rng(_SEED), sample.rows
-    return paired_shortfall(span, scaled, k, rows, share * outside, _PROBED_ROWS, centre, rng)
+    words = f"rows of {sample.n_partitions} Spark partitions"
+    return SparkFit(sampled_components(kpca, sample, start, words), stream, layout.names)
 
 
 class SparkSample(NamedTuple):
@@ -179,16 +94,6 @@ def sampled(
         require_same_rows(size, draws[number][0] if number in draws else 0)
     rows = np.concatenate([own for _, own in draws.values() if len(own)])
     return SparkSample(source, layout, moments, len(sizes), rows)
-
-
-def sample_size(n_landmarks: int | None, n_columns: int) -> int:
-    """How many rows come to the driver, if there are so many: 20 a landmark at least.
-
-    >>> sample_size(None, 100), sample_size(None, 100_000), sample_size(5000, 100)
-    (20000, 2000, 100000)
-    """
-    least = ROWS_A_LANDMARK * (100 if n_landmarks is None else n_landmarks)
-    return max(least, min(SAMPLE_ROWS, _SAMPLE_FLOATS // n_columns))
 
 
 def require_same_rows(before: int, now: int) -> None:

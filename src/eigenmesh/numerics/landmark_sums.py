@@ -384,15 +384,20 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
 
 
 def shifted_sums(
-    span: Span, A: Rows, Y: Rows, kept: KernelValues | None = None
+    span: Span,
+    A: Rows,
+    Y: Rows,
+    kept: KernelValues | None = None,
+    gather_from: Callable[..., Pieces] | None = None,
 ) -> tuple[Doubles, Doubles, float, Route]:
     """H and K'ᵀ1 for the shift `span.shift`, tr K, and the route that was taken in the end.
 
-    H counts inside the span: what rounding put outside may be left out.
+    H counts inside the span: what rounding put outside may be left out. `gather_from` takes the
+    place of `gather` where rows are not in main memory.
     """
     route = first_route(span, A, Y)
     while True:
-        kernel, pieces = _run(route, span, A, kept)
+        kernel, pieces = _run(route, span, A, kept, gather_from or gather)
         # The landmarks only stand for the rows: what these add up to has the last word.
         verdict = _check(route, span, pieces, A.shape[0])
         if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
@@ -407,7 +412,11 @@ def shifted_sums(
 
 
 def _run(
-    route: Route, span: Span, A: Rows, kept: KernelValues | None
+    route: Route,
+    span: Span,
+    A: Rows,
+    kept: KernelValues | None,
+    gather_from: Callable[..., Pieces],
 ) -> tuple[ShiftedKernel, Pieces]:
     dtype = np.float64 if route.name == "double" else np.float32
     kernel = span.blocks(dtype, level=route.name == "raw")
@@ -419,7 +428,7 @@ def _run(
     if kept is not None:
         kept.make_room(A.shape[0], span, kernel)
     room = None if kept is None else kept.values
-    return kernel, gather(A, kernel, B, not projects, room)
+    return kernel, gather_from(A, kernel, B, not projects, room)
 
 
 def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
@@ -721,6 +730,16 @@ class ShiftedKernel:
     shift: Doubles  # (q,)
     _landmarks: Rows  # float64
     _affine: _Affine | None
+
+    @property
+    def terms(self) -> _Affine | None:
+        """What arguments are made of, for whoever works elsewhere; None without such a form."""
+        return self._affine
+
+    @property
+    def landmarks(self) -> Rows:
+        """Y, in float64."""
+        return self._landmarks
 
     @classmethod
     def of(cls, kernel: Kernel, Y: Rows, c: Doubles, dtype: np.dtype[Any]) -> ShiftedKernel:

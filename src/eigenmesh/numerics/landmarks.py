@@ -96,18 +96,22 @@ class LandmarkModel:
     def transform(self, X: Rows) -> Floats:
         """Scores (n, k) of any rows, block by block; float32 if the rows are."""
         X = raw_rows(X)
-        dtype = self._safe_dtype(block_dtype(self.kernel, X, self.landmarks))
+        dtype = self.safe_dtype(block_dtype(self.kernel, X, self.landmarks))
         scores = np.empty((X.shape[0], len(self.eigenvalues)), as_rows(X[:0]).dtype)
         with one_blas_thread():
-            Y = as_rows(self.landmarks, np.float64)
-            shift = self.kernel.block(Y[:_SHIFT_ROWS], Y).mean(axis=0)
-            blocks = ShiftedKernel.of(self.kernel, Y, shift, dtype)
+            blocks = self.shifted_kernel(dtype)
 
             def take(rows: slice, P: Floats, diagonal: Doubles) -> None:
                 np.subtract(P, self.offset, out=scores[rows], casting="same_kind")
 
             project(X, blocks, self.coefficients, "scores", take)
         return scores
+
+    def shifted_kernel(self, dtype: np.dtype[Any]) -> ShiftedKernel:
+        """Kernel values with the landmarks, as scores are made of."""
+        Y = as_rows(self.landmarks, np.float64)
+        shift = self.kernel.block(Y[:_SHIFT_ROWS], Y).mean(axis=0)
+        return ShiftedKernel.of(self.kernel, Y, shift, dtype)
 
     def scores_from(self, kept: KernelValues, dtype: np.dtype[Any]) -> Floats | None:
         """Scores of the fitted rows, as `transform` has them, from their kernel values.
@@ -117,7 +121,7 @@ class LandmarkModel:
         K, shift = kept.values, kept.shift
         if K is None or shift is None or not _are_equal(kept.landmarks, self.landmarks):
             return None
-        if K.dtype != np.float64 and self._safe_dtype(K.dtype) != K.dtype:
+        if K.dtype != np.float64 and self.safe_dtype(K.dtype) != K.dtype:
             return None
         weights = self.coefficients.astype(K.dtype)
         with one_blas_thread():
@@ -125,7 +129,7 @@ class LandmarkModel:
         scores += (shift @ self.coefficients - self.offset).astype(K.dtype)
         return scores.astype(dtype, copy=False)
 
-    def _safe_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    def safe_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """float64 where the rounding of float32 kernel values would show in the scores."""
         largest = float(np.max(self.kernel.diagonal(self.landmarks)))
         rounding = 2.0**-24 * largest * np.linalg.norm(self.coefficients, axis=0)

@@ -126,6 +126,11 @@ class OutsideView:
         sampler = RowSampler(self.span.kernel, raw_rows(A))
         return self._sums_of(sampler.draw_share(share, fewest, rng))
 
+    def sums_of_drawn(self, some: Floats, n_rows: int) -> OutsideSums:
+        """The same of `n_rows` rows, of which these were drawn uniformly, each once."""
+        m = len(some)
+        return self._sums_of(RowSample(some, np.full(m, n_rows / m), 1 - m / n_rows))
+
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
             moments, by_draw = self._moments(sample), np.zeros(3)
