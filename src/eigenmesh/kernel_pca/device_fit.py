@@ -41,18 +41,18 @@ class DeviceSample:
 
     device_rows: DeviceRows
     rows: Floats  # (m, d)
+    seed: int
 
     @classmethod
     def of(cls, kpca: Any, X: DeviceRows) -> DeviceSample:
-        """As many as a `KernelPCA` takes for landmarks and for a look at what they miss."""
-        (n, d), q = X.shape, _n_landmarks(kpca)
-        count = sample_size(q, d)
-        if q is not None and kpca.kernel in UNIT_NORM:
-            count = max(ROWS_A_LANDMARK * q, SAMPLE_ROWS)  # they stay, and no row stands out
-        if count >= n:
-            return cls(X, X.here(slice(0, n)))
-        rng = np.random.default_rng(seed_of(kpca.random_state))
-        return cls(X, X.at(np.sort(rng.choice(n, count, replace=False))))
+        """As many as a `KernelPCA` takes for landmarks."""
+        seed = seed_of(kpca.random_state)
+        return cls(X, _drawn(X, _count_for_landmarks(kpca, X.shape[1]), seed), seed)
+
+    @cached_property
+    def looks(self) -> Floats:
+        """A draw of its own: rows that landmarks were made of lie nearer to their span."""
+        return _drawn(self.device_rows, SAMPLE_ROWS, (self.seed, 1))
 
     @property
     def n_rows(self) -> int:
@@ -70,8 +70,19 @@ class DeviceSample:
         return device_moments(self.device_rows)
 
 
-def _n_landmarks(kpca: Any) -> int | None:
-    return len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
+def _count_for_landmarks(kpca: Any, n_columns: int) -> int:
+    q = len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
+    if q is None or kpca.kernel not in UNIT_NORM:
+        return sample_size(q, n_columns)
+    return max(ROWS_A_LANDMARK * q, SAMPLE_ROWS)  # landmarks stay so many, and no row stands out
+
+
+def _drawn(X: DeviceRows, count: int, seed: Any) -> Floats:
+    """So many rows in main memory, uniformly drawn, in their order; or all."""
+    n = X.shape[0]
+    if count >= n:
+        return X.here(slice(0, n))
+    return X.at(np.sort(np.random.default_rng(seed).choice(n, count, replace=False)))
 
 
 def is_fitted_here(kpca: Any, sample: DeviceSample) -> bool:
@@ -104,9 +115,8 @@ def _sums_of(sample: DeviceSample, start: LandmarkStart) -> StreamSums:
     assert start.stream.kernel is not None  # there are landmarks
     span = Span.of(start.stream.kernel, Y)
     inside = device_landmark_sums(sample.device_rows, Y, span)
-    rng, m = np.random.default_rng(_SEED), len(sample.rows)
-    some = sample.rows[rng.permutation(m)[:SAMPLE_ROWS]]
-    return StreamSums(inside, OutsideView.of(span, _SEED).sums_of_drawn(some, sample.n_rows))
+    outside = OutsideView.of(span, _SEED).sums_of_drawn(sample.looks, sample.n_rows)
+    return StreamSums(inside, outside)
 
 
 def scores_there(model: Any, X: DeviceRows) -> Any | None:

@@ -53,6 +53,10 @@ class RowsElsewhere(Protocol):
         """Those that are here, (m, d)."""
 
     @property
+    def looks(self) -> Floats:
+        """Those by which it is measured what landmarks miss, (l, d)."""
+
+    @property
     def n_rows(self) -> int:
         """Of all."""
 
@@ -129,7 +133,7 @@ def sampled_components(
 def _missing(
     sample: RowsElsewhere, stream: LandmarkStream, model: LandmarkModel, centre: bool
 ) -> Shortfall:
-    """What landmarks miss of each eigenvalue, by the rows that are here.
+    """What landmarks miss of each eigenvalue, by some of the rows that are here.
 
     These stand for all: eigenvalues and distances count as those of so many rows.
     """
@@ -139,7 +143,7 @@ def _missing(
     outside = span_residual(span, stream.sums.inside)
     if model.landmarks.shape[0] >= model.n_rows or outside <= ROUNDING * model.total:
         return nothing_missing(k)  # the landmarks span every row
-    share = len(sample.rows) / sample.n_rows
+    rng, rows = np.random.default_rng(_SEED), sample.looks
+    share = len(rows) / sample.n_rows
     scaled = replace(model, eigenvalues=model.eigenvalues * share)
-    rng, rows = np.random.default_rng(_SEED), sample.rows
     return paired_shortfall(span, scaled, k, rows, share * outside, _PROBED_ROWS, centre, rng)

@@ -71,6 +71,11 @@ class SparkSample(NamedTuple):
     rows: Floats  # (m, d)
 
     @property
+    def looks(self) -> Floats:
+        """The same rows: a further draw would be a further pass."""
+        return self.rows
+
+    @property
     def n_rows(self) -> int:
         """Of the frame."""
         return self.moments.count

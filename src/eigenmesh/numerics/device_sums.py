@@ -100,13 +100,14 @@ def _gather(
         return _gather_here(A, kernel, B, raw)
     directions = None if B is None else A.put(B, kernel.dtype)
     total = _BlockSums(A)
-    with progress.over_rows("kernel sums", A.shape[0]) as advance:
-        # What overflows float32 is found in the sums, and worked again in float64.
-        with np.errstate(over="ignore", invalid="ignore"):  # of libraries that are numpy beneath
-            for K, trace, n_rows in on_device.blocks():
-                total.add_block(K, directions, raw)
-                total.add("trace", trace)
-                advance(n_rows)
+    # What overflows float32 is found in the sums, and worked again in float64: of libraries that
+    # are numpy beneath nobody needs to hear of it.
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with progress.over_rows("kernel sums", A.shape[0]) as advance, quiet:
+        for K, trace, n_rows in on_device.blocks():
+            total.add_block(K, directions, raw)
+            total.add("trace", trace)
+            advance(n_rows)
     return total.pieces(len(kernel.shift))
 
 
