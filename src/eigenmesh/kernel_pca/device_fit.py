@@ -47,7 +47,8 @@ class DeviceSample:
     def of(cls, kpca: Any, X: DeviceRows) -> DeviceSample:
         """As many as a `KernelPCA` takes for landmarks."""
         seed = seed_of(kpca.random_state)
-        return cls(X, _drawn(X, _count_for_landmarks(kpca, X.shape[1]), seed), seed)
+        rows = _drawn(X, _count_for_landmarks(kpca, X.shape[1]), seed)
+        return cls(X, rows, seed)
 
     @cached_property
     def looks(self) -> Floats:
@@ -78,11 +79,11 @@ def _count_for_landmarks(kpca: Any, n_columns: int) -> int:
 
 
 def _drawn(X: DeviceRows, count: int, seed: Any) -> Floats:
-    """So many rows in main memory, uniformly drawn, in their order; or all."""
+    """So many rows in main memory, uniformly drawn, in a random order; or all as they are."""
     n = X.shape[0]
     if count >= n:
         return X.here(slice(0, n))
-    return X.at(np.sort(np.random.default_rng(seed).choice(n, count, replace=False)))
+    return X.at(np.random.default_rng(seed).choice(n, count, replace=False))
 
 
 def is_fitted_here(kpca: Any, sample: DeviceSample) -> bool:
@@ -115,7 +116,8 @@ def _sums_of(sample: DeviceSample, start: LandmarkStart) -> StreamSums:
     assert start.stream.kernel is not None  # there are landmarks
     span = Span.of(start.stream.kernel, Y)
     inside = device_landmark_sums(sample.device_rows, Y, span)
-    outside = OutsideView.of(span, _SEED).sums_of_drawn(sample.looks, sample.n_rows)
+    view = OutsideView.of(span, _SEED)
+    outside = view.sums_of_drawn(sample.looks, sample.n_rows, inside.trace)
     return StreamSums(inside, outside)
 
 

@@ -300,8 +300,8 @@ class KernelPCA(Served, FrontDoor):
         iterator of arrays, each looked at once. `sample_weight` says as how many copies a row
         counts: an array for an array, for rows of parties with a coordinator a list with one each,
         which stays with them. It counts in the components, not in the choice of landmarks; with
-        landmarks `total_variance_` is then an upper bound. Columns, graphs, blocks and Spark frames
-        take none.
+        landmarks `total_variance_` is then an upper bound. Columns, graphs, blocks, Spark frames
+        and tensors take none.
         """
         return self._fit(X, sample_weight, None)
 
@@ -743,7 +743,7 @@ class KernelPCA(Served, FrontDoor):
     def transform(self, X: Any) -> Any:
         """Scores: an array for an array, a list for a Partitioned of rows, lazily for Dask arrays.
 
-        Of a Spark frame they are a Spark frame, with the ids of `em.SparkRows` beside them. Blocks
+        Of a tensor they are a tensor on its device. Of a Spark frame they are a Spark frame, with the ids of `em.SparkRows` beside them. Blocks
         from an iterator give an iterator. Only columns split over parties take messages.
         """
         check_is_fitted(self)

@@ -91,7 +91,9 @@ def landmarks_from(kpca: Any, sample: RowsElsewhere) -> LandmarkStart:
     if gamma is None:
         gamma = landmark_gamma(kpca, sample.rows)
     _, k = components_asked(kpca.n_components)
-    estimator, why = with_landmarks(kpca, sample.rows, gamma, k, kpca.accuracy)
+    # Landmarks of a number that is given stay, whatever they miss of these rows.
+    accuracy = kpca.accuracy if kpca.n_landmarks is None else None
+    estimator, why = with_landmarks(kpca, sample.rows, gamma, k, accuracy)
     learn_alone(estimator, sample.rows, gamma)
     model = estimator.model_
     return LandmarkStart(

@@ -126,10 +126,19 @@ class OutsideView:
         sampler = RowSampler(self.span.kernel, raw_rows(A))
         return self._sums_of(sampler.draw_share(share, fewest, rng))
 
-    def sums_of_drawn(self, some: Floats, n_rows: int) -> OutsideSums:
-        """The same of `n_rows` rows, of which these were drawn uniformly, each once."""
-        m = len(some)
-        return self._sums_of(RowSample(some, np.full(m, n_rows / m), 1 - m / n_rows))
+    def sums_of_drawn(self, some: Floats, n_rows: int, trace: float) -> OutsideSums:
+        """The same of `n_rows` rows, by as many of `some` as are enough: these are a uniform draw.
+
+        They are in a random order; `trace` is Σ k(x, x) of all rows.
+        """
+        most = len(some)
+        size = min(most, _FEW_ROWS)
+        while True:
+            counts = np.full(size, n_rows / size)
+            sums = self._sums_of(RowSample(some[:size], counts, 1 - size / n_rows))
+            if size == most or sums.error(sums.own - sums.noise) <= _FINE * trace * n_rows:
+                return sums
+            size = min(2 * size, most)
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
