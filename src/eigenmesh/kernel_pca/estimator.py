@@ -297,11 +297,13 @@ class KernelPCA(Served, FrontDoor):
 
         A Spark frame, or an `em.SparkRows` that says which column has ids, is passed over three
         times where it is; at most 20,000 of its rows come here, or 20 a landmark. Blocks are an
-        iterator of arrays, each looked at once. `sample_weight` says as how many copies a row
-        counts: an array for an array, for rows of parties with a coordinator a list with one each,
-        which stays with them. It counts in the components, not in the choice of landmarks; with
-        landmarks `total_variance_` is then an upper bound. Columns, graphs, blocks, Spark frames
-        and tensors take none.
+        iterator of arrays, each looked at once. A tensor, or another array of the Array API
+        standard, stays on its device: samples of its rows, and sums, come to main memory.
+
+        `sample_weight` says as how many copies a row counts: an array for an array, for rows of
+        parties with a coordinator a list with one each, which stays with them. It counts in the
+        components, not in the choice of landmarks; with landmarks `total_variance_` is then an
+        upper bound. Columns, graphs, blocks, Spark frames and tensors take none.
         """
         return self._fit(X, sample_weight, None)
 
@@ -743,8 +745,9 @@ class KernelPCA(Served, FrontDoor):
     def transform(self, X: Any) -> Any:
         """Scores: an array for an array, a list for a Partitioned of rows, lazily for Dask arrays.
 
-        Of a tensor they are a tensor on its device. Of a Spark frame they are a Spark frame, with the ids of `em.SparkRows` beside them. Blocks
-        from an iterator give an iterator. Only columns split over parties take messages.
+        Of a tensor, or another array of the Array API standard, they are one on its device. Of a
+        Spark frame they are a Spark frame, with the ids of `em.SparkRows` beside them. Blocks from
+        an iterator give an iterator. Only columns split over parties take messages.
         """
         check_is_fitted(self)
         if isinstance(X, Iterator):
