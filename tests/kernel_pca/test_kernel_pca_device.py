@@ -262,6 +262,7 @@ def test_what_no_fit_takes_is_refused(rows):
         "pass X.detach()": there.clone().requires_grad_(),
         "holds torch.complex64; real": there.to(library.complex64),
         "1 dimension": there[0],
+        "pass X.to_dense()": there.to_sparse(),
         "0 rows": there[:0],
         "1 rows and 6 columns; at least 2": there[:1],
     }

@@ -90,10 +90,10 @@ class DeviceRows:
     def has_double(self) -> bool:
         """Whether the device has float64, as some have not."""
         try:
-            made = self.xp.zeros((1,), dtype=self.xp.float64, device=self.device)
+            zero = self.xp.zeros((1,), dtype=self.xp.float64, device=self.device)
         except Exception:  # of every library another one
             return False
-        return bool(made.dtype == self.xp.float64)  # or what it took instead
+        return bool(zero.dtype == self.xp.float64)  # or what it took instead
 
     @property
     def widest(self) -> np.dtype[Any]:
@@ -203,6 +203,11 @@ def _require_table(X: Any, xp: Any, fewest: int) -> None:
         raise InputError(
             f"X has {X.ndim} dimension(s), expected 2: rows by columns; reshape it to "
             f"(n_samples, n_features)"
+        )
+    if "sparse" in str(getattr(X, "layout", "")):
+        raise InputError(
+            f"X is a sparse {type(X).__name__}, whose library has no products of its blocks; pass "
+            f"X.to_dense(), or a matrix of scipy.sparse in main memory"
         )
     if xp.isdtype(X.dtype, "complex floating"):
         raise InputError(f"X holds {X.dtype}; real numbers are expected: convert it first")
