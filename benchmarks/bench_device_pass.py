@@ -45,7 +45,7 @@ def error_of(gram: Doubles, true: Doubles, span: Span) -> float:
     return float(np.abs(B.T @ (gram - true) @ B).max() / np.trace(B.T @ true @ B))
 
 
-def main(folder: Path | None, repeats: int) -> None:
+def main(folder: Path | None, repeats: int, only: str | None) -> None:
     try:
         import torch
     except ImportError:
@@ -54,6 +54,8 @@ def main(folder: Path | None, repeats: int) -> None:
     torch.set_num_threads(1)
     rows = []
     for name, X in data_sets(folder).items():
+        if only not in (None, name):
+            continue
         kernel = Kernel("rbf", gamma=float(0.5 / np.square(X - X.mean(axis=0)).sum(axis=1).mean()))
         for dtype in (np.float32, np.float64):
             A = X.astype(dtype)
@@ -93,5 +95,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=["drawn", "HIGGS", "MNIST"])
     arguments = parser.parse_args()
-    main(arguments.data, arguments.repeats)
+    main(arguments.data, arguments.repeats, arguments.only)
