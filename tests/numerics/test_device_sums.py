@@ -203,7 +203,7 @@ def test_moments_are_those_of_main_memory(rows, library):
 def test_rows_at_places_are_these_rows(rows):
     places = np.array([3, 17, 19_999])
     for make in LIBRARIES.values():
-        assert np.array_equal(DeviceRows.of(make(rows)).at(places), rows[places])
+        assert np.array_equal(DeviceRows.of(make(rows))[places], rows[places])
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float32"])

@@ -25,12 +25,17 @@ from eigenmesh.kernel_pca.sampled_fit import (
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream, StreamSums
 from eigenmesh.numerics.arrays import Floats
 from eigenmesh.numerics.device_rows import TO_MAIN_MEMORY, DeviceRows
-from eigenmesh.numerics.device_sums import device_landmark_sums, device_moments, device_scores
+from eigenmesh.numerics.device_sums import (
+    DeviceSampler,
+    device_landmark_sums,
+    device_moments,
+    device_scores,
+)
 from eigenmesh.numerics.gamma_rules import Moments
 from eigenmesh.numerics.kernels import KERNELS, UNIT_NORM, Kernel
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import SAMPLE_ROWS, OutsideView
+from eigenmesh.numerics.mean_outside import SAMPLE_ROWS, OutsideView, RowSampler
 
 _SEED = 0  # of the random features, as of a stream's
 
@@ -41,19 +46,35 @@ class DeviceSample:
 
     device_rows: DeviceRows
     rows: Floats  # (m, d)
+    n_candidates: int  # rows of which landmarks are made
     seed: int
 
     @classmethod
     def of(cls, kpca: Any, X: DeviceRows) -> DeviceSample:
-        """As many as a `KernelPCA` takes for landmarks."""
-        seed = seed_of(kpca.random_state)
-        rows = _drawn(X, _count_for_landmarks(kpca, X.shape[1]), seed)
-        return cls(X, rows, seed)
+        """As many as a `KernelPCA` takes for landmarks; or for gamma alone."""
+        seed, weighs_alike = seed_of(kpca.random_state), kpca.kernel in UNIT_NORM
+        q = len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
+        count = sample_size(q, X.shape[1])
+        if weighs_alike and q is not None:
+            count = max(ROWS_A_LANDMARK * q, SAMPLE_ROWS)  # landmarks stay so many
+        n, few = X.shape[0], count if weighs_alike else min(count, SAMPLE_ROWS)
+        if count >= n:
+            return cls(X, X.here(slice(0, n)), n, seed)
+        places = np.random.default_rng(seed).choice(n, few, replace=False)
+        return cls(X, X[places], count, seed)
 
-    @cached_property
-    def looks(self) -> Floats:
-        """A draw of its own: rows that landmarks were made of lie nearer to their span."""
-        return _drawn(self.device_rows, SAMPLE_ROWS, (self.seed, 1))
+    def candidates(self, kernel: Kernel) -> Floats:
+        """The same rows where all weigh alike, else those that carry most are drawn more often."""
+        if kernel.is_level or self.is_all:
+            return self.rows
+        sampler = DeviceSampler(kernel, self.device_rows)
+        return sampler.distinct(self.n_candidates, np.random.default_rng((self.seed, 1)))
+
+    def looks(self, kernel: Kernel) -> RowSampler:
+        """Draws of their own: rows that landmarks were made of lie nearer to their span."""
+        if self.is_all:
+            return RowSampler(kernel, self.rows)
+        return DeviceSampler(kernel, self.device_rows)
 
     @property
     def n_rows(self) -> int:
@@ -69,21 +90,6 @@ class DeviceSample:
     def moments(self) -> Moments:
         """Of all rows."""
         return device_moments(self.device_rows)
-
-
-def _count_for_landmarks(kpca: Any, n_columns: int) -> int:
-    q = len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
-    if q is None or kpca.kernel not in UNIT_NORM:
-        return sample_size(q, n_columns)
-    return max(ROWS_A_LANDMARK * q, SAMPLE_ROWS)  # landmarks stay so many, and no row stands out
-
-
-def _drawn(X: DeviceRows, count: int, seed: Any) -> Floats:
-    """So many rows in main memory, uniformly drawn, in a random order; or all as they are."""
-    n = X.shape[0]
-    if count >= n:
-        return X.here(slice(0, n))
-    return X.at(np.random.default_rng(seed).choice(n, count, replace=False))
 
 
 def is_fitted_here(kpca: Any, sample: DeviceSample) -> bool:
@@ -112,13 +118,14 @@ def fit_device(kpca: Any, sample: DeviceSample) -> tuple[ComponentFit, LandmarkS
 
 def _sums_of(sample: DeviceSample, start: LandmarkStart) -> StreamSums:
     """Inside the landmarks' span of all rows, outside by some of those that are here."""
-    Y = start.stream.landmarks
-    assert start.stream.kernel is not None  # there are landmarks
-    span = Span.of(start.stream.kernel, Y)
+    kernel, Y = start.stream.kernel, start.stream.landmarks
+    assert kernel is not None  # there are landmarks
+    span, rng = Span.of(kernel, Y), np.random.default_rng((sample.seed, 2))
     inside = device_landmark_sums(sample.device_rows, Y, span)
-    view = OutsideView.of(span, _SEED)
-    outside = view.sums_of_drawn(sample.looks, sample.n_rows, inside.trace)
-    return StreamSums(inside, outside)
+    most = min(SAMPLE_ROWS, sample.n_rows)
+    return StreamSums(
+        inside, OutsideView.of(span, _SEED).sums_alone(sample.looks(kernel), rng, most)
+    )
 
 
 def scores_there(model: Any, X: DeviceRows) -> Any | None:

@@ -25,14 +25,14 @@ from eigenmesh.kernel_pca.one_array import (
 )
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
 from eigenmesh.methods.diskpca.protocol import ROUNDING
-from eigenmesh.numerics.arrays import Floats
+from eigenmesh.numerics.arrays import Floats, Rows
 from eigenmesh.numerics.gamma_rules import (
     Moments,
     gamma_for_manhattan,
     gamma_mean_distance,
     gamma_scale,
 )
-from eigenmesh.numerics.kernels import KERNELS
+from eigenmesh.numerics.kernels import KERNELS, Kernel
 from eigenmesh.numerics.landmark_sums import Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.paired_shortfall import paired_shortfall
@@ -52,9 +52,11 @@ class RowsElsewhere(Protocol):
     def rows(self) -> Floats:
         """Those that are here, (m, d)."""
 
-    @property
-    def looks(self) -> Floats:
-        """Those by which it is measured what landmarks miss, (l, d)."""
+    def candidates(self, kernel: Kernel) -> Floats:
+        """Those of which landmarks are made."""
+
+    def looks(self, kernel: Kernel) -> Rows:
+        """Those, or who draws those, by which it is measured what landmarks miss."""
 
     @property
     def n_rows(self) -> int:
@@ -93,13 +95,14 @@ def landmarks_from(kpca: Any, sample: RowsElsewhere) -> LandmarkStart:
     _, k = components_asked(kpca.n_components)
     # Landmarks of a number that is given stay, whatever they miss of these rows.
     accuracy = kpca.accuracy if kpca.n_landmarks is None else None
-    estimator, why = with_landmarks(kpca, sample.rows, gamma, k, accuracy)
-    learn_alone(estimator, sample.rows, gamma)
+    rows = sample.candidates(Kernel(kpca.kernel, gamma, kpca.degree, kpca.coef0))
+    estimator, why = with_landmarks(kpca, rows, gamma, k, accuracy)
+    learn_alone(estimator, rows, gamma)
     model = estimator.model_
     return LandmarkStart(
         LandmarkStream.resumed(model.kernel, model.landmarks, None),
         estimator.leverage_skew_,
-        f"{why}, by {len(sample.rows):,} of {sample.n_rows:,} rows",
+        f"{why}, by {len(rows):,} of {sample.n_rows:,} rows",
     )
 
 
@@ -145,7 +148,7 @@ def _missing(
     outside = span_residual(span, stream.sums.inside)
     if model.landmarks.shape[0] >= model.n_rows or outside <= ROUNDING * model.total:
         return nothing_missing(k)  # the landmarks span every row
-    rng, rows = np.random.default_rng(_SEED), sample.looks
-    share = len(rows) / sample.n_rows
+    rng, rows = np.random.default_rng(_SEED), sample.looks(stream.kernel)
+    share = int(rows.shape[0]) / sample.n_rows
     scaled = replace(model, eigenvalues=model.eigenvalues * share)
     return paired_shortfall(span, scaled, k, rows, share * outside, _PROBED_ROWS, centre, rng)

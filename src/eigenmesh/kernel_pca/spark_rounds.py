@@ -70,9 +70,12 @@ class SparkSample(NamedTuple):
     n_partitions: int
     rows: Floats  # (m, d)
 
-    @property
-    def looks(self) -> Floats:
-        """The same rows: a further draw would be a further pass."""
+    def candidates(self, kernel: Kernel) -> Floats:
+        """These rows."""
+        return self.rows
+
+    def looks(self, kernel: Kernel) -> Floats:
+        """The same: a further draw would be a further pass."""
         return self.rows
 
     @property

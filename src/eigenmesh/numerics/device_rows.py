@@ -122,7 +122,7 @@ class DeviceRows:
         """Some rows in main memory."""
         return np.asarray(in_main_memory(self.block(rows, self.own_dtype)))
 
-    def at(self, places: Any) -> Floats:
+    def __getitem__(self, places: Any) -> Floats:
         """The rows at some places, in main memory."""
         xp = self.xp
         where = xp.asarray(np.asarray(places, np.int32), device=self.device)  # all have these

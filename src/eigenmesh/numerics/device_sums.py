@@ -20,8 +20,9 @@ import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
 from eigenmesh.numerics import progress
-from eigenmesh.numerics.arrays import Floats, Rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows
 from eigenmesh.numerics.device_rows import TO_MAIN_MEMORY, DeviceRows, in_main_memory
+from eigenmesh.numerics.draws import draw_repeatedly
 from eigenmesh.numerics.gamma_rules import Moments, merge
 from eigenmesh.numerics.kernels import unit_rows
 from eigenmesh.numerics.landmark_sums import (
@@ -34,6 +35,7 @@ from eigenmesh.numerics.landmark_sums import (
     shifted_sums,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
+from eigenmesh.numerics.mean_outside import RowSampler
 
 _SHORT_ROWS = 512  # that float32 adds up by itself, or as many as landmarks
 
@@ -86,6 +88,21 @@ def device_moments(A: DeviceRows) -> Moments:
             Moments(rows.stop - rows.start, first.astype(np.float64) + mean, float(squares))
         )
     return merge(parts)
+
+
+class DeviceSampler(RowSampler):
+    """Draws rows of a device into main memory; where they do not weigh alike, ‖x‖² of all come."""
+
+    def distinct(self, most: int, rng: np.random.Generator) -> Floats:
+        """At most so many different rows, drawn as where k(x, x) differs from row to row."""
+        chances, _ = self._weights
+        return np.asarray(self.rows[np.unique(draw_repeatedly(chances, most, rng))])
+
+    def _diagonal(self) -> Doubles:
+        A = self.rows
+        blocks_of_rows = (A.block(rows, A.widest) for rows in A.blocks(1))
+        norms = [in_main_memory(A.xp.vecdot(x, x)) for x in blocks_of_rows]
+        return np.asarray(self.kernel.diagonal_from_sums(np.concatenate(norms).astype(np.float64)))
 
 
 # The pass.

@@ -100,7 +100,7 @@ class OutsideView:
 
     def sums_alone(self, A: Rows, rng: np.random.Generator, most: int) -> OutsideSums:
         """Those of a block that is alone, from few rows if they are enough."""
-        sampler, n = RowSampler(self.span.kernel, raw_rows(A)), A.shape[0]
+        sampler, n = RowSampler.of(self.span.kernel, A), A.shape[0]
         size = most if n <= _ALL_ROWS else min(most, _FEW_ROWS)
         while True:
             sums = self._sums_of(sampler.draw(size, rng))
@@ -125,20 +125,6 @@ class OutsideView:
         """The same from a share that somebody else names: see `RowSampler.draw_share`."""
         sampler = RowSampler(self.span.kernel, raw_rows(A))
         return self._sums_of(sampler.draw_share(share, fewest, rng))
-
-    def sums_of_drawn(self, some: Floats, n_rows: int, trace: float) -> OutsideSums:
-        """The same of `n_rows` rows, by as many of `some` as are enough: these are a uniform draw.
-
-        They are in a random order; `trace` is Σ k(x, x) of all rows.
-        """
-        most = len(some)
-        size = min(most, _FEW_ROWS)
-        while True:
-            counts = np.full(size, n_rows / size)
-            sums = self._sums_of(RowSample(some[:size], counts, 1 - size / n_rows))
-            if size == most or sums.error(sums.own - sums.noise) <= _FINE * trace * n_rows:
-                return sums
-            size = min(2 * size, most)
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
@@ -370,6 +356,17 @@ class RowSampler:
     kernel: Kernel
     rows: Rows
 
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Rows) -> RowSampler:
+        """Of rows, or who draws them already, from where they are."""
+        return rows if isinstance(rows, RowSampler) else cls(kernel, raw_rows(rows))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of all rows."""
+        n, d = self.rows.shape
+        return int(n), int(d)
+
     def draw(self, most: int, rng: np.random.Generator) -> RowSample:
         """All rows, or `most` draws of them: two at least, for one row shows no variance.
 
@@ -424,10 +421,8 @@ class RowSampler:
     def _weights(self) -> tuple[Doubles, float]:
         """The chance of every row to be drawn, in the one array of their number, and Σ k(x, x)."""
         n = self.rows.shape[0]
-        values = np.empty(n)
         with np.errstate(over="ignore"):
-            for rows in blocks(n, _BLOCK):
-                values[rows] = self.kernel.diagonal(as_rows(self.rows[rows], np.float64))
+            values = self._diagonal()
             trace = float(values.sum())
         np.sqrt(np.maximum(values, 0, out=values), out=values)
         largest = values.max()
@@ -437,6 +432,13 @@ class RowSampler:
         values *= 0.5 / values.sum()
         values += 0.5 / n
         return values, trace
+
+    def _diagonal(self) -> Doubles:
+        """k(x, x) of all rows."""
+        values = np.empty(self.rows.shape[0])
+        for rows in blocks(len(values), _BLOCK):
+            values[rows] = self.kernel.diagonal(as_rows(self.rows[rows], np.float64))
+        return values
 
 
 # Random features that show rows from outside the landmarks' span; all who add up draw alike.

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -51,7 +51,7 @@ class PairedRows:
         cls, span: Span, rows: Rows, outside: float, count: int, rng: np.random.Generator
     ) -> PairedRows:
         """So many of the rows, of which all have Σ k⊥(x, x) = `outside`."""
-        sample = RowSampler(span.kernel, raw_rows(rows)).draw(count, rng)
+        sample = RowSampler.of(span.kernel, rows).draw(count, rng)
         X = as_rows(sample.rows, np.float64)
         K = np.asarray(span.kernel.matrix(X, span.landmarks), dtype=np.float64)
         P = Inside.of(span).coordinates(K)
