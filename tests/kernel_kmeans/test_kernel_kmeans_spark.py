@@ -7,14 +7,14 @@ from sklearn.metrics import adjusted_rand_score
 from tests.engines.spark_session import frame_of
 
 import eigenmesh as em
-from eigenmesh.kernel_pca import spark_rounds
+from eigenmesh.kernel_pca import sampled_fit
 
 pytestmark = pytest.mark.timeout(300)  # Java and three interpreters may have to start
 
 
 def test_clusters_and_inertia_are_those_of_all_rows_where_the_driver_has_seen_some(monkeypatch):
-    monkeypatch.setattr(spark_rounds, "SAMPLE_ROWS", 200)
-    monkeypatch.setattr(spark_rounds, "ROWS_A_LANDMARK", 1)
+    monkeypatch.setattr(sampled_fit, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(sampled_fit, "ROWS_A_LANDMARK", 1)
     X, y = make_circles(600, factor=0.3, noise=0.05, random_state=0)
     frame = frame_of({"x": X[:, 0], "id": np.arange(600), "y": X[:, 1]}, (100, 350))
     rings = em.KernelKMeans(2, gamma=5.0, random_state=0, tol=0.0)

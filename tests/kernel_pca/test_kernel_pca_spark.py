@@ -9,7 +9,7 @@ from tests.engines.spark_session import frame_of, session
 
 import eigenmesh as em
 from eigenmesh.data import spark_passes
-from eigenmesh.kernel_pca import spark_rounds
+from eigenmesh.kernel_pca import sampled_fit
 
 pytestmark = pytest.mark.timeout(300)  # Java and three interpreters start in the first test
 DIGITS = load_digits().data[:400, 20:36] / 16  # sixteen columns that vary
@@ -57,7 +57,7 @@ def centred(pooled):
 def test_equals_the_fit_of_an_array_with_the_same_landmarks(monkeypatch):
     # Executors add up in groups; rows are arrays of float32, drawn rows are fewer than all.
     monkeypatch.setattr(spark_passes, "AT_ONCE", 1)
-    monkeypatch.setattr(spark_rounds, "SAMPLE_ROWS", 300)
+    monkeypatch.setattr(sampled_fit, "SAMPLE_ROWS", 300)
     X = DIGITS.astype(np.float32)
     plain = frame_of({"image": list(X)}, (60, 200, 350))
     vectors = plain.select(plain.image.cast("array<float>").alias("image"))
