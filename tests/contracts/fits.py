@@ -22,6 +22,7 @@ Y = X[:, 0] + np.sin(X[:, 1])
 NAMES = ["north", "south", "west"]
 CUTS = (20, 34)
 RBF: dict[str, Any] = {"kernel": "rbf", "gamma": 0.05}
+SPREAD: dict[str, Any] = {"fusion": "distance", "local_rank": 2, "precision": "spread"}
 
 
 def rows(policies: Any = None) -> em.Partitioned:
@@ -37,6 +38,12 @@ def rows_of_levels(policies: Any = None) -> em.Partitioned:
 
 def columns(policies: Any = None) -> em.Partitioned:
     return em.Partitioned(columns=np.split(X, (2, 4), axis=1), names=NAMES, policies=policies)
+
+
+def wider_columns(policies: Any = None) -> em.Partitioned:
+    """More columns of each party than two numbers of all bits would be."""
+    own = np.split(np.hstack([X, np.sin(2 * X)]), (4, 8), axis=1)
+    return em.Partitioned(columns=own, names=NAMES, policies=policies)
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,7 @@ FITS = [
     Fit("one-shot-rbf", columns, lambda: em.OneShotKPCA(2, kernel="rbf", gamma="median")),
     Fit("one-shot-16-bits", columns, lambda: em.OneShotKPCA(2, **RBF, precision=16)),
     Fit("one-shot-4-bits", columns, lambda: em.OneShotKPCA(2, local_rank=2, precision=4)),
+    Fit("one-shot-spread", wider_columns, lambda: em.OneShotKPCA(2, **RBF, **SPREAD)),
     Fit("one-shot-poly", columns, lambda: em.OneShotKPCA(2, kernel="poly", degree=2, local_rank=3)),
     Fit("vfed-pca", columns, lambda: em.VFedPCA(2)),
     Fit("vfed-pca-paper", columns, lambda: em.VFedPCA(2, variant="paper", n_rounds=4)),

@@ -9,6 +9,7 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.runtime.compact import EXACT
 
 AUTO_BITS = 16
+SPREAD = "spread"  # of coordinates: all share the bits of a few numbers a sample
 _AUTO_LANDMARK_BITS = 8  # with fewer, landmarks are not where they should be
 
 
@@ -18,6 +19,8 @@ def precision_in_words(precision: int | str) -> str:
         return ""
     if precision == AUTO:
         return f"{AUTO_BITS} bits, and all of them where nothing is left out"
+    if precision == SPREAD:
+        return "bits that coordinates share, most to those in which samples vary most"
     return f"{precision} bits"
 
 
@@ -48,4 +51,5 @@ def sent_in(precision: Any, model: Any, estimator: Any) -> dict[str, Any]:
 def precision_notes(precision: int | str) -> tuple[str, ...]:
     """What a plan says of it."""
     words = precision_in_words(precision)
-    return (f"eigenvectors travel in {words}; floats count as ever",) if words else ()
+    numbers = "coordinates" if precision == SPREAD else "eigenvectors"
+    return (f"{numbers} travel in {words}; floats count as ever",) if words else ()

@@ -29,9 +29,19 @@ from eigenmesh.numerics.column_fusion import (
     decompose,
     solve_in_span,
     typical_off_diagonal,
+    with_rounding,
 )
 from eigenmesh.numerics.eigen import EPS, left_singular, pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.spread_bits import likely_changes
+
+
+class PieceRounding(NamedTuple):
+    """What is known of coordinates in few bits."""
+
+    lengths: Floats  # (T,), what they lack of squared lengths, or have too much
+    half_steps: Doubles  # (s,), how far a number of a column may be off
+    changes: float  # of squared distances, ‖D − D̂‖_F at most
 
 
 class Piece(NamedTuple):
@@ -43,17 +53,25 @@ class Piece(NamedTuple):
     coordinates: Floats | None = None  # (T, s)
     residuals: Floats | None = None  # (T,), norms of what the coordinates leave out
     arguments: Floats | None = None
+    rounding: PieceRounding | None = None  # of coordinates in few bits
 
     @property
     def kept(self) -> int:
         """Coordinates a sample; 0 where arguments were sent instead."""
         return 0 if self.coordinates is None else int(self.coordinates.shape[1])
 
+    def left_out(self, n: int) -> Doubles:
+        """What coordinates lack of squared lengths, (T,)."""
+        if self.rounding is not None:
+            return np.asarray(self.rounding.lengths, np.float64)
+        return np.zeros(n) if self.residuals is None else np.square(self.residuals)
+
 
 # What landmarks miss is this share of what the half of them misses more, for the same variance left
 # out: 0.36 to 0.5 on six sets with 20 to 80 of them.
 _HALF = 0.45
 _NOTHING = 1e-9  # of an eigenvalue
+_NOT_ROUNDED = Rounded()
 
 
 @dataclass(frozen=True)
@@ -64,15 +82,15 @@ class ArgumentFusion:
     kernel: Kernel
     coordinates: Doubles  # (T, Σ s_j), the parties' side by side
     kept: tuple[int, ...]  # s_j, 0 for a party that sends arguments
-    residuals: Doubles  # (T,), squared norms of what the coordinates leave out
+    residuals: Doubles  # (T,), what coordinates lack of squared norms
     means: KernelMeans | None
     total: float
     error_bound: float
     typical_value: float | None
     norms: Doubles | None = None  # (T,), squared, over all columns; where angles count
     shortfalls: Doubles | None = None  # (k,), as estimated; absent from older models
+    rounding: Rounded = _NOT_ROUNDED
     from_below: ClassVar[bool] = False
-    rounding: ClassVar[Rounded] = Rounded()
 
     @classmethod
     def fit(
@@ -80,30 +98,37 @@ class ArgumentFusion:
     ) -> Self:
         """Add up, apply the kernel, take the leading eigenvectors; of n samples."""
         S, R = _side_by_side(pieces, n), _residuals(pieces, n)
-        K = _summed_arguments(pieces, S, R, kernel)
+        left_out = _left_out(pieces, n)
+        K = _summed_arguments(pieces, S, left_out, kernel)
         norms = np.diagonal(K).copy() if kernel.of == "cosine" else None
         bound = _apply_kernel(K, R, kernel)
         typical = typical_off_diagonal(K) if kernel.name == "rbf" else None
         trace = float(np.trace(K))
         by_size = kernel.name == "sigmoid"
         total, means, components = decompose(K, n_components, centre, trace, by_size)
-        missing = np.zeros(len(components.eigenvalues))
+        missing, rounding = np.zeros(len(components.eigenvalues)), Rounded()
         if R.any():
+            missing = _missing_of_cut(components, pieces, n, kernel)
+        if any(piece.rounding for piece in pieces):
+            rounding = _of_few_bits(components, pieces, S, left_out, kernel)
+            missing = with_rounding(missing, components, rounding)
+            bound += rounding.proven
+        if R.any() or rounding.proven:
             # The diagonal of K̂ is right; 1ᵀK̂1/T, which centring takes off, by ‖K − K̂‖ at most.
             total = min(total + bound, trace)
-            missing = _missing_of_cut(components, pieces, n, kernel)
         return cls(
             components=components,
             kernel=kernel,
             coordinates=S,
             kept=tuple(piece.kept for piece in pieces),
-            residuals=np.asarray(squared_norms(R), np.float64),
+            residuals=left_out,
             means=means,
             total=total,
             error_bound=bound,
             typical_value=typical,
             norms=norms,
             shortfalls=missing,
+            rounding=rounding,
         )
 
     def packed(self, k: int) -> Doubles:
@@ -139,6 +164,7 @@ class ArgumentFusion:
             A = _new_arguments(own, self.kept, self.coordinates, self.kernel)
             if self.kernel.of == "distance":
                 A += self.residuals
+                np.maximum(A, 0.0, out=A)
             K_new = _new_values(A, own, self.kept, self.norms, self.kernel)
             scores[rows] = centred_scores(K_new, self.means, self.components)
         return scores
@@ -399,15 +425,60 @@ def _residuals(pieces: Sequence[Piece], n: int) -> Doubles:
     return np.column_stack(norms).astype(np.float64)
 
 
-def _summed_arguments(pieces: Sequence[Piece], S: Doubles, R: Doubles, kernel: Kernel) -> Doubles:
+def _left_out(pieces: Sequence[Piece], n: int) -> Doubles:
+    """What all coordinates lack of squared norms, (T,)."""
+    return np.asarray(np.sum([piece.left_out(n) for piece in pieces], axis=0), np.float64)
+
+
+def _summed_arguments(
+    pieces: Sequence[Piece], S: Doubles, left_out: Doubles, kernel: Kernel
+) -> Doubles:
     """What the kernel, or the one that it is made of, is a function of: (T, T)."""
     base = kernel.summed
     A = np.asarray(base.arguments(S, S), np.float64)
     for piece in pieces:
         if piece.arguments is not None:
             _add_triangle(A, piece.arguments, diagonal=base.of == "inner")
-    _add_residuals(A, squared_norms(R), base)
+    _add_residuals(A, left_out, base)
     return A
+
+
+def _of_few_bits(
+    components: Components,
+    pieces: Sequence[Piece],
+    S: Doubles,
+    left_out: Doubles,
+    kernel: Kernel,
+) -> Rounded:
+    """What few bits of coordinates do to the matrix of an RBF kernel.
+
+    A kernel value moves by no more than γ times what its distance does.
+    """
+    n, gamma = len(S), float(kernel.gamma or 0.0)
+    proven = gamma * sum(piece.rounding.changes for piece in pieces if piece.rounding)
+
+    def rows_of(rows: slice) -> Doubles:
+        A = np.asarray(kernel.arguments(S[rows], S), np.float64)
+        A += left_out[rows, None] + left_out
+        A[np.arange(len(A)), np.arange(n)[rows]] = 0.0
+        return np.asarray(kernel.from_arguments(np.maximum(A, 0.0)))
+
+    deviations = np.concatenate([_deviations(piece, n) for piece in pieces if piece.kept])
+    values, U = components.eigenvalues, components.eigenvectors
+    likely = likely_changes(kernel, rows_of, S, deviations, values, U)
+    return Rounded(proven, float(likely.max()))
+
+
+def _deviations(piece: Piece, n: int) -> Doubles:
+    """How far numbers of each coordinate are off as a rule, by how far distances are."""
+    if piece.rounding is None or piece.coordinates is None:
+        return np.zeros(piece.kept)
+    # A number is anywhere within its step. Distances are off by −2(q_i·e_j + e_i·q_j), the norm of
+    # which is 2√(2n Σ v‖q‖²) over columns q with errors of variance v; what has no bits is in it.
+    deviations = piece.rounding.half_steps / np.sqrt(3)
+    squares = np.square(deviations) @ np.square(piece.coordinates).sum(axis=0)
+    norm = 2 * np.sqrt(2 * n * float(squares))
+    return np.asarray(deviations * (piece.rounding.changes / norm if norm else 0.0))
 
 
 def _missing_of_cut(
@@ -416,7 +487,8 @@ def _missing_of_cut(
     """Shortfalls, or excesses, of cut coordinates: from what the last of each party has changed."""
     shorter = [_shorten(piece) for piece in pieces]
     S, R = _side_by_side(shorter, n), _residuals(shorter, n)
-    K, U = _summed_arguments(shorter, S, R, kernel), components.eigenvectors
+    left_out, U = _left_out(shorter, n), components.eigenvectors
+    K = _summed_arguments(shorter, S, left_out, kernel)
     kernel.from_arguments(K, out=K)
     # To first order, with the same eigenvectors: no second decomposition of a (T, T) matrix.
     changes = components.eigenvalues - np.einsum("ij,ij->j", U, K @ U)
@@ -465,6 +537,7 @@ def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
     if kernel.of == "distance":
         for rows in blocks(len(A)):
             A[rows] += squares[rows, None] + squares
+            np.maximum(A[rows], 0.0, out=A[rows])  # lengths of rounded coordinates may lack < 0
         np.fill_diagonal(A, 0.0)
     elif kernel.of == "inner":
         A[np.diag_indices_from(A)] += squares

@@ -309,7 +309,8 @@ class _Party:
             words = f"{sent}, coordinates of samples in its columns"
             return KindVerdict(kind, Severity.PARTS, words)
         n, d = self.shape
-        enough = enough_of_pairs(n, d)
+        # What a message itself calls columns is that, however many numbers it took.
+        enough = 0 if kind == "columns" else enough_of_pairs(n, d)
         if max(numbers, in_all) < enough:
             return self._some_directions(kind, numbers, n, d)
         if numbers < enough:

@@ -4,7 +4,8 @@ A field that a message marks as `Compact` travels so if the message says fewer t
 receiver gets float64 again, off by half a step at most. Codes are symmetric, −L to L, rounded to
 the even one of two that are as near: every engine rounds alike. Scales have 24 bits, so that code
 times scale is exact: rounding what was rounded before changes nothing, and a sender can work with
-the very numbers that its receiver gets.
+the very numbers that its receiver gets. Where the field has a number a column, `column_form` has
+the form.
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenmesh.errors import MessageRefused
+from eigenmesh.runtime import column_form
 
 Doubles = NDArray[np.float64]
+Bits = int | column_form.Bits
 
-EXACT = 64
+EXACT = column_form.EXACT
 BITS = (4, 8, 16, 32, EXACT)
 _CODES: dict[int, Any] = {8: np.int8, 16: np.int16}
 _SCALE_BITS = 24
 _HALF = 8  # what codes of four bits are moved by, two of which share a byte
 
 
-def to_wire(array: Any, bits: int) -> Any:
+def to_wire(array: Any, bits: Bits) -> Any:
     """What travels of an array.
 
     >>> to_wire(np.array([[3.0], [-7.0], [1.4]]), 4)["codes"]
     array([ 27, 137], dtype=uint8)
     """
+    if isinstance(bits, np.ndarray):
+        return column_form.to_wire(array, bits)
     if bits == EXACT:
         return array
     if bits == 32:
@@ -42,8 +47,10 @@ def to_wire(array: Any, bits: int) -> Any:
     return {"codes": codes.astype(_CODES[bits]), "scale": scale}
 
 
-def from_wire(value: Any, bits: int) -> Any:
+def from_wire(value: Any, bits: Bits) -> Any:
     """The array in float64, whatever shape it is said to have; `MessageRefused` if it is none."""
+    if isinstance(bits, np.ndarray):
+        return column_form.from_wire(value, bits)
     if bits == EXACT:
         return value
     if bits == 32:
@@ -77,12 +84,19 @@ def rounded(array: Any, bits: int) -> Doubles:
     return np.asarray(from_wire(to_wire(np.asarray(array, np.float64), bits), bits))
 
 
-def half_steps(array: Any, bits: int) -> Doubles:
+def half_steps(array: Any, bits: Bits) -> Doubles:
     """For each column of what a receiver got, how far a number of it may be off."""
+    if isinstance(bits, np.ndarray):
+        return column_form.half_steps(array, bits)
     largest = np.abs(np.asarray(array, np.float64)).max(axis=0, initial=0.0)
     if bits == EXACT:
         return np.zeros_like(largest)
     return np.asarray(largest * 2.0**-24 if bits == 32 else largest / (2 * _largest(bits)))
+
+
+def is_exact(bits: Bits) -> bool:
+    """Whether an array travels as it is."""
+    return column_form.is_exact(bits) if isinstance(bits, np.ndarray) else bits == EXACT
 
 
 def _largest(bits: int) -> int:

@@ -10,9 +10,10 @@ a message leaves and again where it arrives::
 
 A letter or name in `Shape` stands for one size throughout the message; where an integer field has
 that name, it is that field's value. An axis may be an expression of such names, "q*(q+1)//2".
-An array marked `Compact("bits")` travels in as many bits as the field of that name says; one
-marked `OnGrid` as short as its numbers allow, without loss; and the upper triangle of a Gram
-matrix marked `Factored("n_rows")` as a factor, where that field says that its rows are few.
+An array marked `Compact("bits")` travels in as many bits as the field of that name says, of all
+columns or of each its own; one marked `OnGrid` as short as its numbers allow, without loss; and the
+upper triangle of a Gram matrix marked `Factored("n_rows")` as a factor, where that field says that
+its rows are few.
 Arrays and numbers must be finite, always. What a schedule says of the sizes comes as `Limits`.
 """
 
@@ -89,7 +90,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Compact:
-    """Marks an array that may travel in fewer bits: the integer field that says how many."""
+    """Marks an array that may travel in fewer bits: the field that says how many.
+
+    That is an integer, or an array of them, one a column.
+    """
 
     bits: str
 
@@ -498,8 +502,9 @@ def sizes_of(message: Message) -> dict[str, int]:
     return sizes
 
 
-def _bits(field: Field, message: Message) -> int:
-    return compact.EXACT if field.bits is None else int(getattr(message, field.bits))
+def _bits(field: Field, message: Message) -> compact.Bits:
+    bits: compact.Bits = compact.EXACT if field.bits is None else getattr(message, field.bits)
+    return bits
 
 
 def _holds(condition: Check, field: Field, value: Any, message: Message) -> bool:
@@ -507,7 +512,7 @@ def _holds(condition: Check, field: Field, value: Any, message: Message) -> bool
     if condition.within is None:
         return condition.holds(value)
     bits = _bits(field, message)
-    if bits == compact.EXACT:
+    if compact.is_exact(bits):
         return condition.holds(value)
     return condition.within(value, compact.half_steps(value, bits))
 
@@ -619,7 +624,8 @@ def _as_declared(field: Field, tree: Mapping[str, Any], limits: Limits) -> Any:
     value = tree[field.name]
     if field.bits is not None and value is not None:
         bits = tree[field.bits]
-        if type(bits) is not int or bits not in compact.BITS:
+        is_number = type(bits) is int and bits in compact.BITS
+        if not (is_number or isinstance(bits, np.ndarray)):
             raise MessageRefused(f"{field.label} is in {bits!r} bits, none of {compact.BITS}")
         return compact.from_wire(value, bits)
     if field.on_grid:

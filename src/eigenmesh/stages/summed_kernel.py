@@ -9,7 +9,8 @@ former multiplies kernel matrices of low rank, the latter averages eigenvectors 
 party keeps          its columns X_j (T, m_j); its share: loadings, or the columns of all samples
                      or of the landmarks
 party reveals        coordinates that keep its distances (or products): at most `local_rank`
-                     numbers a sample, the norm of the rest the last of them; or all of them
+                     numbers a sample, the norm of the rest the last of them; or in the bytes of so
+                     many all coordinates, rounded, and how long each sample is; or all of them
                      (distances, gram), as coordinates or pair by pair, whichever is shorter
                      masked: its sizes, and pair by pair what only the sum of all parties is seen of
 coordinator learns   the samples' distances (or products) in these columns, to that accuracy
@@ -21,8 +22,8 @@ taken as orthogonal; the error that this can make is bounded sample by sample an
 samples than a (T, T) matrix can hold, every party sends the same of all samples with the same few,
 drawn by a shared seed, and components are the best in the span of these.
 
-Above the usual length: local coordinates, distances and products are three forms of one sum, of all
-samples or with a few, with one role and one end.
+Above the usual length: local coordinates, whole or in spread bits, distances and products are four
+forms of one sum, of all samples or with a few, with one role and one end.
 """
 
 from __future__ import annotations
@@ -48,15 +49,23 @@ from eigenmesh.numerics.kernel_of_sums import (
     ArgumentFusion,
     LandmarkFusion,
     Piece,
+    PieceRounding,
     full_matrix,
     n_pairs,
     rounded_shares,
     upper_triangle,
 )
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.spread_bits import change_of_distances, spread_bits
+from eigenmesh.runtime import column_form
+from eigenmesh.runtime.column_form import MOST_BITS
+from eigenmesh.runtime.compact import EXACT, is_exact
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
+    Compact,
+    Context,
     Floats,
+    Integers,
     Message,
     NonEmpty,
     NonNegative,
@@ -99,6 +108,9 @@ OTHER_UNITS = 100.0
 _RESOLVED = 1e-6  # of an eigenvalue: what rounding does below it is not told
 _TOO_COARSE = 0.01  # of an eigenvalue: what it does above it is warned of
 _DIGITS = 17  # of 62 bits, less those for the number of parties
+BITS_A_NUMBER = 64
+_COLUMN_BYTES = column_form.SCALE_BYTES + 2  # a column's scale and bits, and up to one to fill
+_LENGTH_BITS = 8  # of squared lengths: 12 and 16 were no better on ten sets
 
 
 def other_units(party: str, times: float) -> str:
@@ -126,6 +138,7 @@ class ArgumentSetup(Message, reveals=None):
     model: str
     seed: int
     compares_units: bool = False  # whether an owner of louder columns is to hear of it, masked
+    spread: bool = False  # whether all coordinates share the bits of `local_rank` numbers
 
 
 class LocalCoordinates(Message, reveals="scores"):
@@ -136,6 +149,28 @@ class LocalCoordinates(Message, reveals="scores"):
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
     coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty]
     has_residual: bool  # whether the last coordinate is the norm of what the others leave out
+
+
+class SpreadCoordinates(Message, reveals="columns"):
+    """All coordinates of the samples that get any bits, and by how much squared lengths are off.
+
+    The latter are the last column, unless all travel as they are. `changes` is how much squared
+    distances are off, ‖D − D̂‖_F, at most.
+    """
+
+    n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
+    n_columns: Annotated[int, Reveals("counts"), OwnColumns]
+    sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
+    bits: Annotated[Integers, Reveals("counts"), Shape("r")]
+    coordinates: Annotated[Floats, Shape("n_samples", "r"), NonEmpty, Compact("bits")]
+    changes: Annotated[float, NonNegative]
+    new_width: Annotated[int, Reveals("counts")]
+
+    def contradiction(self, context: Context) -> str | None:
+        """What travels as it is changes nothing."""
+        if is_exact(self.bits) and self.changes:
+            return "all bits were sent, and distances are said to be off"
+        return None
 
 
 class AllDistances(Message, reveals="distances"):
@@ -199,7 +234,8 @@ class ArgumentHolder(Party):
     def __init__(self, site: SiteView, setup: ArgumentSetup) -> None:
         super().__init__(site, setup)
         # Landmarks span no subspace that an indefinite kernel could be projected on.
-        require_samples(site, kernel_matrix=setup.kernel == "sigmoid")
+        # Nor is a subspace of rounded ones that of the samples.
+        require_samples(site, kernel_matrix=setup.kernel == "sigmoid" or setup.spread)
         self.preparation, self.columns = prepared_columns(site, setup)
 
     @step
@@ -213,6 +249,33 @@ class ArgumentHolder(Party):
             share = Loadings(share.mean, share.loadings, residual=False)
         self._keep(share)
         return LocalCoordinates(**self._about(), coordinates=coordinates, has_residual=has_residual)
+
+    @step
+    def spread_coordinates(self) -> SpreadCoordinates:
+        """Coordinates of the own columns in the bits of `local_rank` numbers."""
+        X, agreed = self.columns, self.setup
+        rank = agreed.local_rank or 0
+        if rank >= min(X.shape):
+            coordinates, share = principal_coordinates(X, None, agreed.seed)
+            bits, changes = np.full(coordinates.shape[1], EXACT), 0.0
+        else:
+            width = min(BITS_A_NUMBER * rank, min(X.shape))
+            Z, share = principal_coordinates(X, width, agreed.seed)
+            Z, rest = (Z[:, :-1], np.square(Z[:, -1])) if share.residual else (Z, np.zeros(len(Z)))
+            coordinates, bits, changes = _in_few_bits(Z, rest, rank)
+            loadings = share.loadings[:, bits[:-1] > 0]
+            coordinates, bits = coordinates[:, bits > 0], bits[bits > 0]
+            share = Loadings(share.mean, loadings, residual=False)
+        # A new sample may lie outside the span of what is sent of these.
+        outside = share.loadings.shape[1] < X.shape[1]
+        self._keep(Loadings(share.mean, share.loadings, residual=outside))
+        return SpreadCoordinates(
+            **self._about(),
+            bits=bits.astype(np.uint8),
+            coordinates=coordinates,
+            changes=changes,
+            new_width=share.loadings.shape[1] + outside,
+        )
 
     @step
     def all_distances(self) -> AllDistances:
@@ -292,6 +355,24 @@ class ArgumentHolder(Party):
         self.site.keep(self.setup.model, share_to_tree(own), for_any=True)
 
 
+def _in_few_bits(Z: Doubles, rest: Doubles, rank: int) -> tuple[Doubles, NDArray[np.int64], float]:
+    """Coordinates Z in the bits of so many numbers a sample, bits and what that changes.
+
+    A last column is by how much squared lengths are off, `rest` being what Z has not of them.
+    """
+    n = len(Z)
+    column_cost = _COLUMN_BYTES * 8 / n
+    budget = BITS_A_NUMBER * rank - _LENGTH_BITS - column_cost
+    variances = np.asarray(np.square(Z).mean(axis=0), np.float64)
+    bits = spread_bits(variances, budget, column_cost, MOST_BITS)
+    Q, some = np.zeros_like(Z), bits > 0
+    Q[:, some] = column_form.rounded(Z[:, some], bits[some])
+    missing = np.asarray(squared_norms(Z) + rest - squared_norms(Q), np.float64)
+    lengths = column_form.rounded(missing[:, None], np.array([_LENGTH_BITS]))
+    changes = change_of_distances(Z, Q, missing - lengths[:, 0], float(rest.sum()))
+    return np.hstack([Q, lengths]), np.append(bits, _LENGTH_BITS), changes
+
+
 def _exact_coordinates(
     X: Rows, kernel: Kernel, seed: int, limit: float
 ) -> tuple[Doubles, Loadings] | None:
@@ -322,6 +403,9 @@ def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
         return _masked_schedule(setup)
     if setup.local_rank is not None:
         rank = setup.local_rank
+        if setup.spread:
+            most = at_most(lambda own: _most_spread(rank, own))
+            return sequence(enlist(ArgumentHolder, setup), ask(step, n_samples=rows, r=most))
         sizes = ask(
             step,
             n_samples=rows,
@@ -345,6 +429,12 @@ def schedule(scope: Scope, setup: ArgumentSetup) -> Node:
         directions="r",
     )
     return sequence(enlist(ArgumentHolder, setup), everything)
+
+
+def _most_spread(rank: int, own: Own) -> int:
+    """Columns of coordinates that share the bits of so many numbers: each has one at least."""
+    full = min(own.rows, own.columns)
+    return full if rank >= full else min(full, BITS_A_NUMBER * rank) + 1
 
 
 def is_masked(scope: Scope, setup: ArgumentSetup) -> bool:
@@ -400,6 +490,8 @@ def _planned_sizes(setup: ArgumentSetup, n: int, m: int) -> dict[str, int]:
 def needed_step(setup: ArgumentSetup) -> Step:
     """What the parties are asked for."""
     step: Any = ArgumentHolder.local_coordinates
+    if setup.spread:
+        step = ArgumentHolder.spread_coordinates
     if setup.local_rank is None:
         inner = Kernel(setup.kernel, 1.0, degree=1).summed.of == "inner"
         step = ArgumentHolder.all_products if inner else ArgumentHolder.all_distances
@@ -527,6 +619,12 @@ def _named(replies: Replies) -> list[tuple[Any, str]]:
 def _piece(
     reply: Any, setup: ArgumentSetup, kernel: Kernel, places: Places | None, party: str
 ) -> Piece:
+    if setup.spread:
+        C = reply.coordinates
+        if is_exact(reply.bits):
+            return Piece(C)
+        half_steps = column_form.half_steps(C, reply.bits)[:-1]
+        return Piece(C[:, :-1], rounding=PieceRounding(C[:, -1], half_steps, reply.changes))
     if setup.local_rank is not None:
         C = reply.coordinates
         return Piece(C[:, :-1], C[:, -1]) if reply.has_residual else Piece(C)
@@ -556,8 +654,7 @@ def _spreads(pieces: Sequence[Piece], n: int, kernel: Kernel) -> tuple[float, ..
 
 def _spread(piece: Piece, n: int) -> float:
     if piece.coordinates is not None:
-        left = 0.0 if piece.residuals is None else float(np.square(piece.residuals).sum())
-        return float(np.square(piece.coordinates).sum()) + left
+        return float(np.square(piece.coordinates).sum()) + float(piece.left_out(n).sum())
     A = np.asarray(piece.arguments)
     # Σ of all pairs is n times the spread; of samples with landmarks, on average twice a sample's.
     return float(A.sum()) / n if A.ndim == 1 else float(A.sum()) / (2 * A.shape[1])
@@ -577,7 +674,7 @@ def _norms(replies: Replies, pieces: Sequence[Piece]) -> Doubles:
 
 def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
     """Numbers in which a new sample will come."""
-    if setup.local_rank is None:
+    if setup.local_rank is None or setup.spread:
         return int(reply.new_width)
     cut = reply.has_residual and kernel.of == "inner"
     return int(reply.coordinates.shape[1] - cut)
