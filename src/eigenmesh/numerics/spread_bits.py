@@ -6,8 +6,8 @@ all squared lengths |z|² known beside it, |z_i − z_j|² = |z_i|² + |z_j|² �
     2 (q_i·e_j + e_i·q_j + e_i·e_j),
 
 which has no part that is the same for all pairs of a sample. On an eigenvector of the kernel matrix
-that sums up over the samples, but for what e does along the coordinates in which they vary most: an
-error matters by the variance of its own coordinate, and bits go by the square of that.
+that sums up to little over the samples, but for what e does along the coordinates in which they
+vary most: errors there matter more than their size, and bits go by the cube of a variance.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from numpy.typing import NDArray
 from eigenmesh.numerics.arrays import Doubles, blocks, squared_norms
 from eigenmesh.numerics.kernels import Kernel
 
+# At equal bytes the least gains over eigenpairs, of eight real sets and of two drawn ones, were 22
+# and .6 times by variances squared, 30 and .9 to the power of 2.5, 29 and 3 cubed, 22 and 3.5 to
+# the fourth.
+_POWER = 3
 # What the best even steps of 0, 1, 2, 3 and 4 bits leave of a normal variance (Max, 1960), and each
-# further bit of what the one before had left.
+# further bit of what was left before it.
 _LEFT = (1.0, 0.3634, 0.1188, 0.03744, 0.01154)
 _LEFT_BY_ONE_MORE = 0.28
 _DEVIATIONS = 3  # with two, what is said did not hold in 1 of 59 drawn fits
@@ -37,10 +41,11 @@ def spread_bits(
     small as so many bits can, one after the other to whom they help most.
 
     >>> spread_bits(np.array([100.0, 9.0, 1.0, 0.0]), 20, 0.5, most=16)
-    array([10,  6,  2,  0])
+    array([12,  7,  0,  0])
     """
     bits = np.zeros(len(variances), np.int64)
-    left = np.square(variances / max(float(np.max(variances, initial=0.0)), np.finfo(float).tiny))
+    largest = max(float(np.max(variances, initial=0.0)), np.finfo(float).tiny)
+    left = (variances / largest) ** _POWER
     gains = left * (_left_after(0) - _left_after(1)) / (1 + column_cost)
     while gains.max(initial=0.0) > 0:
         c = int(gains.argmax())
