@@ -131,8 +131,9 @@ class OneShotKPCA(ColumnEstimator):
         not. `report_.precision_error` says by which share of an eigenvalue that may be off, and
         `shortfalls_` and the proven limits have it in them. For "linear", and for "rbf" with
         fusion="product". "spread", of fusion="distance": all of a party's coordinates, in the bytes
-        of `local_rank` numbers a sample, most bits for those in which samples vary most; 20 times
-        closer than the product of as many bytes on ten sets, and its columns up to rotation.
+        of `local_rank` numbers a sample, most bits for those in which samples vary most. It errs
+        29 times less than the product of as many bytes, or better, on eight real sets, and tells a
+        party's columns up to rotation. For at most 20,000 samples.
 
     Attributes
     ----------
