@@ -26,8 +26,8 @@ def test_the_budget_is_kept_and_nearly_spent(seed):
     assert (np.diff(bits) <= 0).all()  # a larger variance never gets fewer
 
 
-def test_a_coordinate_without_variance_gets_nothing():
-    assert not spread_bits(np.zeros(3), 100, 0.1, most=22).any()
+def test_a_coordinate_without_variance_gets_nothing_unless_none_has_any():
+    assert spread_bits(np.zeros(3), 100, 0.1, most=22).tolist() == [1, 0, 0]
     assert spread_bits(np.array([4.0, 0.0]), 100, 0.1, most=22).tolist() == [22, 0]
 
 

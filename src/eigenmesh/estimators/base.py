@@ -161,11 +161,6 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         """The runs of a fit to these parties, one after the other."""
         raise NotImplementedError
 
-    @property
-    def _is_short(self) -> bool:
-        """Whether numbers travel in so few bits that as many as all data have cost less."""
-        return False
-
     def _score_stages(self, parties: Parties) -> list[Stage]:
         """The runs by which `fit_transform` scores the fitted samples, where a fit does not."""
         return []

@@ -190,8 +190,9 @@ def _plan(estimator: Any, source: Any) -> Plan:
         notes += (WHO_LEARNS[align],)
         ledger.extend(forecast_stages([alignment(align)], parties, "columns"))
     floats = ledger.floats_up + ledger.floats_down
-    is_dear = floats > sum(n * d for n, d in shapes) and not estimator._is_short
-    if is_dear and len(names) > 1:
+    # In spread bits as many numbers as all data have cost fewer bytes.
+    is_short = getattr(estimator, "_is_short", False)
+    if floats > sum(n * d for n, d in shapes) and len(names) > 1 and not is_short:
         notes += (f"more than shipping everything: {_less(door, estimator, source)}",)
     by_name = dict(zip(names, shapes, strict=True))
     split, method = _split_of(estimator, source), estimator._plan_method(shapes)

@@ -537,7 +537,7 @@ def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
     if kernel.of == "distance":
         for rows in blocks(len(A)):
             A[rows] += squares[rows, None] + squares
-            np.maximum(A[rows], 0.0, out=A[rows])  # lengths of rounded coordinates may lack < 0
+            np.maximum(A[rows], 0.0, out=A[rows])  # what rounding adds to a length may be more
         np.fill_diagonal(A, 0.0)
     elif kernel.of == "inner":
         A[np.diag_indices_from(A)] += squares

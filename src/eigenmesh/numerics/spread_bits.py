@@ -37,8 +37,8 @@ def spread_bits(
 ) -> NDArray[np.int64]:
     """Bits for each coordinate, 0 to `most`, of a budget for one sample.
 
-    A coordinate that gets any costs `column_cost` besides. What is left of importances is made as
-    small as so many bits can, one after the other to whom they help most.
+    A coordinate that gets any costs `column_cost` besides. Bits are given one after the other to
+    whom they help most; the first coordinate gets one in any case.
 
     >>> spread_bits(np.array([100.0, 9.0, 1.0, 0.0]), 20, 0.5, most=16)
     array([12,  7,  0,  0])
@@ -55,6 +55,7 @@ def spread_bits(
             continue
         budget, bits[c] = budget - cost, bits[c] + 1
         gains[c] = left[c] * (_left_after(int(bits[c])) - _left_after(int(bits[c]) + 1))
+    bits[:1] = np.maximum(bits[:1], 1)  # also of columns that are constant
     return bits
 
 

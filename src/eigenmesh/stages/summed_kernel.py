@@ -35,7 +35,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenmesh.errors import MessageRefused
+from eigenmesh.errors import MessageRefused, TooManySamples
 from eigenmesh.numerics.arrays import Doubles, Rows, squared_norms
 from eigenmesh.numerics.column_fusion import Wanted
 from eigenmesh.numerics.column_pieces import (
@@ -234,8 +234,9 @@ class ArgumentHolder(Party):
     def __init__(self, site: SiteView, setup: ArgumentSetup) -> None:
         super().__init__(site, setup)
         # Landmarks span no subspace that an indefinite kernel could be projected on.
-        # Nor is a subspace of rounded ones that of the samples.
-        require_samples(site, kernel_matrix=setup.kernel == "sigmoid" or setup.spread)
+        require_samples(site, kernel_matrix=setup.kernel == "sigmoid")
+        if setup.spread:
+            _require_all_pairs(site, setup)
         self.preparation, self.columns = prepared_columns(site, setup)
 
     @step
@@ -253,28 +254,24 @@ class ArgumentHolder(Party):
     @step
     def spread_coordinates(self) -> SpreadCoordinates:
         """Coordinates of the own columns in the bits of `local_rank` numbers."""
-        X, agreed = self.columns, self.setup
-        rank = agreed.local_rank or 0
+        X, rank, seed = self.columns, self.setup.local_rank, self.setup.seed
+        assert rank is not None, "without a rank there are no bits to share"
         if rank >= min(X.shape):
-            coordinates, share = principal_coordinates(X, None, agreed.seed)
-            bits, changes = np.full(coordinates.shape[1], EXACT), 0.0
+            coordinates, share = principal_coordinates(X, None, seed)
+            loadings, bits, changes = share.loadings, np.full(coordinates.shape[1], EXACT), 0.0
         else:
-            width = min(BITS_A_NUMBER * rank, min(X.shape))
-            Z, share = principal_coordinates(X, width, agreed.seed)
-            Z, rest = (Z[:, :-1], np.square(Z[:, -1])) if share.residual else (Z, np.zeros(len(Z)))
-            coordinates, bits, changes = _in_few_bits(Z, rest, rank)
+            Z, share = principal_coordinates(X, min(BITS_A_NUMBER * rank, *X.shape), seed)
+            coordinates, bits, changes = _in_few_bits(Z, share.residual, rank)
             loadings = share.loadings[:, bits[:-1] > 0]
-            coordinates, bits = coordinates[:, bits > 0], bits[bits > 0]
-            share = Loadings(share.mean, loadings, residual=False)
         # A new sample may lie outside the span of what is sent of these.
-        outside = share.loadings.shape[1] < X.shape[1]
-        self._keep(Loadings(share.mean, share.loadings, residual=outside))
+        outside = loadings.shape[1] < X.shape[1]
+        self._keep(Loadings(share.mean, loadings, residual=outside))
         return SpreadCoordinates(
             **self._about(),
-            bits=bits.astype(np.uint8),
-            coordinates=coordinates,
+            bits=bits[bits > 0].astype(np.uint8),
+            coordinates=coordinates[:, bits > 0],
             changes=changes,
-            new_width=share.loadings.shape[1] + outside,
+            new_width=loadings.shape[1] + outside,
         )
 
     @step
@@ -355,12 +352,27 @@ class ArgumentHolder(Party):
         self.site.keep(self.setup.model, share_to_tree(own), for_any=True)
 
 
-def _in_few_bits(Z: Doubles, rest: Doubles, rank: int) -> tuple[Doubles, NDArray[np.int64], float]:
-    """Coordinates Z in the bits of so many numbers a sample, bits and what that changes.
+def _require_all_pairs(site: SiteView, setup: ArgumentSetup) -> None:
+    """Refuse more samples than a matrix of all pairs can hold: rounded ones span no subspace."""
+    if landmarks_of(setup, site.data.shape[0]) is not None:
+        raise TooManySamples(
+            f"party {site.name!r} has {site.data.shape[0]} samples; coordinates share their bits "
+            f"of {setup.most_samples} samples at most; fit a part of the samples, or send numbers "
+            f"as they are",
+            party=site.name,
+        )
 
-    A last column is by how much squared lengths are off, `rest` being what Z has not of them.
+
+def _in_few_bits(
+    Z: Doubles, has_residual: bool, rank: int
+) -> tuple[Doubles, NDArray[np.int64], float]:
+    """Coordinates in the bits of so many numbers a sample, their bits, and what that changes.
+
+    Z may have the norm of what its columns leave out as a last one. A last column of what is given
+    back is what the others lack of squared lengths.
     """
     n = len(Z)
+    Z, rest = (Z[:, :-1], np.square(Z[:, -1])) if has_residual else (Z, np.zeros(n))
     column_cost = _COLUMN_BYTES * 8 / n
     budget = BITS_A_NUMBER * rank - _LENGTH_BITS - column_cost
     variances = np.asarray(np.square(Z).mean(axis=0), np.float64)

@@ -9,7 +9,6 @@ from eigenmesh.data.synthetic import gene_like
 from eigenmesh.errors import InputError, PolicyRefusal, TooManySamples
 from eigenmesh.metrics import sin_theta
 from eigenmesh.runtime.ledger import COORDINATOR
-from eigenmesh.stages import column_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 EVERYTHING = em.Policy().allow
@@ -189,6 +188,15 @@ def test_columns_that_hold_little_are_no_trouble(block):
     model = spread(local_rank=4).fit(em.Partitioned(columns=blocks))
     pooled = KernelPCA(2, kernel="rbf", gamma=0.05, eigen_solver="dense").fit(np.hstack(blocks))
     np.testing.assert_allclose(model.eigenvalues_, pooled.eigenvalues_, rtol=1e-2)
+    expected = pooled.transform(np.hstack(blocks))
+    scores = aligned(model.transform(np.hstack(blocks)), expected)
+    assert np.abs(scores - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_columns_that_are_constant_everywhere_have_no_component():
+    parts = em.Partitioned(columns=[np.ones((30, 4)), np.zeros((30, 5))])
+    with pytest.raises(InputError, match="30 samples determine 0"):
+        spread(1).fit(parts)
 
 
 def test_two_samples_and_as_few_bytes_as_there_may_be():
@@ -225,7 +233,7 @@ def test_front_doors_do_not_choose_it():
 
 
 def test_more_samples_than_a_matrix_of_pairs_can_hold_are_refused(monkeypatch):
-    monkeypatch.setattr(column_scores, "MOST_KERNEL_SAMPLES", 50)
-    monkeypatch.setattr("eigenmesh.stages.column_scores.N_LANDMARKS", 10)
+    for name, number in (("MOST_KERNEL_SAMPLES", 50), ("N_LANDMARKS", 10)):
+        monkeypatch.setattr(f"eigenmesh.methods.one_shot.estimator.{name}", number)
     with pytest.raises(TooManySamples, match="80 samples"):
         spread().fit(em.Partitioned(columns=drawn_columns()))

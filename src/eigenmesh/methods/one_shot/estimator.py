@@ -242,7 +242,7 @@ class OneShotKPCA(ColumnEstimator):
 
     @property
     def _is_short(self) -> bool:
-        # In the bytes of `local_rank` numbers a sample, fewer than a party has columns.
+        """Whether coordinates share their bits: then their number does not tell what they cost."""
         return isinstance(self.precision, str) and self.precision == SPREAD
 
     def _knows_scores(self) -> bool:
