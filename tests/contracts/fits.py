@@ -40,10 +40,9 @@ def columns(policies: Any = None) -> em.Partitioned:
     return em.Partitioned(columns=np.split(X, (2, 4), axis=1), names=NAMES, policies=policies)
 
 
-def wider_columns(policies: Any = None) -> em.Partitioned:
-    """More columns of each party than two numbers of all bits would be."""
-    own = np.split(np.hstack([X, np.sin(2 * X)]), (4, 8), axis=1)
-    return em.Partitioned(columns=own, names=NAMES, policies=policies)
+def uneven_columns(policies: Any = None) -> em.Partitioned:
+    """One party with more columns than two numbers of all bits, and two with fewer."""
+    return em.Partitioned(columns=np.split(X, (4, 5), axis=1), names=NAMES, policies=policies)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ FITS = [
     Fit("one-shot-rbf", columns, lambda: em.OneShotKPCA(2, kernel="rbf", gamma="median")),
     Fit("one-shot-16-bits", columns, lambda: em.OneShotKPCA(2, **RBF, precision=16)),
     Fit("one-shot-4-bits", columns, lambda: em.OneShotKPCA(2, local_rank=2, precision=4)),
-    Fit("one-shot-spread", wider_columns, lambda: em.OneShotKPCA(2, **RBF, **SPREAD)),
+    Fit("one-shot-spread", uneven_columns, lambda: em.OneShotKPCA(2, **RBF, **SPREAD)),
     Fit("one-shot-poly", columns, lambda: em.OneShotKPCA(2, kernel="poly", degree=2, local_rank=3)),
     Fit("vfed-pca", columns, lambda: em.VFedPCA(2)),
     Fit("vfed-pca-paper", columns, lambda: em.VFedPCA(2, variant="paper", n_rounds=4)),
