@@ -335,7 +335,8 @@ def argument_peers(
 def _agreed(
     graph: nx.Graph, setup: ArgumentSetup, kernel: Kernel, n_components: Wanted, center: bool
 ) -> ArgumentPeerSetup:
-    shared = {name: own for name, own in vars(setup).items() if name != "compares_units"}
+    of_coordinators = {"compares_units", "spread"}
+    shared = {name: own for name, own in vars(setup).items() if name not in of_coordinators}
     return ArgumentPeerSetup(
         **mixing_on(graph),
         **shared,
