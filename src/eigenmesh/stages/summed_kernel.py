@@ -245,11 +245,12 @@ class ArgumentHolder(Party):
         X, agreed = self.columns, self.setup
         centre = Kernel(agreed.kernel, 1.0).of == "distance"
         coordinates, share = principal_coordinates(X, agreed.local_rank, agreed.seed, centre)
-        has_residual = share.residual
-        if not centre:  # of a product with another sample the residual tells nothing
-            share = Loadings(share.mean, share.loadings, residual=False)
-        self._keep(share)
-        return LocalCoordinates(**self._about(), coordinates=coordinates, has_residual=has_residual)
+        # A new sample may lie outside the span of these; of a product that tells nothing.
+        outside = centre and share.loadings.shape[1] < X.shape[1]
+        self._keep(Loadings(share.mean, share.loadings, residual=outside))
+        return LocalCoordinates(
+            **self._about(), coordinates=coordinates, has_residual=share.residual
+        )
 
     @step
     def spread_coordinates(self) -> SpreadCoordinates:
@@ -688,8 +689,8 @@ def _new_width(reply: Any, setup: ArgumentSetup, kernel: Kernel) -> int:
     """Numbers in which a new sample will come."""
     if setup.local_rank is None or setup.spread:
         return int(reply.new_width)
-    cut = reply.has_residual and kernel.of == "inner"
-    return int(reply.coordinates.shape[1] - cut)
+    own = int(reply.coordinates.shape[1] - reply.has_residual)
+    return own + (kernel.of == "distance" and own < reply.n_columns)
 
 
 def sampling_words(fusion: ArgumentFusion | LandmarkFusion, n_samples: int) -> tuple[str, ...]:

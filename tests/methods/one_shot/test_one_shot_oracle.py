@@ -69,6 +69,18 @@ def test_distance_fusion_equals_scikit_learn_when_every_score_is_sent(
     assert aligned_error(model.transform(X_new), reference.transform(X_new)) < 1e-8
 
 
+@pytest.mark.parametrize("local_rank", [12, 40])
+def test_new_samples_outside_the_span_of_few_wide_ones_equal_scikit_learn(local_rank):
+    rng = np.random.default_rng(0)
+    X, X_new = rng.normal(size=(12, 40)), rng.normal(size=(20, 40))
+    parts = em.Partitioned(columns=[X[:, :25], X[:, 25:30], X[:, 30:]])
+    how = {"kernel": "rbf", "gamma": 0.02}
+    model = em.OneShotKPCA(2, **how, local_rank=local_rank, fusion="distance").fit(parts)
+    reference = KernelPCA(2, **how, eigen_solver="dense").fit(X)
+    assert aligned_error(model.transform(X_new), reference.transform(X_new)) < 1e-8
+    assert model.transform_report_.floats_up == 20 * (13 + 5 + 10)
+
+
 @pytest.mark.parametrize("gamma", [None, 0.02])
 @pytest.mark.parametrize("n_parties", [1, 2, 5, 16])
 def test_without_centring_equals_the_eigenpairs_of_the_raw_kernel_matrix(

@@ -375,7 +375,9 @@ class OneShotKPCA(ColumnEstimator):
         for n, m in parties.shapes:
             rank = min(settings.local_rank or n, n, m)
             # What is left out is a coordinate of a distance, but not of an inner product.
-            widths.append(rank - (settings.kernel == "poly" and rank < min(n, m)))
+            is_cut = rank < min(n, m)
+            of_rest = 0 if is_cut or rank == m else 1
+            widths.append(rank - is_cut if settings.kernel == "poly" else rank + of_rest)
         return [stage(column_scores, ModelName(model=""), parties.names, tuple(widths), None)]
 
 
