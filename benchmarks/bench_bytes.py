@@ -156,12 +156,12 @@ def of_columns() -> None:
         pooled = one_shot(X, len(X)).eigenvectors_
         for n_parties in (2, 4):
             own = [compared(X, n_parties, rank, pooled) for rank in RANKS]
-            gains.append([paper / few for paper, _, few in own])
+            gains.append([paper / max(spread, ROUNDING) for paper, _, spread in own])
             rows.append([name, str(n_parties), *(in_words(*errors) for errors in own)])
     heads = ["set", "parties", *(f"rank {rank}: paper, fewer bits, spread" for rank in RANKS)]
     show("Columns: ‖sin Θ‖ at no more bytes than Algorithm 1", heads, rows)
     summary = [
-        [str(rank), f"{np.median(own):,.0f}×", f"{min(own):.1f}×"]
+        [str(rank), f"{np.median(own):,.0f}×", f"{min(own):,.1f}×"]
         for rank, own in zip(RANKS, zip(*gains, strict=True), strict=True)
     ]
     show("Columns: gains of spread bits over all sets", ["rank", "median", "least"], summary)
