@@ -110,7 +110,7 @@ _TOO_COARSE = 0.01  # of an eigenvalue: what it does above it is warned of
 _DIGITS = 17  # of 62 bits, less those for the number of parties
 BITS_A_NUMBER = 64
 _COLUMN_BYTES = column_form.SCALE_BYTES + 2  # a column's scale and bits, and up to one to fill
-_LENGTH_BITS = 8  # of squared lengths: 12 and 16 were no better on ten sets
+_LENGTH_BITS = 8  # of squared lengths: 12 and 16 were hardly ever better on ten sets
 
 
 def other_units(party: str, times: float) -> str:
