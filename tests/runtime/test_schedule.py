@@ -334,14 +334,16 @@ def test_a_program_accepts_the_words_of_its_schedule_and_no_others(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_places_are_those_at_which_sizes_fit_whoever_asked_before(seed):
     rng = np.random.default_rng(seed)
-    amounts = [3, at_most(3), columns, at_most(columns), 4, rows]
+    each = rng.integers(1, 6, size=3)
+    amounts = [3, at_most(3), columns, at_most(columns), 4, rows, lambda own: int(each[own.index])]
     sizes = [amounts[i] for i in rng.integers(len(amounts), size=4)]
     node = sequence(*(maybe(ask(ToyHolder.multiply, k=2, d=size)) for size in sizes))
     program = Program(node, Scope(("x",), "columns"))
     places = program.matches(frozenset({(0, ())}), ("step", "ToyHolder", "multiply"))
     assert len(places) == len(sizes)
     for _ in range(60):
-        own, d = Own(*map(int, rng.integers(2, 6, size=2))), int(rng.integers(1, 6))
+        numbers, index = map(int, rng.integers(2, 6, size=2)), int(rng.integers(3))
+        own, d = Own(*numbers, index=index), int(rng.integers(1, 6))
         block = Block(vectors=np.zeros((2, d)))
         limits = [place.node.limits("up", own)["d"] for place in places]
         fits = [d == most if exact else d <= most for most, exact in limits]

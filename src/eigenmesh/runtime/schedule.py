@@ -823,7 +823,9 @@ def fitting(
     if owns is None or way not in places.hang_on_own:
         return _fitting_all(places, forms, way)
     own = owns()
-    return _fitting_own(places, forms, way, (own.rows, own.columns, own.degree))
+    alike = (own.rows, own.columns, own.degree)
+    index = own.index if _hang_on_index(places, way, alike) else 0
+    return _fitting_own(places, forms, way, (*alike, index))
 
 
 @lru_cache(maxsize=4096)
@@ -833,10 +835,34 @@ def _fitting_all(places: Places, forms: tuple[Form, ...], way: str) -> Places:
 
 @lru_cache(maxsize=4096)
 def _fitting_own(
-    places: Places, forms: tuple[Form, ...], way: str, numbers: tuple[int, int, int]
+    places: Places, forms: tuple[Form, ...], way: str, numbers: tuple[int, int, int, int]
 ) -> Places:
-    """At any party of these numbers of rows, columns and neighbours, whichever it is."""
+    """At any party of these numbers of rows, columns and neighbours, and in this place."""
     return _fitting(places, forms, [ask.limits(way, Own(*numbers)) for ask in places.asks])
+
+
+@lru_cache(maxsize=4096)
+def _hang_on_index(places: Places, way: str, alike: tuple[int, int, int]) -> bool:
+    """Whether it matters which one of the parties that own as much a party is."""
+    try:
+        for ask in places.asks:
+            ask.limits(way, _Anyone(*alike))
+    except _WhichOne:
+        return True
+    return False
+
+
+class _WhichOne(Exception):
+    """A size hangs on it."""
+
+
+class _Anyone(Own):
+    """What a party knows of itself, but for which one it is."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "index":
+            raise _WhichOne
+        return super().__getattribute__(name)
 
 
 def _fitting(places: Places, forms: tuple[Form, ...], limits: Sequence[Limits]) -> Places:
