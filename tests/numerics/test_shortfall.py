@@ -36,7 +36,7 @@ def estimated(X, Y, k, count, seed):
     scaled = probe_directions(z, count) / np.sqrt(z)[:, None]
     outside = float(np.square(X).sum() - z.sum())
     how = (model.coefficients @ scaled, model.offset @ scaled, outside / len(X), 1.0, 128)
-    seen = [probe(LINEAR, Y, X, Probes(*how), seed, np.random.default_rng(seed))]
+    seen = [probe(Span.of(LINEAR, Y), X, Probes(*how), seed, np.random.default_rng(seed))]
     true = 1 - z / np.linalg.svd(X, compute_uv=False)[:k] ** 2
     return shortfall("linear", z, seen, outside, False), true
 
@@ -62,15 +62,15 @@ def test_probes_are_orthonormal_and_look_at_every_component(count):
 
 def summed(X, Y, kernel, k, seed, n_parties):
     """By sums over parties alone, and what is truly missing, of an uncentred kernel."""
-    sums = landmark_sums(kernel, X, Y)
-    model = LandmarkModel.fit(kernel, Y, sums, k, False, Span.of(kernel, Y))
+    span, sums = Span.of(kernel, Y), landmark_sums(kernel, X, Y)
+    model = LandmarkModel.fit(kernel, Y, sums, k, False, span)
     z = model.eigenvalues
     outside = float(sums.trace - LandmarkModel.fit(kernel, Y, sums, None, False).eigenvalues.sum())
     how = (model.coefficients / np.sqrt(z), model.offset / np.sqrt(z), outside / len(X), 1.0, 128)
     parts = np.array_split(X, n_parties)
     rngs = [np.random.default_rng((seed, i)) for i in range(n_parties)]
     replies = [
-        probe_for_sum(kernel, Y, part, Probes(*how), seed, rng)
+        probe_for_sum(span, part, Probes(*how), seed, rng)
         for part, rng in zip(parts, rngs, strict=True)
     ]
     total = SummedProbes(*(sum(values) for values in zip(*replies, strict=True)))
@@ -112,7 +112,7 @@ def test_a_far_row_that_no_sample_has_leaves_doubt(seed):
     true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
     for share in (0.1, 1.0):
         how = Probes(model.coefficients / roots, model.offset / roots, outside / n, share, 128)
-        seen = probe(kernel, Y, X, how, seed, rng)
+        seen = probe(span, X, how, seed, rng)
         missing = shortfall("rbf", model.eigenvalues, [seen], outside, False)
         assert missing.is_within(0.01) == bool(true.max() <= 0.01)
     assert missing.largest == pytest.approx(true.max(), abs=0.02), "of all rows it is known"
@@ -138,7 +138,7 @@ def _leaves_doubt(seed):
     true = 1 - model.eigenvalues / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
     roots = np.sqrt(model.eigenvalues)
     how = Probes(model.coefficients / roots, model.offset / roots, outside / n, 0.1, 128)
-    seen = probe(kernel, Y, X, how, seed, rng)
+    seen = probe(span, X, how, seed, rng)
     missing = shortfall("rbf", model.eigenvalues, [seen], outside, False)
     return true.max() < 0.004 or not missing.is_within(true.max() / 2)
 

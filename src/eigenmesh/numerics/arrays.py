@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,9 +35,14 @@ def working_dtype(*arrays: Rows) -> np.dtype[Any]:
     >>> working_dtype(np.zeros(1, np.float32), np.zeros(1, int))
     dtype('float64')
     """
-    dtypes = [array.dtype for array in arrays]
+    dtypes = tuple(array.dtype for array in arrays)
     if all(dtype is _USUAL for dtype in dtypes):  # most are: many small parties ask often
         return _USUAL
+    return _common_dtype(dtypes)
+
+
+@lru_cache(maxsize=64)
+def _common_dtype(dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
     strange = [str(dtype) for dtype in dtypes if dtype.kind not in "biuf"]
     if strange:
         raise InputError(

@@ -30,6 +30,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 # Where LAPACK beats Lanczos: small matrices, or a large share of the spectrum.
 _LAPACK_SIZE = 500
+_TINY_SIZE = 16  # of matrices of which many parties each have one
 _LAPACK_SHARE = 0.05
 # Up to this many columns (or rows) a factor's Gram matrix is cheaper than Lanczos.
 _GRAM_SIZE = 2000
@@ -67,6 +68,13 @@ def top_eigenpairs(K: Floats, k: int, *, seed: int = 0) -> tuple[Doubles, Double
 
 def _lapack_top(K: Doubles, k: int) -> tuple[Doubles, Doubles]:
     n = len(K)
+    if k < n <= _TINY_SIZE:
+        # The routine that scipy takes for some of the eigenvalues, without what is around it there.
+        values, vectors, count, _, info = scipy.linalg.lapack.dsyevr(
+            K, range="I", lower=1, il=n - k + 1, iu=n
+        )
+        if not info and count == k:
+            return values[k - 1 :: -1], vectors[:, ::-1]
     subset = None if k == n else (n - k, n - 1)
     values, vectors = scipy.linalg.eigh(K, subset_by_index=subset, check_finite=False)
     if len(values) < k:  # LAPACK's bisection may lose eigenvalues of high multiplicity

@@ -277,12 +277,18 @@ def _pairs(width: int) -> int:
 
 
 def _fourier(omega: Doubles) -> Embedding:
+    pairs = omega.shape[1]
+    scale = np.sqrt(pairs)
+
     def features(X: Rows) -> Doubles:
         # Cosine and sine of one ω, where one cosine with a drawn phase would do: E(x)·E(x) is then
         # 1, as k(x, x) is.
         angles = np.asarray(as_rows(X, np.float64) @ omega)
-        scale = np.sqrt(omega.shape[1])
-        return np.asarray(np.hstack([np.cos(angles), np.sin(angles)]) / scale)
+        E = np.empty((len(angles), 2 * pairs))
+        np.cos(angles, out=E[:, :pairs])
+        np.sin(angles, out=E[:, pairs:])
+        E /= scale
+        return E
 
     return features
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,7 @@ from sklearn.metrics.pairwise import manhattan_distances
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import (
     BLOCK_ROWS,
+    Doubles,
     Floats,
     Rows,
     as_rows,
@@ -192,8 +194,9 @@ class Kernel:
             after = slice(rows.stop, n)
             here = X[rows]
             self.block(here, here, out=K[rows, rows])
-            self.block(here, X[after], out=K[rows, after])
-            K[after, rows] = K[rows, after].T
+            if rows.stop < n:
+                self.block(here, X[after], out=K[rows, after])
+                K[after, rows] = K[rows, after].T
         return K
 
     @property
@@ -208,11 +211,46 @@ class Kernel:
         array([1., 1., 1.])
         """
         X = as_rows(X)
+        if self.of in ("distance", "manhattan"):
+            return np.ones(X.shape[0], X.dtype)
         own = self._own_arguments(X)
         values = self.from_arguments(own, out=own)
         if self._norm_power > 0:
             values *= squared_norms(X) ** self._norm_power
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class KernelWith:
+    """k(X, Y) of some rows X after others: what hangs on Y alone is worked out once.
+
+    >>> KernelWith(Kernel("rbf", 0.5), np.array([[2.0]]))(np.array([[0.0]])).round(4)
+    array([[0.1353]])
+    """
+
+    kernel: Kernel
+    rows: Rows  # Y (q, d), float64
+
+    def __call__(self, X: Rows) -> Doubles:
+        """(m, q) of float64 rows, to the last digit what `Kernel.matrix` has."""
+        if is_sparse(X) or is_sparse(self.rows) or self.kernel.of not in ("distance", "inner"):
+            return np.asarray(self.kernel.matrix(X, self.rows), dtype=np.float64)
+        values = np.empty((len(X), len(self.rows)))
+        for part in blocks(len(X)):
+            self._fill(X[part], values[part])
+        return values
+
+    def _fill(self, X: Doubles, out: Doubles) -> None:
+        if self.kernel.of == "distance":
+            norms = _fill_distances_to(X, self._shifted, out)
+            _finish_distances(X, self.rows, out, _gamma(self.kernel), norms)
+        else:
+            np.matmul(X, self.rows.T, out=out)
+        KERNELS[self.kernel.name].apply(self.kernel, out)
+
+    @cached_property
+    def _shifted(self) -> _Shifted:
+        return _Shifted.of(self.rows)
 
 
 # --- The table of kernels: a new kernel is one function and one line here. ---
@@ -353,7 +391,12 @@ def _fill_distances(X: Rows, Y: Rows, out: Floats, gamma: float) -> None:
     if not out.size:
         return
     fill = _fill_sparse_distances if is_sparse(X) or is_sparse(Y) else _fill_dense_distances
-    norms = fill(X, Y, out)
+    _finish_distances(X, Y, out, gamma, fill(X, Y, out))
+
+
+def _finish_distances(
+    X: Rows, Y: Rows, out: Floats, gamma: float, norms: tuple[Floats, Floats]
+) -> None:
     np.maximum(out, 0, out=out)
     _mend_distances(X, Y, out, gamma, norms)
 
@@ -380,15 +423,31 @@ def _mend_distances(
 
 
 def _fill_dense_distances(X: Floats, Y: Floats, out: Floats) -> tuple[Floats, Floats]:
+    return _fill_distances_to(X, _Shifted.of(Y), out)
+
+
+class _Shifted(NamedTuple):
+    """The rows that distances are to."""
+
     # ‖x‖² − 2xᵀy + ‖y‖² cancels digits far from the origin; distances do not feel a common shift.
-    shift = Y.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    left, right = _with_two_more_columns(X, shift), _with_two_more_columns(Y, shift)
+    shift: Floats  # (d,)
+    right: Floats  # (q, d + 2): −2 times the rows less the shift, 1, ‖y‖²
+
+    @classmethod
+    def of(cls, Y: Floats) -> _Shifted:
+        shift = Y.mean(axis=0, dtype=np.float64).astype(Y.dtype)
+        right = _with_two_more_columns(Y, shift)
+        right[:, -2], right[:, -1] = 1, squared_norms(right[:, :-2])
+        right[:, :-2] *= -2
+        return cls(shift, right)
+
+
+def _fill_distances_to(X: Floats, Y: _Shifted, out: Floats) -> tuple[Floats, Floats]:
+    """One product adds the norms too and saves passes over the block."""
+    left = _with_two_more_columns(X, Y.shift)
     left[:, -2], left[:, -1] = squared_norms(left[:, :-2]), 1
-    right[:, -2], right[:, -1] = 1, squared_norms(right[:, :-2])
-    right[:, :-2] *= -2
-    # One product adds the norms too and saves passes over the block.
-    np.matmul(left, right.T, out=out)
-    return left[:, -2], right[:, -1]
+    np.matmul(left, Y.right.T, out=out)
+    return left[:, -2], Y.right[:, -1]
 
 
 def _with_two_more_columns(X: Floats, shift: Floats) -> Floats:

@@ -46,7 +46,12 @@ from eigenmesh.numerics.arrays import (
     working_dtype,
 )
 from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.kernels import LARGEST_MULTIPLIED_DEGREE, Kernel, multiply_up
+from eigenmesh.numerics.kernels import (
+    LARGEST_MULTIPLIED_DEGREE,
+    Kernel,
+    KernelWith,
+    multiply_up,
+)
 from eigenmesh.numerics.leading_directions import leading_basis
 from eigenmesh.threads import one_blas_thread, spread
 
@@ -259,6 +264,11 @@ class Span:
         return cls(kernel, Y, K, is_shared, rank)
 
     @cached_property
+    def values(self) -> KernelWith:
+        """k(X, Y) of a few rows at a time."""
+        return KernelWith(self.kernel, self.landmarks)
+
+    @cached_property
     def shift(self) -> Doubles:
         """c, the column means of K(Y, Y)."""
         return np.asarray(self.K.mean(axis=0))
@@ -406,9 +416,11 @@ def shifted_sums(
     H, s = _whole(route, span, pieces)
     # The blocks had the shift c + e, rounded or one number for all: K − 1cᵀ = K' + 1eᵀ.
     e = kernel.shift - span.shift
-    cross = np.outer(e, s)
-    H += cross + cross.T + A.shape[0] * np.outer(e, e)
-    return H, s + A.shape[0] * e, pieces.trace, route
+    if e.any():
+        cross = np.outer(e, s)
+        H += cross + cross.T + A.shape[0] * np.outer(e, e)
+        s = s + A.shape[0] * e
+    return H, s, pieces.trace, route
 
 
 def _run(
@@ -551,7 +563,7 @@ def gather(
     """The pieces of all rows: K'ᵀK' if `raw`, and what B asks for; K' goes to `room` (n, q)."""
     cuts = stripes(A.shape[0])
     # Sums of floats hang on their order: threads finish in any, stripes are added in theirs.
-    total = _InOrder(Pieces.zeros(len(kernel.shift), 0 if B is None else B.shape[1], raw))
+    total = _InOrder(len(cuts))
     with progress.over_rows("kernel sums", A.shape[0]) as advance:
 
         def worker(tasks: Iterator[int]) -> None:
@@ -560,14 +572,15 @@ def gather(
                 total.add(i, desk.gather(cuts[i], advance))
 
         spread(worker, len(cuts))
-    return total.sum
+    return total.sum or Pieces.zeros(len(kernel.shift), 0 if B is None else B.shape[1], raw)
 
 
 class _InOrder:
     """Adds pieces in the order of their numbers, whenever they come; those too early are copied."""
 
-    def __init__(self, zero: Pieces) -> None:
-        self.sum = zero
+    def __init__(self, count: int) -> None:
+        self.sum: Pieces | None = None
+        self._is_single = count == 1  # nobody writes where it is again
         self._waiting: dict[int, Pieces] = {}
         self._next = 0
         self._lock = threading.Lock()
@@ -579,7 +592,10 @@ class _InOrder:
                 return
             ready: Pieces | None = pieces
             while ready is not None:
-                self.sum.add(ready)
+                if self.sum is None:
+                    self.sum = ready if self._is_single else deepcopy(ready)
+                else:
+                    self.sum.add(ready)
                 self._next += 1
                 ready = self._waiting.pop(self._next, None)
 
@@ -623,37 +639,44 @@ class _GramDesk(_Desk):
         room: Floats | None,
     ) -> None:
         super().__init__(A, kernel, B, room)
-        q, p = self._K.shape[1], self._P.shape[1]
         self._ones = np.ones(self._rows, kernel.dtype)
-        self._squares = {size: np.empty((size, size), kernel.dtype) for size in {q, p}}
-        self._pieces = Pieces.zeros(q, p, raw)
+        self._squares: dict[int, Floats] = {}
+        self._pieces = Pieces.zeros(self._K.shape[1], self._P.shape[1], raw)
 
     def gather(self, stripe: slice, advance: Callable[[int], object]) -> Pieces:
         """The pieces of a stripe, good until the next is asked for."""
         pieces = self._pieces
-        pieces.clear()
         for rows, K, P, diagonal in self.blocks(stripe):
+            is_first = rows.start == stripe.start
+            if is_first:
+                pieces.clear()
             with np.errstate(over="ignore", invalid="ignore"):
-                self._add(pieces, K, P)
+                self._add(pieces, K, P, is_first)
             pieces.trace += float(diagonal.sum())
             advance(rows.stop - rows.start)
         return pieces
 
-    def _add(self, pieces: Pieces, K: Floats, P: Floats) -> None:
+    def _add(self, pieces: Pieces, K: Floats, P: Floats, is_first: bool) -> None:
         # In float32 within a block only: so its error grows with a block's rows and not with all.
         pieces.sums += self._ones[: len(K)] @ K
         if pieces.raw is not None:
-            pieces.raw += self._gram(K)
+            self._add_gram(K, pieces.raw, is_first)
         if pieces.cross is not None:
             pieces.cross += K.T @ P
         if pieces.projected is not None:
-            pieces.projected += self._gram(P)
+            self._add_gram(P, pieces.projected, is_first)
             pieces.projected_sums += self._ones[: len(P)] @ P
 
-    def _gram(self, K: Floats) -> Any:
-        """KᵀK."""
+    def _add_gram(self, K: Floats, total: Doubles, is_first: bool) -> None:
+        """Add KᵀK."""
         # numpy sees an array times its own transpose and calls syrk: half the work of a product.
-        return np.matmul(K.T, K, out=self._squares[K.shape[1]])
+        if is_first and K.dtype == total.dtype:
+            np.matmul(K.T, K, out=total)
+            return
+        q = K.shape[1]
+        if q not in self._squares:
+            self._squares[q] = np.empty((q, q), K.dtype)
+        total += np.matmul(K.T, K, out=self._squares[q])
 
 
 def project(
@@ -790,6 +813,13 @@ class _Affine:
     shift: Floats | None  # (q,) or (1,), subtracted at the end; None where the constant holds it
     applied_shift: Doubles  # (q,)
 
+    @cached_property
+    def extended(self) -> Floats:
+        """(d + 2, q): what rows with ‖x − centre‖² and 1 beside them are multiplied with."""
+        norm_weights = np.full(len(self.constant), self.norm_weight)
+        rows = np.vstack([self.weights, norm_weights, self.constant])
+        return rows.astype(self.weights.dtype, copy=False)
+
 
 def _affine(kernel: Kernel, Y: Doubles, c: Doubles, dtype: np.dtype[Any]) -> _Affine:
     if kernel.of == "inner" and kernel.name != "linear":
@@ -888,15 +918,13 @@ class _Copied(_Fused):
 
     def __init__(self, kernel: Kernel, affine: _Affine) -> None:
         super().__init__(kernel, affine)
-        d, q = affine.weights.shape
-        dtype = affine.weights.dtype
+        d, dtype = affine.weights.shape[0], affine.weights.dtype
         # The product stays in the nearest cache until it is finished.
         fitting = 1 << (self._cached_rows.bit_length() - 1)
         self._block_rows = min(max(fitting, _LEAST_ROWS), BLOCK_ROWS)
         self._left = np.empty((self._block_rows, d + 2), dtype)
         self._left[:, d + 1] = 1
-        self._right = np.vstack([affine.weights, np.full(q, affine.norm_weight), affine.constant])
-        self._right = self._right.astype(dtype, copy=False)
+        self._right = affine.extended
 
     def _multiply(self, x: Floats, out: Floats) -> Floats:
         left = self._left[: len(x)]

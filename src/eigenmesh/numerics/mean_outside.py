@@ -128,7 +128,7 @@ class OutsideView:
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
-            moments, by_draw = self._moments(sample), np.zeros(3)
+            moments, by_draw = self._moments(sample), [0.0, 0.0, 0.0]
             features = self._features(sample, moments.kernel_sums)
             energies = energies_of(self.span.kernel.name, self._n_columns, features)
             if sample.noise:
@@ -136,10 +136,9 @@ class OutsideView:
                 # m/(m − 1) Σ‖v − v̄‖², v = c(φ(x) − Pφ(x)): the variance of a sum of m draws,
                 # without bias, so that ‖f_i‖² has none either once it is taken off.
                 variance = (moments.squares - moments.squared_length / m) * m / (m - 1)
-                by_draw = sample.noise * np.array(
-                    [variance, m * moments.along, m * self._covariance(sample, moments.values)]
-                )
-        return OutsideSums(features, energies, moments.squared_length, *by_draw.tolist())
+                of_draw = (variance, m * moments.along, m * moments.covariance)
+                by_draw = [sample.noise * own for own in of_draw]
+        return OutsideSums(features, energies, moments.squared_length, *by_draw)
 
     @property
     def _n_columns(self) -> int:
@@ -147,11 +146,24 @@ class OutsideView:
 
     def _moments(self, sample: RowSample) -> _SampleMoments:
         """By kernel values of the rows with the landmarks and with each other."""
-        kernel, Y, counts = self.span.kernel, self.span.landmarks, sample.counts
+        few = len(sample.counts) <= _PAIRED_ROWS
+        return (self._moments_of_few if few else self._moments_of_many)(sample)
+
+    def _moments_of_few(self, sample: RowSample) -> _SampleMoments:
+        counts, X = sample.counts, as_rows(sample.rows, np.float64)
+        K = self.span.values(X)
+        pairs = self._pairs(X, K)
+        squares = float(np.maximum(np.diagonal(pairs), 0.0) @ np.square(counts))
+        shares = counts * (pairs @ counts)
+        covariance = _covariance(pairs, counts) if sample.noise else 0.0
+        return _SampleMoments(counts @ K, squares, *_length_and_along(shares), covariance)
+
+    def _moments_of_many(self, sample: RowSample) -> _SampleMoments:
+        kernel, values, counts = self.span.kernel, self.span.values, sample.counts
         K, squares = np.empty((len(counts), len(self.span.K))), 0.0
         for rows in _parts(sample.rows):
             X = as_rows(sample.rows[rows], np.float64)
-            kernel.block(X, Y, out=K[rows])
+            K[rows] = values(X)
             distances = kernel.diagonal(X) - np.square(self.inside.coordinates(K[rows])).sum(axis=1)
             squares += float(np.maximum(distances, 0.0) @ np.square(counts[rows]))
         kernel_sums = counts @ K
@@ -159,9 +171,17 @@ class OutsideView:
         # coefficients of Pf: no matrix of all pairs is projected.
         shares = _row_sums(kernel, sample) - K @ self.inside.coefficients(kernel_sums)
         shares *= counts
-        squared_length = max(float(shares.sum()), 0.0)
-        along = float(np.var(shares)) / squared_length if squared_length > 0 else 0.0
-        return _SampleMoments(K, kernel_sums, squares, squared_length, along)
+        covariance = 0.0
+        if sample.noise:
+            some = slice(None, None, -(-len(K) // _PAIRED_ROWS))
+            pairs = self._pairs(as_rows(sample.rows[some], np.float64), K[some])
+            covariance = _covariance(pairs, counts[some])
+        return _SampleMoments(kernel_sums, squares, *_length_and_along(shares), covariance)
+
+    def _pairs(self, X: Rows, K: Doubles) -> Doubles:
+        """⟨φ(x) − Pφ(x), φ(x') − Pφ(x')⟩ of all pairs of rows, whose k(x, Y) are K."""
+        P = self.inside.coordinates(K)
+        return np.asarray(self.span.kernel.matrix(X) - P @ P.T)
 
     def _features(self, sample: RowSample, kernel_sums: Doubles) -> Doubles:
         """Σ c z'(x)."""
@@ -182,24 +202,31 @@ class OutsideView:
         Y = self.span.landmarks
         return np.vstack([self.embed(Y[rows]) for rows in _parts(Y)])
 
-    def _covariance(self, sample: RowSample, K: Doubles) -> float:
-        """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
-        # tr C² is the mean of ⟨v, v'⟩² over pairs of different rows; a row with itself is no pair.
-        # C is taken about 0, not about the mean, which can only make it larger.
-        some = slice(None, None, -(-len(K) // _PAIRED_ROWS))
-        X, P = as_rows(sample.rows[some], np.float64), self.inside.coordinates(K[some])
-        counts = np.outer(sample.counts[some], sample.counts[some])
-        products = np.square(counts * (self.span.kernel.matrix(X) - P @ P.T))
-        pairs = len(products) * (len(products) - 1)
-        return float(np.sqrt((products.sum() - np.trace(products)) / pairs))
-
 
 class _SampleMoments(NamedTuple):
-    values: Doubles  # k(X, Y)
     kernel_sums: Doubles  # Σ c k(x, Y), c being the counts
     squares: float  # Σ c²‖φ(x) − Pφ(x)‖²
     squared_length: float  # ‖Σ c(φ(x) − Pφ(x))‖²
     along: float  # variance of c(φ(x) − Pφ(x)) in the direction of their sum
+    covariance: float  # of these, its Frobenius norm; 0 where it is not needed
+
+
+def _length_and_along(shares: Doubles) -> tuple[float, float]:
+    """‖f‖² and the variance along f, from what every row has of f."""
+    sum_of_shares = float(shares.sum())
+    if sum_of_shares <= 0:
+        return 0.0, 0.0
+    around = shares - sum_of_shares / len(shares)
+    return sum_of_shares, float(around @ around) / len(shares) / sum_of_shares
+
+
+def _covariance(pairs: Doubles, counts: Doubles) -> float:
+    """Frobenius norm of the rows' covariance outside the span, from the products of pairs."""
+    # tr C² is the mean of ⟨v, v'⟩² over pairs of different rows; a row with itself is no pair.
+    # C is taken about 0, not about the mean, which can only make it larger.
+    products = np.square(counts[:, None] * pairs * counts)
+    n_pairs = len(products) * (len(products) - 1)
+    return float(np.sqrt((products.sum() - products.trace()) / n_pairs))
 
 
 def _row_sums(kernel: Kernel, sample: RowSample) -> Doubles:

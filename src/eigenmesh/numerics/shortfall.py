@@ -19,6 +19,7 @@ all, with signs, has in all: a single one that misses much shows in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -206,43 +207,36 @@ def share_to_see(n_landmarks: int, n_rows: int, is_closer: bool = False) -> floa
 
 
 def probe(
-    kernel: Kernel,
-    Y: Rows,
+    span: Span,
     A: Rows,
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
     fewest: int = 2,
-    rank: int | None = None,
     n_far: int = 1,
 ) -> ProbeSums:
     """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
 
-    They are of `fewest` rows at least, whatever share is asked for. `rank` is that of the span; the
-    distance of the farthest rows is the mean of `n_far`.
+    They are of `fewest` rows at least, whatever share is asked for; the distance of the farthest
+    rows is the mean of `n_far`.
     """
     with one_blas_thread():
-        view = _view(Span.of(kernel, Y, rank), probes.n_features, seed)
-        sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
-        return _sums(_OutsideRows.of(view, sample), probes, int(A.shape[0]), n_far)
+        rows = _rows_outside(span, A, probes, seed, rng, fewest)
+        return _sums(rows, probes, int(A.shape[0]), n_far)
 
 
 def probe_for_sum(
-    kernel: Kernel,
-    Y: Rows,
+    span: Span,
     A: Rows,
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
     fewest: int = 2,
-    rank: int | None = None,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
     with one_blas_thread():
-        view = _view(Span.of(kernel, Y, rank), probes.n_features, seed)
-        sample = RowSampler(kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
-        rows, counts = _OutsideRows.of(view, sample), sample.counts
-    W = rows.values @ probes.coefficients - probes.offset
+        rows = _rows_outside(span, A, probes, seed, rng, fewest)
+    counts, W = rows.sample.counts, rows.values @ probes.coefficients - probes.offset
     F, noise = rows.sums(W)
     scatter = (rows.features * counts[:, None]).T @ rows.features
     return SummedProbes(
@@ -256,12 +250,18 @@ def probe_for_sum(
     )
 
 
+def _rows_outside(
+    span: Span, A: Rows, probes: Probes, seed: int, rng: np.random.Generator, fewest: int
+) -> _OutsideRows:
+    sample = RowSampler(span.kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
+    return _OutsideRows.of(_view(span, probes.n_features, seed), sample)
+
+
 @dataclass(frozen=True)
 class _View:
     """Random features as seen from outside the span of φ(Y)."""
 
-    kernel: Kernel
-    landmarks: Rows
+    span: Span
     inside: Inside
     features: Embedding
     of_landmarks: Doubles  # (q, t), K(Y, Y)⁻¹ z(Y)
@@ -273,9 +273,9 @@ def _view(span: Span, width: int, seed: int) -> _View:
 
 
 def _new_view(span: Span, width: int, seed: int) -> _View:
-    inside, kernel, Y = Inside.of(span), span.kernel, span.landmarks
-    features = _features(kernel, int(Y.shape[1]), width, seed)
-    return _View(kernel, Y, inside, features, inside.coefficients(features(Y)))
+    inside, Y = Inside.of(span), span.landmarks
+    features = _features(span.kernel, int(Y.shape[1]), width, seed)
+    return _View(span, inside, features, inside.coefficients(features(Y)))
 
 
 _shared_view = lru_cache(maxsize=1)(_new_view)
@@ -293,10 +293,10 @@ class _OutsideRows(NamedTuple):
 
     @classmethod
     def of(cls, view: _View, sample: RowSample) -> _OutsideRows:
-        X, kernel = as_rows(sample.rows, np.float64), view.kernel
-        K = np.asarray(kernel.matrix(X, view.landmarks), dtype=np.float64)
+        X, kernel = as_rows(sample.rows, np.float64), view.span.kernel
+        K = view.span.values(X)
         P = view.inside.coordinates(K)
-        norms = np.asarray(kernel.diagonal(X), dtype=np.float64)
+        norms = kernel.diagonal(X)
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
         # z'(x) = z(x) − Zᵀa(x), with K(Y, Y)⁻¹ already in `of_landmarks`.
@@ -333,16 +333,23 @@ class _OutsideRows(NamedTuple):
 
 def _sums(rows: _OutsideRows, probes: Probes, n: int, n_far: int) -> ProbeSums:
     W = rows.values @ probes.coefficients - probes.offset
-    F, noise = rows.sums(W)
-    F = F * rows.lengthening(W)[:, None]
-    (total,), (added_noise,) = rows.sums(np.ones((len(W), 1)))
-    mean = _without_noise(total, float(added_noise)) / np.sqrt(n)
+    # The probes' scores and, for the mean, ones: all in one product.
+    weights = np.ones((len(W), W.shape[1] + 1))
+    weights[:, :-1] = W
+    F, noise = rows.sums(weights)
+    mean = _without_noise(F[-1], float(noise[-1])) / math.sqrt(n)
     ratios = np.zeros(1)
     if probes.scale > _MOST * np.finfo(float).tiny:
         ratios = np.minimum(_unexplained(rows.distances, W, n_far) / probes.scale, _MOST)
-    outside = float(rows.sample.counts @ rows.distances)
-    peak = float(np.sum(ratios**_POWER))
-    return ProbeSums(F, noise, mean, _direction(rows, mean), peak, outside, n)
+    return ProbeSums(
+        F[:-1] * rows.lengthening(W)[:, None],
+        noise[:-1],
+        mean,
+        _direction(rows, mean),
+        float((ratios**_POWER).sum()),
+        float(rows.sample.counts @ rows.distances),
+        n,
+    )
 
 
 def _unexplained(distances: Doubles, W: Doubles, n_far: int) -> Doubles:
@@ -363,7 +370,7 @@ def _unexplained(distances: Doubles, W: Doubles, n_far: int) -> Doubles:
 def _without_noise(F: Doubles, noise: float) -> Doubles:
     """The vector less what noise adds to its squared length."""
     squared_length = float(F @ F)
-    return F * np.sqrt(max(1 - noise / squared_length, 0.0)) if squared_length > 0 else F
+    return F * math.sqrt(max(1 - noise / squared_length, 0.0)) if squared_length > 0 else F
 
 
 def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
@@ -415,7 +422,7 @@ def shortfall(
     >>> model = LandmarkModel.fit(linear, Y, sums, 2, False, span)
     >>> roots = np.sqrt(model.eigenvalues)
     >>> probes = Probes(model.coefficients / roots, model.offset / roots, 1.0, 1.0, 128)
-    >>> seen = [probe(linear, Y, X, probes, 0, rng)]
+    >>> seen = [probe(span, X, probes, 0, rng)]
     >>> missing = shortfall("linear", model.eigenvalues, seen, 400.0, False)
     >>> true = 1 - model.eigenvalues / np.linalg.svd(X)[1][:2] ** 2
     >>> bool(np.abs(missing.values - true).max() < 0.01)

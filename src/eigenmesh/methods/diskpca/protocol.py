@@ -478,8 +478,7 @@ class RowHolder(ScoredRows):
         question = probes_of(components, span)
         rng = self.site.private_generator(diskpca.number, _PROBING)
         fewest = self.site.fewest_seen(question.n_numbers)
-        how = (question, self.setup.seed, rng, fewest, span.rank)
-        return by(self.kernel, span.landmarks, self.site.data, *how)
+        return by(span, self.site.data, question, self.setup.seed, rng, fewest)
 
     @step
     def keep_scores(self, components: ScoredComponents) -> None:

@@ -66,6 +66,7 @@ from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_ran
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
+from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.numerics.shortfall import (
@@ -461,10 +462,10 @@ class GossipNode(CentroidNode):
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients[:, :k] @ scaled, model.offset[:k] @ scaled)
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
-        probes, points = Probes(*directions, mean, share, width), (self.landmarks, self.site.data)
+        probes, span = Probes(*directions, mean, share, width), Span.of(self.kernel, self.landmarks)
         fewest = self.site.fewest_seen(probes.n_numbers)
         seed, n_far = self.setup.seed, self.site.rows_of_a_largest
-        sums = probe(self.kernel, *points, probes, seed, rng, fewest, n_far=n_far)
+        sums = probe(span, self.site.data, probes, seed, rng, fewest, n_far)
         self.own_probes = np.stack([sums.mean, sums.direction])
         whole = sums.mean * np.sqrt(sums.n_rows)
         facts = [sums.peak, sums.n_rows, sums.outside]
