@@ -22,6 +22,7 @@ Samples: TypeAlias = ArrayLike | sp.spmatrix | sp.sparray
 
 BLOCK_ROWS = 1024
 _USUAL: np.dtype[Any] = np.dtype(np.float64)
+_USUAL_NAMES = (None, np.float64)
 
 
 def is_sparse(X: Rows) -> bool:
@@ -58,6 +59,8 @@ def as_rows(X: Rows, dtype: Any = None) -> Rows:
     >>> as_rows([[1, 2]])
     array([[1., 2.]])
     """
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype is _USUAL and dtype in _USUAL_NAMES:
+        return X
     X = raw_rows(X)
     return X.astype(working_dtype(X) if dtype is None else dtype, copy=False)
 

@@ -23,6 +23,7 @@ Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
 
 _SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map that follows it
 _NARROW = 128  # columns up to which a matrix product costs less than a Fourier transform
+_CACHED = 1 << 15  # angles, that stay in the nearest cache between passes over them
 _PIECE = 256  # rows whose sketches need no memory from the system
 
 
@@ -278,16 +279,23 @@ def _pairs(width: int) -> int:
 
 def _fourier(omega: Doubles) -> Embedding:
     pairs = omega.shape[1]
-    scale = np.sqrt(pairs)
+    length, halves = 1 / np.sqrt(pairs), omega / 2
 
     def features(X: Rows) -> Doubles:
         # Cosine and sine of one ω, where one cosine with a drawn phase would do: E(x)·E(x) is then
-        # 1, as k(x, x) is.
-        angles = np.asarray(as_rows(X, np.float64) @ omega)
-        E = np.empty((len(angles), 2 * pairs))
-        np.cos(angles, out=E[:, :pairs])
-        np.sin(angles, out=E[:, pairs:])
-        E /= scale
+        # 1, as k(x, x) is. Both follow from the tangent t of half the angle, to the last digit, as
+        # 2/(1 + t²) − 1 and 2t/(1 + t²): numpy has it many times faster than either of them.
+        t = np.asarray(as_rows(X, np.float64) @ halves)
+        E = np.empty((len(t), 2 * pairs))
+        cosines, sines = E[:, :pairs], E[:, pairs:]
+        for rows in blocks(len(t), max(1, _CACHED // pairs)):
+            tangents, few = t[rows], cosines[rows]
+            np.tan(tangents, out=tangents)
+            np.multiply(tangents, tangents, out=few)
+            few += 1
+            np.divide(2 * length, few, out=few)
+            np.multiply(tangents, few, out=sines[rows])
+            few -= length
         return E
 
     return features

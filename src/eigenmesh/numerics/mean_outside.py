@@ -31,7 +31,7 @@ from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, ra
 from eigenmesh.numerics.draws import draw_repeatedly
 from eigenmesh.numerics.eigen import SPAN_CUTOFF
 from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
-from eigenmesh.numerics.kernels import Kernel, unit_rows
+from eigenmesh.numerics.kernels import Kernel, KernelWith, unit_rows
 from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.threads import one_blas_thread
@@ -181,7 +181,7 @@ class OutsideView:
     def _pairs(self, X: Rows, K: Doubles) -> Doubles:
         """⟨φ(x) − Pφ(x), φ(x') − Pφ(x')⟩ of all pairs of rows, whose k(x, Y) are K."""
         P = self.inside.coordinates(K)
-        return np.asarray(self.span.kernel.matrix(X) - P @ P.T)
+        return np.asarray(KernelWith(self.span.kernel, X)(X) - P @ P.T)
 
     def _features(self, sample: RowSample, kernel_sums: Doubles) -> Doubles:
         """Σ c z'(x)."""
