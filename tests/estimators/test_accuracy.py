@@ -128,6 +128,34 @@ def test_the_look_outside_costs_a_tenth_at_most_and_is_foreseen():
             assert set(report.reveals["party-1"]) == set(bare.reveals["party-1"])
 
 
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(
+    "kernel", [{"kernel": "rbf", "gamma": 0.05}, {"kernel": "poly", "gamma": 0.3, "degree": 2}]
+)
+def test_nobody_looks_where_all_that_is_outside_is_proven_to_matter_to_no_eigenvalue(
+    kernel, secure
+):
+    X = np.random.default_rng(0).normal(size=(400, 4)) * 0.5 ** np.arange(4)
+    kind = "uniform" if kernel["kernel"] == "poly" else "centroids"
+    options = {**kernel, "n_landmarks": 40, "landmarks": kind, "random_state": 0}
+    with em.federation(em.split(X, 4, random_state=0), secure=secure) as fed:
+        bare = em.DisKPCA(3, **options).fit(fed)
+        model = em.DisKPCA(3, **options, accuracy=0.01, max_landmarks=40)
+        plan = em.plan(model, fed)
+        model.fit(fed)
+        stricter = em.DisKPCA(3, **options, accuracy=1e-6, max_landmarks=40)
+        fitted, _ = quietly(stricter, fed)
+    assert model.landmark_residual_ <= 1e-3 * model.eigenvalues_[-1]
+    assert model.report_.rounds == bare.report_.rounds < plan.rounds
+    assert model.report_.floats_up == bare.report_.floats_up < plan.floats_up
+    true = true_shortfalls(X, {"degree": 2, "coef0": 1, **kernel}, model.eigenvalues_)
+    assert (true <= 1e-3).all()
+    assert not model.shortfalls_.any()
+    # What is proven is less than a stricter accuracy, unless nothing but rounding is outside.
+    is_asked = fitted.report_.rounds > bare.report_.rounds
+    assert is_asked == (model.landmark_residual_ > 1e-6 * model.eigenvalues_[-1])
+
+
 def test_parties_too_small_for_a_centroid_are_named_with_what_they_hold():
     for seed in range(2):
         rng = np.random.default_rng(seed)

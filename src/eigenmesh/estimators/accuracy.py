@@ -156,5 +156,5 @@ def growth_notes(q: int, most: int, accuracy: float, more: int, n_parties: int) 
         return ()
     return (
         f"as if one look were enough: a second, if the first leaves doubt, takes {more:,} floats "
-        f"more",
+        f"more, and there is none where next to nothing is outside the landmarks' span",
     )

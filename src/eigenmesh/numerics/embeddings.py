@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -204,9 +204,16 @@ class _TensorSketch:
     def __call__(self, X: Rows) -> Doubles:
         X = as_rows(X, np.float64)
         product: Any = 1.0
-        for H in self.hashes:  # a tensor product of sketches is a product of Fourier transforms
-            product = product * np.fft.rfft(dense(X @ H[:-1]) + dense(H[[-1]]))
+        for H, constant in self._factors:
+            # A tensor product of sketches is a product of Fourier transforms.
+            product = product * np.fft.rfft(dense(X @ H) + constant)
         return np.asarray(np.fft.irfft(product, self.width))
+
+    @cached_property
+    def _factors(self) -> list[tuple[Any, Doubles]]:
+        """What multiplies the columns, and what is added for √coef0; dense for narrow rows."""
+        is_narrow = self.hashes[0].shape[0] <= _NARROW
+        return [(dense(H[:-1]) if is_narrow else H[:-1], dense(H[[-1]])) for H in self.hashes]
 
     def then(self, G: Doubles) -> Embedding:
         """Sketches times G. Narrow rows need no transforms of their own: these are linear maps."""

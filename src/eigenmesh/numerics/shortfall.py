@@ -240,7 +240,7 @@ def probe_for_sum(
     F, noise = rows.sums(W)
     scatter = (rows.features * counts[:, None]).T @ rows.features
     return SummedProbes(
-        F * rows.lengthening(W)[:, None],
+        rows.at_length(F, W),
         noise,
         counts @ rows.features,
         scatter[np.triu_indices(len(scatter))],
@@ -303,22 +303,22 @@ class _OutsideRows(NamedTuple):
         outside = view.features(X) - K @ view.of_landmarks
         return cls(K, outside, distances, P, sample, kernel)
 
-    def lengthening(self, weights: Doubles) -> Doubles:
-        """By what Σ w(x) z'(x) are shorter than Σ w(x) (1 − P)φ(x), from kernel values of rows.
+    def at_length(self, F: Doubles, weights: Doubles) -> Doubles:
+        """Σ w(x) z'(x) made as long as Σ w(x) (1 − P)φ(x), by kernel values of rows.
 
         Of a rough kernel few features carry most, and too few of them are drawn as a rule.
         """
-        ones = np.ones(weights.shape[1])
         if self.kernel.name not in _ROUGH:
-            return ones
+            return F
         some = slice(None, None, -(-len(weights) // _PAIRED_ROWS))
         P, X = self.coordinates[some], as_rows(self.sample.rows[some], np.float64)
         C = (weights * self.sample.counts[:, None])[some]
         pairs = np.asarray(self.kernel.matrix(X), dtype=np.float64) - P @ P.T
         by_values = np.einsum("ip,ip->p", C, pairs @ C)
         by_features = np.square(C.T @ self.features[some]).sum(axis=1)
+        ones = np.ones(len(F))
         ratios = np.divide(by_values, by_features, out=ones, where=by_features > 0)
-        return np.asarray(np.sqrt(np.clip(ratios, *_LENGTHENING)))
+        return np.asarray(F * np.sqrt(np.clip(ratios, *_LENGTHENING))[:, None])
 
     def sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Σ w(x) z'(x) for weights (m, p), and what the draw of rows adds to their squares."""
@@ -342,7 +342,7 @@ def _sums(rows: _OutsideRows, probes: Probes, n: int, n_far: int) -> ProbeSums:
     if probes.scale > _MOST * np.finfo(float).tiny:
         ratios = np.minimum(_unexplained(rows.distances, W, n_far) / probes.scale, _MOST)
     return ProbeSums(
-        F[:-1] * rows.lengthening(W)[:, None],
+        rows.at_length(F[:-1], W),
         noise[:-1],
         mean,
         _direction(rows, mean),
@@ -379,19 +379,19 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     As much as the same variance without any direction would show, in so few rows and features, is
     taken off (Marchenko and Pastur, 1967).
     """
-    m, t = rows.features.shape
-    counts = rows.sample.counts
+    (m, t), counts = rows.features.shape, rows.sample.counts
     # Counts as roots: a row that stands for c others adds c times its square.
-    around = (rows.features - mean / np.sqrt(counts.sum())) * np.sqrt(counts)[:, None]
+    around = rows.features - mean / math.sqrt(counts.sum())
+    around *= np.sqrt(counts)[:, None]
     # Both have the same eigenvalues above 0; the smaller is solved.
     scatter = around.T @ around if m >= t else around @ around.T
-    trace = float(np.trace(scatter))
+    trace = float(scatter.trace())
     if trace <= 0:
         return np.zeros(t)
     (value,), vector = top_eigenpairs(scatter, 1)
-    floor = trace / t * (1 + np.sqrt(t / m)) ** 2
-    along = vector[:, 0] if m >= t else around.T @ vector[:, 0] / np.sqrt(value)
-    return np.asarray(along * np.sqrt(max(float(value) - floor, 0.0)))
+    floor = trace / t * (1 + math.sqrt(t / m)) ** 2
+    along = vector[:, 0] if m >= t else (vector[:, 0] @ around) / math.sqrt(value)
+    return np.asarray(along * math.sqrt(max(float(value) - floor, 0.0)))
 
 
 @lru_cache(maxsize=2)  # parties of one process draw alike

@@ -24,8 +24,9 @@ Readings: Y contains P; exact Gram matrices take the place of the sketched ones,
 and cost no more at this size (`diskpca_sketched` has the sketches); landmarks are distinct, and a
 party is not sent its own. Beyond the paper: the mean outside the span, for the centred variance;
 and an accuracy. With one, the parties are asked once more after a fit, for what their rows add up
-to outside the span (`numerics.shortfall`). Where the wanted eigenvalues lack more than they may,
-landmarks of the same kind are drawn, twice as many; what leaves a party was settled beforehand.
+to outside the span (`numerics.shortfall`), unless that is proven to be too little to matter. Where
+the wanted eigenvalues lack more than they may, landmarks of the same kind are drawn, twice as many;
+what leaves a party was settled beforehand.
 
 Far above the usual length: one role draws, measures, sums and scores, for all
 protocols of this folder, and a step, its rounds in the schedule and its call by the coordinator are
@@ -171,7 +172,7 @@ _MOST_OWN_ROWS = 1024  # where a doubt is left
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
 _FLOAT32_SUMS = 3 * 2.0**-24
-_PROVEN = 1e-3  # of the last eigenvalue: if less is outside, nobody needs to be asked
+_PROVEN = 1e-3  # of the last wanted eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
 
@@ -898,7 +899,7 @@ def growing(
     most = most_after(accuracy, numbers)
 
     def level(own: Numbers, is_sure: bool, left: int) -> Node:
-        looks = _looks(scope, role, components, own, is_sure, left > 0)
+        looks = _looks(scope, role, components, own, is_sure)
         if not left:
             return sequence(fit(own, is_sure), looks)
         q = min(2 * own.q, most)
@@ -937,9 +938,8 @@ def _looks(
     components: ProbedComponents | None,
     numbers: Numbers,
     is_sure: bool,
-    may_grow: bool,
 ) -> Node | None:
-    """The rounds of `measure`: none if every row is a landmark, else one or two."""
+    """The rounds of `measure`: none if every row is a landmark, else two at most."""
     n, d, q = numbers.n, numbers.d, numbers.q
     if components is None:
         return None
@@ -969,10 +969,8 @@ def _looks(
         return ask(role.probe_outside, down=down, up=up)
 
     closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
-    # A fit of too low a rank is not looked at where more landmarks may mend it.
-    sure = not (is_whole or is_alone or survives or may_grow)
-    planned = int(not (is_whole or is_alone))
-    return loop(1, look(count, most, 1), closer, fewest=int(sure), usual=planned)
+    # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank.
+    return loop(1, look(count, most, 1), closer, usual=int(not (is_whole or is_alone)))
 
 
 def floats_of_fit(kernel: str, sizes: tuple[int, int, int], center: bool) -> int:
@@ -1347,14 +1345,14 @@ def measure(
 ) -> Coverage:
     """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
 
-    The second looks at more rows, in more features, and at every wanted component by itself.
-    Where more than one party is asked, all are, so that the cost is known beforehand.
+    The second looks at more rows, in more features, and at every wanted component by itself. None
+    is needed where all there is outside could not make a wanted eigenvalue larger by more than a
+    thousandth, or by the accuracy. Else every party is asked: one may have a component alone.
     """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
-    proven = fit.outside <= max(ROUNDING * model.total, _PROVEN * float(z[-1]))
-    if (q >= n and fit.span.rank is None) or (alone and proven):
+    if (q >= n and fit.span.rank is None) or _is_proven(fit, float(z[-1]), accuracy):
         return Coverage(nothing_missing(k), {}, landmark_set.unheard)
     if rows.own_rows is not None:
         missing = _look_at_own(rows.own_rows, k, accuracy.largest_missing, center, fit, may_grow)
@@ -1379,14 +1377,22 @@ def measure(
 
     def look(question: ProbeAsk) -> Coverage:
         missing, outside = _missing(rows, role, question, model.kernel.name, z, fit.outside, center)
-        if fit.outside <= ROUNDING * model.total:
-            missing = nothing_missing(k)
         return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
 
     first = look(ask_for(count, share_to_see(q, n), width))
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return first
     return look(ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width))
+
+
+def _is_proven(fit: SpanFit, last: float, accuracy: Accuracy) -> bool:
+    """Whether too little is outside for any wanted eigenvalue, down to `last`, to miss much of it.
+
+    The kernel matrix is what the landmarks make of it and a positive one, whose trace is `outside`:
+    by that much at most an eigenvalue is larger (Weyl, 1912).
+    """
+    most = min(_PROVEN, accuracy.largest_missing) * last
+    return fit.outside <= ROUNDING * fit.model.total or fit.outside + fit.rounding <= most
 
 
 def _look_at_own(
