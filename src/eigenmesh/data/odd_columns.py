@@ -107,9 +107,16 @@ def id_columns(
 def _counting_columns(X: Matrix) -> dict[int, NDArray[np.float64]]:
     """The columns that hold whole numbers, no two alike."""
     head = np.asarray(X[:_GLANCE], dtype=np.float64)
-    likely = np.flatnonzero((head == np.floor(head)).all(axis=0) & _differ(head))
+    whole = np.flatnonzero(_is_whole(head).all(axis=0))
+    if not len(whole):  # of measurements, none: many small parties end here
+        return {}
+    likely = whole[_differ(head[:, whole])]
     columns = {int(j): np.asarray(X[:, j], dtype=np.float64) for j in likely}
     return {j: c for j, c in columns.items() if _is_counted(c)}
+
+
+def _is_whole(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray(values == np.floor(values))
 
 
 def _differ(head: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -117,8 +124,7 @@ def _differ(head: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _is_counted(column: NDArray[np.float64]) -> bool:
-    whole = bool((column == np.floor(column)).all())
-    return whole and len(np.unique(column)) == len(column)
+    return bool(_is_whole(column).all()) and len(np.unique(column)) == len(column)
 
 
 def _reason(column: NDArray[np.float64], sounds_so: bool) -> str:
@@ -163,7 +169,10 @@ def gap_columns(parts: Mapping[str, Matrix]) -> list[GapColumn]:
         if is_sparse(X) or not min(X.shape):
             continue
         sample = np.asarray(X[:: -(-X.shape[0] // _LOOKED_AT)], dtype=np.float64)
-        for column in np.flatnonzero(np.isin(_ends(sample), _NINES).any(axis=0)):
+        ends = _ends(sample)
+        if not _is_whole(ends).any():  # as nines are
+            continue
+        for column in np.flatnonzero(np.isin(ends, _NINES).any(axis=0)):
             values = sample[:, column]
             gaps = values[gaps_as_nines(values)]
             if len(gaps := gaps[gaps != 9]):

@@ -233,7 +233,7 @@ class KernelWith:
 
     def __call__(self, X: Rows) -> Doubles:
         """(m, q) of float64 rows, to the last digit what `Kernel.matrix` has."""
-        if is_sparse(X) or is_sparse(self.rows) or self.kernel.of not in ("distance", "inner"):
+        if is_sparse(X) or is_sparse(self.rows) or self.kernel.of == "cosine":
             return np.asarray(self.kernel.matrix(X, self.rows), dtype=np.float64)
         values = np.empty((len(X), len(self.rows)))
         for part in blocks(len(X)):
@@ -245,7 +245,7 @@ class KernelWith:
             norms = _fill_distances_to(X, self._shifted, out)
             _finish_distances(X, self.rows, out, _gamma(self.kernel), norms)
         else:
-            np.matmul(X, self.rows.T, out=out)
+            FILL[self.kernel.of](X, self.rows, out)
         KERNELS[self.kernel.name].apply(self.kernel, out)
 
     @cached_property

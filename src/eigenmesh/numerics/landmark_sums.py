@@ -218,6 +218,7 @@ def _square_places(size: int) -> Any:
 ROUTES = ("raw", "hybrid", "project", "double")  # each is safe wherever those before are
 
 _SHARED_LANDMARKS, _SHARED_NUMBERS = 1000, 1 << 20  # that are kept for others of the process
+_last_span: list[Any] = [None]  # of such landmarks, with what it was made of
 _EPS = 2.0**-24  # of float32
 _MARGIN = 1000.0  # by which rounding is to stay below the variance in every direction
 _HYBRID_SHARE = 1 / 4
@@ -246,14 +247,16 @@ class Span:
         rank = None if rank is None or rank >= Y.shape[0] else rank
         if is_sparse(Y) or not 0 < Y.size <= _SHARED_NUMBERS or len(Y) > _SHARED_LANDMARKS:
             return cls._new(kernel, Y, False, rank)
-        # By their bytes: arrays have no hash, and every party has one of its own.
-        return cls._shared(kernel, np.ascontiguousarray(Y).tobytes(), int(Y.shape[1]), rank)
-
-    @classmethod
-    @lru_cache(maxsize=1)
-    def _shared(cls, kernel: Kernel, landmarks: bytes, n_columns: int, rank: int | None) -> Self:
-        Y = np.frombuffer(landmarks, dtype=np.float64).reshape(-1, n_columns)
-        return cls._new(kernel, Y, True, rank)
+        # By their bytes: every party has an array of its own. They are compared with the last ones,
+        # which costs less than a hash of them.
+        key = (kernel, rank, int(Y.shape[1]), np.ascontiguousarray(Y).tobytes())
+        last = _last_span[0]
+        if last is not None and last[0] == key:
+            span: Self = last[1]
+            return span
+        span = cls._new(kernel, np.frombuffer(key[-1]).reshape(-1, key[-2]), True, rank)
+        _last_span[0] = (key, span)
+        return span
 
     @classmethod
     def _new(cls, kernel: Kernel, Y: Rows, is_shared: bool, rank: int | None) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -50,7 +51,12 @@ class KernelSetup(Message, reveals=None):
 
 def kernel_of(setup: Any) -> Kernel:
     """The kernel that the parties agreed on."""
-    return Kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+    return _kernel(setup.kernel, setup.gamma, setup.degree, setup.coef0)
+
+
+@lru_cache(maxsize=8, typed=True)  # of many parties each has it, and what each says is held to it
+def _kernel(name: str, gamma: float | None, degree: float, coef0: float) -> Kernel:
+    return Kernel(name, gamma, degree, coef0)
 
 
 class RowCount(Message, reveals="counts"):
