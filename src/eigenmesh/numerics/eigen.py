@@ -57,7 +57,21 @@ def top_eigenpairs(K: Floats, k: int, *, seed: int = 0) -> tuple[Doubles, Double
     if require_count(k, "k") > n:
         raise InputError(f"k is {k}, expected at most {n}, the size of the matrix; lower k")
     require_finite(K, "the matrix")
-    A = np.asarray(K, dtype=np.float64)
+    return _top(np.asarray(K, dtype=np.float64), k, seed)
+
+
+def largest_eigenpair(K: Doubles) -> tuple[float, Doubles]:
+    """The largest eigenvalue of a symmetric K of finite numbers, and its vector (n,).
+
+    >>> largest_eigenpair(np.diag([1.0, 3.0]))[0]
+    3.0
+    """
+    values, vectors = _top(K, 1, 0)
+    return float(values[0]), vectors[:, 0]
+
+
+def _top(A: Doubles, k: int, seed: int) -> tuple[Doubles, Doubles]:
+    n = len(A)
     if n <= _LAPACK_SIZE or k > _LAPACK_SHARE * n:
         return _lapack_top(A, k)
     try:

@@ -233,24 +233,29 @@ class KernelWith:
 
     def __call__(self, X: Rows) -> Doubles:
         """(m, q) of float64 rows, to the last digit what `Kernel.matrix` has."""
-        if is_sparse(X) or is_sparse(self.rows) or self.kernel.of == "cosine":
+        if self._fill is None or is_sparse(X):
             return np.asarray(self.kernel.matrix(X, self.rows), dtype=np.float64)
-        values = np.empty((len(X), len(self.rows)))
+        values, apply = np.empty((len(X), len(self.rows))), KERNELS[self.kernel.name].apply
         for part in blocks(len(X)):
             self._fill(X[part], values[part])
+            apply(self.kernel, values[part])
         return values
 
-    def _fill(self, X: Doubles, out: Doubles) -> None:
-        if self.kernel.of == "distance":
-            norms = _fill_distances_to(X, self._shifted, out)
-            _finish_distances(X, self.rows, out, _gamma(self.kernel), norms)
-        else:
-            FILL[self.kernel.of](X, self.rows, out)
-        KERNELS[self.kernel.name].apply(self.kernel, out)
-
     @cached_property
-    def _shifted(self) -> _Shifted:
-        return _Shifted.of(self.rows)
+    def _fill(self) -> Callable[[Doubles, Doubles], None] | None:
+        """What writes arguments; none where nothing of them hangs on Y alone, or Y is sparse."""
+        if is_sparse(self.rows) or self.kernel.of == "cosine":
+            return None
+        if self.kernel.of != "distance":
+            fill = FILL[self.kernel.of]
+            return lambda X, out: fill(X, self.rows, out)
+        shifted, gamma = _Shifted.of(self.rows), _gamma(self.kernel)
+
+        def distances(X: Doubles, out: Doubles) -> None:
+            norms = _fill_distances_to(X, shifted, out)
+            _finish_distances(X, self.rows, out, gamma, norms)
+
+        return distances
 
 
 # --- The table of kernels: a new kernel is one function and one line here. ---

@@ -427,8 +427,11 @@ class RowSampler:
         A, n = self.rows, self.rows.shape[0]
         m = rows_seen(share, n, fewest)
         if m < n and self.kernel.is_level:
-            places = np.sort(rng.permutation(n)[:m])
-            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n)
+            places = rng.permutation(n)[:m]
+            places.sort()
+            counts = np.empty(m)
+            counts.fill(n / m)
+            return RowSample(as_rows(A[places]), counts, 1 - m / n)
         places = np.empty(0, np.intp)
         while m < n:
             chances, _ = self._weights

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, raw_rows
-from eigenmesh.numerics.eigen import top_eigenpairs
+from eigenmesh.numerics.eigen import largest_eigenpair
 from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
@@ -386,12 +386,12 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     # Both have the same eigenvalues above 0; the smaller is solved.
     scatter = around.T @ around if m >= t else around @ around.T
     trace = float(scatter.trace())
-    if trace <= 0:
+    if not 0 < trace < math.inf:  # what is not finite is in the probes' sums as well, and refused
         return np.zeros(t)
-    (value,), vector = top_eigenpairs(scatter, 1)
+    value, vector = largest_eigenpair(scatter)
     floor = trace / t * (1 + math.sqrt(t / m)) ** 2
-    along = vector[:, 0] if m >= t else (vector[:, 0] @ around) / math.sqrt(value)
-    return np.asarray(along * math.sqrt(max(float(value) - floor, 0.0)))
+    along = vector if m >= t else (vector @ around) / math.sqrt(value)
+    return np.asarray(along * math.sqrt(max(value - floor, 0.0)))
 
 
 @lru_cache(maxsize=2)  # parties of one process draw alike
