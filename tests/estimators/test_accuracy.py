@@ -132,9 +132,7 @@ def test_the_look_outside_costs_a_tenth_at_most_and_is_foreseen():
 @pytest.mark.parametrize(
     "kernel", [{"kernel": "rbf", "gamma": 0.05}, {"kernel": "poly", "gamma": 0.3, "degree": 2}]
 )
-def test_nobody_looks_where_all_that_is_outside_is_proven_to_matter_to_no_eigenvalue(
-    kernel, secure
-):
+def test_nobody_looks_where_what_is_missing_is_proven_to_be_little(kernel, secure):
     X = np.random.default_rng(0).normal(size=(400, 4)) * 0.5 ** np.arange(4)
     kind = "uniform" if kernel["kernel"] == "poly" else "centroids"
     options = {**kernel, "n_landmarks": 40, "landmarks": kind, "random_state": 0}
@@ -150,7 +148,8 @@ def test_nobody_looks_where_all_that_is_outside_is_proven_to_matter_to_no_eigenv
     assert model.report_.floats_up == bare.report_.floats_up < plan.floats_up
     true = true_shortfalls(X, {"degree": 2, "coef0": 1, **kernel}, model.eigenvalues_)
     assert (true <= 1e-3).all()
-    assert not model.shortfalls_.any()
+    assert np.abs(model.shortfalls_ - true).max() <= 5e-4
+    assert model.shortfall_ + model.shortfall_error_ >= true.max() - 1e-12
     # What is proven is less than a stricter accuracy, unless nothing but rounding is outside.
     is_asked = fitted.report_.rounds > bare.report_.rounds
     assert is_asked == (model.landmark_residual_ > 1e-6 * model.eigenvalues_[-1])

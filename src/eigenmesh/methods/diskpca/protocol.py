@@ -96,6 +96,7 @@ from eigenmesh.numerics.shortfall import (
     probe_directions,
     probe_for_sum,
     probed,
+    proven_shortfall,
     share_to_see,
     shortfall,
     summed_shortfall,
@@ -1347,13 +1348,16 @@ def measure(
 
     The second looks at more rows, in more features, and at every wanted component by itself. None
     is needed where all there is outside could not make a wanted eigenvalue larger by more than a
-    thousandth, or by the accuracy. Else every party is asked: one may have a component alone.
+    thousandth, or by half of the accuracy. Else all are asked: one may have a component alone.
     """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
-    if (q >= n and fit.span.rank is None) or _is_proven(fit, float(z[-1]), accuracy):
+    if (q >= n and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
         return Coverage(nothing_missing(k), {}, landmark_set.unheard)
+    most_missing = fit.outside + fit.rounding
+    if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
+        return Coverage(proven_shortfall(z, most_missing), {}, landmark_set.unheard)
     if rows.own_rows is not None:
         missing = _look_at_own(rows.own_rows, k, accuracy.largest_missing, center, fit, may_grow)
         return Coverage(missing, {}, landmark_set.unheard, q >= landmark_set.most_in_all)
@@ -1383,16 +1387,6 @@ def measure(
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return first
     return look(ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width))
-
-
-def _is_proven(fit: SpanFit, last: float, accuracy: Accuracy) -> bool:
-    """Whether too little is outside for any wanted eigenvalue, down to `last`, to miss much of it.
-
-    The kernel matrix is what the landmarks make of it and a positive one, whose trace is `outside`:
-    by that much at most an eigenvalue is larger (Weyl, 1912).
-    """
-    most = min(_PROVEN, accuracy.largest_missing) * last
-    return fit.outside <= ROUNDING * fit.model.total or fit.outside + fit.rounding <= most
 
 
 def _look_at_own(
