@@ -2,14 +2,17 @@
 
 Run with `make bench`, or `python bench_vfed.py --data DIR` for the paper's own data sets (files
 such as sonar.npz with an array X); without, scikit-learn's and the paper's synthetic set serve.
+`--only rounds` holds every number of rounds against all that the paper's variant can be told.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from _common import medians, show
@@ -17,6 +20,7 @@ from sklearn import datasets
 from sklearn.decomposition import PCA, KernelPCA
 
 import eigenmesh as em
+from eigenmesh.data.synthetic import gene_like, paper_linear
 from eigenmesh.metrics import aligned_error, sin_theta
 
 PAPER_SETS = ("sonar", "musk1", "college", "vehicle", "ionosphere", "glaucoma_m")
@@ -56,6 +60,7 @@ def sets(folder: Path | None) -> dict[str, np.ndarray]:
 def quiet(model: Any, data: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", em.EigenmeshWarning)
+        warnings.simplefilter("ignore", em.CostWarning)
         return model.fit(data)
 
 
@@ -212,6 +217,119 @@ def kernels(X: np.ndarray, name: str) -> None:
     )
 
 
+ROUNDS = (1, 2, 3, 5, 10, 20, 50)
+# Local iterations, warm start, weight scaling; a warm start is from what has frozen by then.
+VARIANTS = [(n, False, scaled) for n in (1, 3, 10, 50) for scaled in (False, True)]
+VARIANTS += [(10, True, False), (10, True, True)]
+BEYOND = 1e-6  # a difference that counts
+NO_GAP = 0.02  # 1 − λ_{k+1}/λ_k below which the data hardly determine the components
+
+
+class Errors(NamedTuple):
+    """Of components: the angle to the pooled ones, and the share of their variance that lacks."""
+
+    angle: float
+    variance: float
+
+    @classmethod
+    def of(cls, U: np.ndarray, X: np.ndarray, pooled: np.ndarray) -> Errors:
+        """Of vectors of whatever length, of samples X as they are centred."""
+        Q = np.linalg.qr(U.reshape(len(X), -1))[0]
+        captured, most = (np.sum((X.T @ V) ** 2) for V in (Q, pooled))
+        return cls(sin_theta(Q, pooled), float(1 - captured / most))
+
+
+def more_sets(data: dict[str, np.ndarray], folder: Path | None) -> dict[str, np.ndarray]:
+    """Further ones: as they are, standardised, and drawn with and without gaps."""
+    rng, further = np.random.default_rng(1), dict[str, np.ndarray]()
+    for name in ("pima", "yale_faces_32") if folder else ():
+        with np.load(folder / f"{name}.npz", allow_pickle=False) as archive:
+            further[name] = archive["X"].astype(np.float64)
+    for name in ("sonar", "college") if folder else ("wine",):
+        further[f"{name}, standardised"] = (data[name] - data[name].mean(0)) / data[name].std(0)
+    further["drawn genes"] = gene_like(n_samples=200, n_features=600, random_state=0)[0]
+    further["drawn linear"] = paper_linear(n_features=200, n_samples=300, random_state=0)
+    further["noise"] = rng.normal(size=(200, 40))
+    return {name: X[:400] for name, X in (data | further).items()}
+
+
+def settings(X: np.ndarray) -> Iterator[tuple[int, int, bool]]:
+    """Parties, components, and whether columns are centred."""
+    for p, k, center in itertools.product((2, 3, 5, 8), (1, 2, 3, 5), (True, False)):
+        if max(p, k) <= X.shape[1]:
+            yield p, k, center
+
+
+def all_rounds(data: dict[str, np.ndarray]) -> None:
+    """Ours after r rounds, and the paper's of r, at its best of all options: who errs more."""
+    rows, costs = [], []
+    for name, X in data.items():
+        counts = {determined: np.zeros((3, len(ROUNDS)), int) for determined in (True, False)}
+        worst = 1.0
+        for p, k, center in settings(X):
+            Xc = X - X.mean(0) * center
+            U, s, _ = np.linalg.svd(Xc, full_matrices=False)
+            parts, determined = em.split(X, p, by="columns"), 1 - (s[k] / s[k - 1]) ** 2 > NO_GAP
+            ours, cost = of_ours(parts, k, center, Xc, U[:, :k])
+            costs.append(cost)
+            for theirs in of_papers(parts, k, center, Xc, U[:, :k]):
+                pairs = list(zip(ours, theirs, strict=True))
+                by_angle, by_variance = (
+                    np.array([own[i] > other[i] + BEYOND for own, other in pairs]) for i in (0, 1)
+                )
+                counts[determined] += np.array([by_angle | True, by_angle, by_variance])
+                if determined and by_angle.any():
+                    worst = max(worst, *(own[0] / other[0] for own, other in pairs if other[0] > 0))
+        for determined, (total, angle, variance) in counts.items():
+            if total[0]:
+                figures = [f"{a} / {v}" for a, v in zip(angle, variance, strict=True)]
+                label = name if determined else f"{name}, no gap"
+                rows.append([label, str(total[0]), *figures, f"{worst:.2f}" if determined else ""])
+    columns = ["set", "compared", *(f"r{r}" for r in ROUNDS), "most, times"]
+    title = (
+        "Worse than the paper's by more than 1e-6, at a number of rounds: by angle / by variance"
+    )
+    show(title, columns, rows)
+    show_costs(costs)
+
+
+def of_ours(
+    parts: Any, k: int, center: bool, X: np.ndarray, pooled: np.ndarray
+) -> tuple[list[Errors], list[float]]:
+    """After each number of rounds; and of a fit that ends by itself what it took, by the door."""
+    model = em.VFedPCA(k, center=center, n_rounds=max(ROUNDS), keep_history=True)
+    history = quiet(model, parts).history_
+    reached = [Errors.of(history[min(r, len(history)) - 1], X, pooled) for r in ROUNDS]
+    door = quiet(em.KernelPCA(k, kernel="linear", center=center), parts)
+    vectors = (door.report_.floats_up + door.report_.floats_down) / len(X) / len(parts.names) / k
+    same = np.array_equal(door.eigenvalues_, model.eigenvalues_)
+    return reached, [door.report_.rounds - 1, vectors, float(not same)]
+
+
+def of_papers(
+    parts: Any, k: int, center: bool, X: np.ndarray, pooled: np.ndarray
+) -> Iterator[list[Errors]]:
+    """By every option, at each number of rounds; from the second on it is frozen (a test)."""
+    for i, (local, warm, scaled) in enumerate(VARIANTS):
+        how = {"local_iterations": local, "warm_start": warm, "weight_scaling": scaled}
+        how |= {"variant": "paper", "center": center, "random_state": 7 * i + k}
+        first, second = (
+            Errors.of(quiet(em.VFedPCA(k, n_rounds=r, **how), parts).eigenvectors_, X, pooled)
+            for r in (1, 2)
+        )
+        yield [first, *[second] * (len(ROUNDS) - 1)]
+
+
+def show_costs(costs: list[list[float]]) -> None:
+    """Of fits that ended by themselves."""
+    rounds, vectors, unlike = np.array(costs).T
+    figures = [f"{rounds.mean():.2f}", f"{np.median(rounds):.0f}"]
+    figures += [f"{vectors.mean():.2f}", f"{np.median(vectors):.1f}", f"{unlike.sum():.0f}"]
+    rows = [[str(len(costs)), *figures]]
+    columns = ["fits", "rounds, mean", "median", "vectors a component and party, mean", "median"]
+    show("KernelPCA(kernel='linear'), which ends by itself", [*columns, "not VFedPCA's"], rows)
+
+
 def seconds() -> None:
     """A fit against scikit-learn on the pooled columns."""
     rows = []
@@ -233,11 +351,17 @@ def seconds() -> None:
     show("VFedPCA(5) in process, against PCA(svd_solver='arpack')", columns, rows)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with the paper's data sets")
-    folder = parser.parse_args().data
-    data = sets(folder)
+    parser.add_argument("--only", choices=["rounds"], help="this alone")
+    parser.add_argument("--sets", nargs="*", help="of these names alone")
+    options = parser.parse_args()
+    data = sets(options.data)
+    if options.only:
+        chosen = more_sets(data, options.data)
+        all_rounds({name: chosen[name] for name in options.sets or chosen})
+        return
     first = next(iter(data))
     by_round(data)
     beside_the_prototype(data)
@@ -247,3 +371,7 @@ if __name__ == "__main__":
     kernel_graphs(data[first], first)
     kernels(data[first], first)
     seconds()
+
+
+if __name__ == "__main__":
+    main()

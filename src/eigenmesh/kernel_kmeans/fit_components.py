@@ -210,10 +210,13 @@ def fit_graph(
 ) -> ClusterFit:
     """Components by `KernelPCA`; then Lloyd's iteration at the nodes, by averages."""
     params = as_policies_want(fed, params)
-    kpca, _ = _components(fed, params, build)
-    span = span_of(kpca.estimator_)
-    run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
-    clusters = run.run(fed).value
+
+    def clustered(kpca: KernelPCA) -> tuple[KernelPCA, ClusterSpan, GraphClusters]:
+        span = span_of(kpca.estimator_)
+        run = graph_clustering(params, len(kpca.eigenvalues_), span, weights)
+        return kpca, span, run.run(fed).value
+
+    kpca, span, clusters = fed.in_turn(lambda: _components(fed, params, build)[0], clustered)
     claim = _graph_inertia(clusters, span.name)
     filled = int(np.count_nonzero(clusters.weights))
     agreement = f"the nodes' centres differ by at most {clusters.apart:.1e}"

@@ -264,10 +264,18 @@ def fit_graph(fed: Federation, params: RegressionParameters, y: Any) -> Regressi
     with at_sites(fed, y, "y", field="targets", signed=True) as targets:
         agreed: dict[str, Any] = {"alpha": params.alpha, "targets": targets}
         agreed["seed"] = door.random_state
-        n_targets = fed.run(graph_targets, GraphRidgeSetup(**mixing(fed), **agreed)).value
-        door.fit(fed)
-        setup, k = GraphRidgeSetup(**mixing(fed), **agreed), len(door.eigenvalues_)
-        result = fed.run(graph_ridge, setup, k, n_targets).value
+
+        def components() -> int:
+            setup = GraphRidgeSetup(**mixing(fed), **agreed)
+            n_targets: int = fed.run(graph_targets, setup).value
+            door.fit(fed)
+            return n_targets
+
+        def ridge(n_targets: int) -> Any:
+            setup, k = GraphRidgeSetup(**mixing(fed), **agreed), len(door.eigenvalues_)
+            return fed.run(graph_ridge, setup, k, n_targets).value
+
+        result = fed.in_turn(components, ridge)
     agreement = (
         f"predictions of the nodes at {PROBES} probe points are at most {result.apart:.1e} of "
         f"their spread apart",

@@ -81,6 +81,7 @@ from eigenmesh.runtime.topology import (
 if TYPE_CHECKING:  # what it needs is installed where sums are masked
     from eigenmesh.runtime.masked_sum import Collector
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 _REMEDIES = {
@@ -119,6 +120,8 @@ class Federation:
 
     _prepared_as: str = ""  # the name under which sites keep how rows are prepared
     _prepare: Callable[[], Any] | None = None  # what is still to be done for it
+    _how_to_prepare: Callable[[], Any] | None = None
+    _n_runs = 0
     _preparation: Any = None  # how rows were prepared: its `apply`, `undo` and `width`
 
     def __init__(
@@ -166,6 +169,7 @@ class Federation:
         self._courier = Courier(engine, self.timeout)
         self._guard: Guard | None = None
         self._cut: set[tuple[int, int]] = set()  # links over which nothing comes, in this run
+        self._held_without = Losses((), ())  # what the graph was last seen to hold together
         self._collector: Collector | None = None
         self._sum_asked: Ask | None = None
         self._numbers: dict[str, int] = {}
@@ -207,6 +211,7 @@ class Federation:
     @property
     def tree(self) -> SpanningTree:
         """The spanning tree of the parties that are still in, on a graph."""
+        self._require_held_together()
         scope = self.scope if self._guard is None else self._guard.study.scope
         return scope.tree_without(self._missing())
 
@@ -226,9 +231,7 @@ class Federation:
         """Do without a link for the rest of the run; `TopologyError` if that parts the graph."""
         i, j = sorted(map(self._names.index, (sender, receiver)))
         self._cut.add((i, j))
-        graph = nx.Graph(self.graph)
-        graph.remove_edges_from(self._cut)
-        require_connected(graph, self._names)
+        self._require_connected()
 
     @contextmanager
     def averaging(self, averaging: Averaging) -> Iterator[None]:
@@ -356,6 +359,7 @@ class Federation:
 
     def run(self, protocol: Protocol[R], *args: Any, **kwargs: Any) -> Run[R]:
         """Run a protocol from enlisting to dismissal."""
+        self._n_runs += 1
         if not protocol.only_counts:
             self.prepare_now()
         run: Run[R] = self._together(lambda: self._run_until_all_stay(protocol, args, kwargs))
@@ -387,6 +391,25 @@ class Federation:
                 if self.parties == covered:
                     break
         return replace(run, recording=recording)
+
+    def in_turn(self, first: Callable[[], A], then: Callable[[A], R]) -> R:
+        """`then` of what `first` came to; on a graph both anew where a party has left in between.
+
+        For runs that go on from each other's answers, how rows are prepared among them: one of some
+        parties, and the next of others, would be a mixture of two questions. What asked nobody
+        hangs on nobody, and each run sees to its own losses.
+        """
+        while True:
+            covered = []
+            for work in (self.prepare_now, first):
+                n_runs = self._n_runs
+                start: Any = work()
+                if self._n_runs > n_runs:
+                    covered.append(self.parties)
+            result = then(start)
+            if self._graph is None or all(here == self.parties for here in covered):
+                return result
+            self._prepare = self._how_to_prepare
 
     def _run_here(
         self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -452,11 +475,12 @@ class Federation:
         gives what was done, with its `apply`, its `undo` to rows in their owners' units, and the
         `width` of prepared rows.
         """
-        self._prepared_as, self._prepare = name, prepare
+        self._prepared_as, self._prepare, self._how_to_prepare = name, prepare, prepare
         try:
             yield
         finally:
-            self._prepared_as, self._prepare, self._preparation = "", None, None
+            self._prepared_as, self._preparation = "", None
+            self._prepare = self._how_to_prepare = None
 
     def in_own_units(self, points: Any) -> Any:
         """Points among prepared rows as their owners would write them; others as they are."""
@@ -852,6 +876,7 @@ class Federation:
             raise TopologyError("exchange needs a graph; pass topology= to the federation")
         key = ("exchange", role_name(send.role), send.name, receive.name)
         for _ in range(times):
+            self._require_held_together()
             fields = self._next_in_study(key)
             self._books.new_round()
             while not self._exchange_once(send, receive, fields):
@@ -948,12 +973,23 @@ class Federation:
             for sender, _reason, replaced in receipt["missed"] if is_over else ():
                 (self.reused if replaced else self.dropped)[self._names[sender]] += 1
 
+    def _require_held_together(self) -> None:
+        """Who was lost between exchanges may have parted the graph: then nothing would come of it
+        but nodes that miss what others have, and are blamed for it one by one.
+        """
+        missing = self._missing()
+        if missing != self._held_without:
+            self._require_connected()
+            self._held_without = missing
+
     def _require_connected(self) -> None:
         """After a loss: is there still a graph to go on with?"""
         if not self._active():
             raise PartyLost(f"no party is left to exchange messages; {self._losses()}")
+        assert self._graph is not None
+        graph = nx.restricted_view(self.graph, (), self._cut)
         try:
-            require_connected(self.graph, self._names)
+            require_connected(graph, self._names)
         except TopologyError as error:
             losses = f"; {self._losses()}" if self.lost else ""
             raise TopologyError(f"{error.reason}{losses}") from None

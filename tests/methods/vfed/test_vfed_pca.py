@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 import eigenmesh as em
 from eigenmesh.engines.faulty import Fault
 from eigenmesh.errors import MissingPartyShare, PartyLost, PolicyRefusal, RankError
+from eigenmesh.methods.vfed.protocol import MORE
 from eigenmesh.metrics import aligned_error, sin_theta
-from eigenmesh.runtime.ledger import COORDINATOR
 
 
 def returns_like(seed=0, n=200, m=120):
@@ -160,7 +160,9 @@ def test_stops_by_its_residuals():
 
 
 @pytest.mark.parametrize(("k", "rounds", "parties"), [(1, 1, 3), (1, 4, 2), (3, 5, 4), (2, 2, 1)])
-def test_floats_are_one_vector_a_component_up_and_down_a_round_and_party(k, rounds, parties):
+def test_floats_are_a_vector_a_component_up_and_down_a_round_and_five_at_the_start(
+    k, rounds, parties
+):
     X = DATA["slow"]
     parts = em.split(X, parties, by="columns")
     model = em.VFedPCA(k, n_rounds=rounds, tolerance=1e-300)
@@ -168,17 +170,32 @@ def test_floats_are_one_vector_a_component_up_and_down_a_round_and_party(k, roun
     with em.federation(parts) as fed, fed.recording() as recording:
         fit_quietly(model, fed)
     report, n = model.report_, len(X)
-    assert report.floats_up == report.floats_down == rounds * k * n * parties
+    assert report.floats_down == rounds * k * n * parties
+    assert report.floats_up == report.floats_down + MORE * n * parties
     assert report.rounds == rounds + 1
     assert report.baseline_floats == X.size
-    sent = {(e.sender == COORDINATOR, e.floats) for e in recording.ledger if e.floats}
-    assert sent == {(True, n * k), (False, n * k)}
+    own = [e.floats for e in recording.ledger if e.step == "VectorHolder.local_start"]
+    assert own == [n * (k + MORE)] * parties
+    others = {e.floats for e in recording.ledger if e.step != "VectorHolder.local_start"}
+    assert others == {0, n * k}
     for field in ("floats_up", "floats_down", "rounds", "by_party", "by_step", "reveals"):
         assert getattr(forecast, field) == getattr(report, field), field
 
 
+def test_more_vectors_come_as_long_as_they_do_not_make_up_the_columns():
+    X = np.random.default_rng(0).normal(size=(60, 21))
+    widths = np.cumsum([1, 2, 3, 4, 6])
+    parts = em.Partitioned(columns=np.split(X, widths, axis=1))
+    with em.federation(parts) as fed, fed.recording() as recording:
+        em.VFedPCA(2).fit(fed)
+    own = [
+        e.floats // 60 for e in recording.ledger if e.step == "VectorHolder.local_start" if e.floats
+    ]
+    assert own == [2, 2, 2, 3, 5, 4]
+
+
 def test_directions_that_run_out_do_not_change_the_traffic_of_a_round():
-    """Two columns a party: the blocks shrink, the messages do not."""
+    """Two columns a party: the blocks shrink, the messages do not, nor are there more vectors."""
     X = np.random.default_rng(0).normal(size=(50, 6))
     model = em.VFedPCA(4).fit(em.split(X, 3, by="columns"))
     per_round = 4 * 50 * 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import networkx as nx
@@ -182,9 +183,9 @@ class GossipKPCA(GraphEstimator):
             fed.require_stages(self._run(require_graph(fed), self._kernel(1.0)))
             if not fed.local_sites():
                 self._require_model(fed, self._features(len(fed.parties)))
-            gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            setup = self._agreed(require_graph(fed), self._kernel(gamma))
-            result = fed.run(gossip_kpca, setup, self._goal()).value
+            gamma, setup, result = fed.in_turn(
+                partial(self._find_gamma, fed), partial(self._search, fed)
+            )
             facts = self._unplaced(setup, result, gamma)
             self._take_models(fed, result.parties, result.features, facts)
         self._adopt(result, gamma)
@@ -292,6 +293,15 @@ class GossipKPCA(GraphEstimator):
         """Centroids that nodes of these sizes give at first."""
         count = asked_of_each(sizes, int(self.n_features))
         return sum(centroids_given(n, count) for n in sizes)
+
+    def _find_gamma(self, fed: Federation) -> float | None:
+        return kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
+
+    def _search(
+        self, fed: Federation, gamma: float | None
+    ) -> tuple[float | None, GossipSetup, GossipResult]:
+        setup = self._agreed(require_graph(fed), self._kernel(gamma))
+        return gamma, setup, fed.run(gossip_kpca, setup, self._goal()).value
 
     def _unplaced(self, setup: GossipSetup, result: GossipResult, gamma: float | None) -> Any:
         model = unplaced_model(self._kernel(gamma), result.outcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -154,8 +155,10 @@ class VFedPCA(LinearColumnEstimator):
         source = self._source(X)
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
-            matched = self._align(fed)
-            result = self._run_paper(fed) if paper else self._run_exact(fed)
+            run = self._run_paper if paper else self._run_exact
+            matched, result = fed.in_turn(
+                partial(self._align, fed), lambda matched: (matched, run(fed))
+            )
             self._keep_shares(fed, result.model)
         self._adopt(result.model, None, getattr(result, "shortfalls", None))
         self.convergence_ = np.asarray(result.convergence)

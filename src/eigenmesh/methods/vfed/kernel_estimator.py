@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -185,10 +186,9 @@ class VFedAKPCA(ColumnEstimator):
         name, source = self._kernel_name(), self._source(X)
         with self._opened(source, self.topology) as fed, fed.recording() as recording:
             self._require_columns(fed)
-            matched = self._align(fed)
-            fed.require_stages(*self._needs(fed))
-            kernel = self._kernel(name, self._find_gamma(fed))
-            result = self._method(kernel, fed.graph is not None, fed.secure).run(fed).value
+            matched, kernel, result = fed.in_turn(
+                partial(self._settle, fed, name), partial(self._search, fed)
+            )
             model = result if isinstance(result, ColumnModel) else result.model
             self._keep_shares(fed, model)
         printed = result if isinstance(result, PaperResult) else None
@@ -205,6 +205,19 @@ class VFedAKPCA(ColumnEstimator):
         cheaper = self._less(fed.split, fed.graph is not None)
         self.report_ = concluded(model, matched, caveats, reason, recording, fed, cheaper)
         return self
+
+    def _settle(self, fed: Federation, name: str) -> tuple[tuple[str, ...], Kernel]:
+        """How samples were matched, and the kernel."""
+        matched = self._align(fed)
+        fed.require_stages(*self._needs(fed))
+        return matched, self._kernel(name, self._find_gamma(fed))
+
+    def _search(
+        self, fed: Federation, settled: tuple[tuple[str, ...], Kernel]
+    ) -> tuple[tuple[str, ...], Kernel, Any]:
+        matched, kernel = settled
+        method = self._method(kernel, fed.graph is not None, fed.secure)
+        return matched, kernel, method.run(fed).value
 
     def _less(self, split: str, on_graph: bool) -> str:
         return LESS_ON_A_GRAPH if on_graph else self._cheaper

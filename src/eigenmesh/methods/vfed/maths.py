@@ -221,7 +221,7 @@ def _learnt(G: Doubles, block: Doubles, product: Doubles, Q: Doubles) -> Doubles
     large = values > 1e-10 * max(float(np.abs(block.T @ product).max()), np.finfo(float).tiny)
     added = EQ @ (W[:, large] / np.sqrt(values[large]))
     grown = _outside(np.hstack([G, added]), Q)
-    width = _OWN_WIDTH * max(block.shape[1], G.shape[1] // _OWN_WIDTH, 1)
+    width = max(_OWN_WIDTH * block.shape[1], G.shape[1])
     return grown if grown.shape[1] <= width else _leading(grown, width)
 
 

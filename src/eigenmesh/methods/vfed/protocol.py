@@ -6,21 +6,25 @@ method is in `vfed_paper`): every round a vector a component goes up from each p
 
 ===================  ==========================================================================
 party keeps          its columns X_i (n, m_i); its share: mean and loadings
-party reveals        its k top left singular vectors, scaled; then X_i X_iᵀ Q for the blocks Q
-                     that it is sent; how many samples and columns, a digest of the sample ids
+party reveals        its top left singular vectors, scaled, some more than k; then X_i X_iᵀ Q for
+                     the blocks Q that it is sent; how many samples and columns, a digest of the
+                     sample ids
 coordinator learns   these; a party learns Q, and in the end the joint scores
 ===================  ==========================================================================
 
-Round 1 fuses the parties' own vectors; every further round multiplies a block with A = Σ_i X_i X_iᵀ
-and takes the best vectors that these products and the parties' own vectors allow for, see
-`methods.vfed.maths`. It stops when a proven bound of every residual ‖A u − λ u‖ is a small
-share of its own λ; components beside far larger ones are sought without these.
+Round 1 fuses the parties' own vectors, MORE than are wanted: what comes next at each party may come
+first of all together, and what a fusion of k vectors makes of that is luck. Every further round
+multiplies a block with A = Σ_i X_i X_iᵀ and takes the best vectors that these products and the
+parties' own vectors allow for, see `methods.vfed.maths`. It stops when a proven bound of every
+residual ‖A u − λ u‖ is a small share of its own λ; components beside far larger ones are sought
+without these.
 
 Above the usual length: the search begins anew, among those who are left, whenever a party is lost.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -50,10 +54,13 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Scope, ask, at_most, enlist, loop, rows, sequence
+from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, loop, rows, sequence
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import ask_everyone
 from eigenmesh.stages.linear_columns import VFedResult, model_of, prepared_block
+
+# Own vectors of a party beside as many as are wanted: decision 159 has what others cost.
+MORE = 5
 
 
 class VFedSetup(Message, reveals=None):
@@ -131,11 +138,12 @@ class VectorHolder(Party):
     def local_start(self) -> LocalStart:
         """Round 1. A party of fewer than k columns sends zeros in the place of missing vectors."""
         n, m = self.columns.shape
+        number = own_vectors(self.setup.n_components, Own(n, m))
         return LocalStart(
             n_samples=n,
             n_columns=m,
             sample_ids=self.site.sample_ids_hash,
-            vectors=self.columns.top_vectors(self.setup.n_components, self.setup.seed),
+            vectors=self.columns.top_vectors(number, self.setup.seed),
             total=self.columns.total,
         )
 
@@ -152,13 +160,23 @@ class VectorHolder(Party):
         self.site.keep(self.setup.model, share_to_tree(share), for_any=True)
 
 
+def own_vectors(k: int, own: Own) -> int:
+    """How many a party begins with: k, and more as long as they do not make up its columns.
+
+    >>> own_vectors(2, Own(100, 30)), own_vectors(2, Own(100, 5)), own_vectors(2, Own(100, 1))
+    (7, 4, 2)
+    """
+    enough = min(own.columns, own.rows - 1)
+    return max(k, min(k + MORE, enough - 1))
+
+
 def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
     """Own vectors, then k vectors up and down a round; a loss begins the search anew."""
     k = setup.n_components
     products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k, directions="b"))
     return sequence(
         enlist(VectorHolder, setup),
-        ask(VectorHolder.local_start, n_samples=rows, k=k, directions="k"),
+        ask(VectorHolder.local_start, n_samples=rows, k=partial(own_vectors, k), directions="k"),
         products,
         ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
         loop(
