@@ -354,23 +354,24 @@ def seconds() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with the paper's data sets")
-    parser.add_argument("--only", choices=["rounds"], help="this alone")
-    parser.add_argument("--sets", nargs="*", help="of these names alone")
+    parser.add_argument("--only", nargs="*", help="rounds, top, several or graphs; else all")
     options = parser.parse_args()
-    data = sets(options.data)
-    if options.only:
-        chosen = more_sets(data, options.data)
-        all_rounds({name: chosen[name] for name in options.sets or chosen})
-        return
+    data, only = sets(options.data), options.only or ["rounds", "top", "several", "graphs"]
     first = next(iter(data))
-    by_round(data)
-    beside_the_prototype(data)
-    several_components(data)
-    no_breakdown(data)
-    graphs(data[first], first)
-    kernel_graphs(data[first], first)
-    kernels(data[first], first)
-    seconds()
+    if "rounds" in only:
+        all_rounds(more_sets(data, options.data))
+    if "top" in only:
+        by_round(data)
+        beside_the_prototype(data)
+    if "several" in only:
+        several_components(data)
+        no_breakdown(data)
+    if "graphs" in only:
+        graphs(data[first], first)
+        kernel_graphs(data[first], first)
+    if not options.only:
+        kernels(data[first], first)
+        seconds()
 
 
 if __name__ == "__main__":

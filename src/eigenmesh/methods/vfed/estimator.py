@@ -33,9 +33,10 @@ class VFedPCA(LinearColumnEstimator):
     """PCA of samples whose columns are held by several parties, exactly.
 
     A round takes one vector over the samples a component from each party, and one back. The first
-    fuses the parties' own components; every further one multiplies with the Gram matrix of the
-    pooled columns, until the residuals are small. The answer is that of PCA on the pooled columns.
-    Each owner keeps the loadings of its columns; scores are shared.
+    fuses the parties' own components, of which they send up to five more; every further one
+    multiplies with the Gram matrix of the pooled columns, until the residuals are small. The answer
+    is that of PCA on the pooled columns. Each owner keeps the loadings of its columns; scores are
+    shared.
 
     Parameters
     ----------

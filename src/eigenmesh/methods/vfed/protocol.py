@@ -82,7 +82,7 @@ class LocalStart(Message, reveals="eigenvectors"):
     n_samples: Annotated[int, Reveals("counts"), SameEverywhere, OwnRows]
     n_columns: Annotated[int, Reveals("counts"), OwnColumns]
     sample_ids: Annotated[str, Reveals("hashes"), SameEverywhere]
-    vectors: Annotated[Floats, Shape("n_samples", "k"), NonEmpty]
+    vectors: Annotated[Floats, Shape("n_samples", "s"), NonEmpty]
     total: Annotated[float, NonNegative, OwnSquares]  # of the columns
 
     def contradiction(self, context: Context) -> str | None:
@@ -176,7 +176,7 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
     products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k, directions="b"))
     return sequence(
         enlist(VectorHolder, setup),
-        ask(VectorHolder.local_start, n_samples=rows, k=partial(own_vectors, k), directions="k"),
+        ask(VectorHolder.local_start, n_samples=rows, s=partial(own_vectors, k), directions="s"),
         products,
         ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
         loop(
