@@ -85,19 +85,21 @@ class GraphEstimator(RowEstimator):
     def _take_models(
         self, fed: Federation, parties: Sequence[str], points: str, facts: Any
     ) -> None:
-        """The models of the nodes that are here; if none is, the first node is asked.
+        """The models of the nodes that are here; where there may be none, the first node is asked.
 
         `points` are what the models are made of, as `node_models.first_model` has it.
         """
-        here = {name: site for name, site in fed.local_sites().items() if name in parties}
+        sites, members = fed.local_sites(), len(fed.members)
+        here = {name: site for name, site in sites.items() if name in parties}
         shares = {name: site.store[KEPT] for name, site in here.items()}
         both = {name: NodeModel(**own) for name, own in shares.items() if "local" in own}
         self.nodes_ = tuple(parties)
         self.node_models_ = both or {name: own["consensus"] for name, own in shares.items()}
-        if here:
-            self.model_ = next(iter(shares.values()))["consensus"]
-        else:
+        # Of processes with a node each one may have nothing but a node that left: all have to ask.
+        if not sites or (len(sites) < members and len(parties) < members):
             self.model_ = fed.run(first_model, points, len(facts.eigenvalues), facts).value
+        else:
+            self.model_ = next(iter(shares.values()))["consensus"]
 
     @property
     def _n_features_out(self) -> int:

@@ -304,6 +304,24 @@ def test_party_that_hangs_in_an_exchange(culprit, at, on_loss):
         assert time.monotonic() - started < 4.0
 
 
+def test_every_rank_has_the_survivors_model_also_that_of_the_node_that_left():
+    rows = [block + i for i, block in enumerate(np.random.default_rng(0).normal(size=(5, 20, 4)))]
+    options = {"topology": "full", "on_loss": "survivors"}
+
+    def fitted(here, **more):
+        parts = em.Partitioned(rows=[rows[i] for i in here], names=[NAMES[i] for i in here])
+        kpca = em.GossipKPCA(2, kernel="rbf", gamma="median", n_features=20, random_state=0)
+        with em.federation(parts, **options, **more) as fed:
+            return kpca.fit(fed)
+
+    gone = [em.Fault("kill", SOUTH, round=14)]  # gamma has been found with its rows by then
+    model = fitted(range(5), faults=gone, **on_mpi)
+    assert set(model.report_.lost) == {SOUTH}
+    alone = fitted([i for i in range(5) if NAMES[i] != SOUTH])
+    assert_close(model.eigenvalues_, alone.eigenvalues_)
+    assert_close(model.transform(rows[0]), alone.transform(rows[0]))
+
+
 def test_late_reply_of_a_hung_party_is_dropped():
     with em.federation(some_rows(), timeout=0.5, **on_mpi) as fed:
         with pytest.raises(PartyLost):
