@@ -141,7 +141,7 @@ class OneShotKPCA(ColumnEstimator):
     explained_variance_ratio_, total_variance_, residual_ : the variance in feature space; the last
         two are exact for the linear kernel and upper bounds for "rbf".
     shortfalls_, shortfall_ : the share of each eigenvalue that is missing, roughly estimated from
-        what the last pairs sent have added, and the largest: in one fit of twenty it is less than
+        what the last pairs sent have added, and the largest: in one fit of eleven it is less than
         half of the truth, which `report_` limits.
     gamma_ : the gamma used, None for the linear kernel.
     report_ : what it cost, what left each party, and proven limits of the error.

@@ -195,7 +195,7 @@ class VFedPCA(LinearColumnEstimator):
     def _exact_run(self, k: int, on_graph: bool) -> Stage:
         """The search for k components, or as many as there are where a share is asked for."""
         agreed = self._agreed(k, at_most=not isinstance(self._wanted(), int))
-        how = (agreed, self._rounds(), positive(self.tolerance, "tolerance"))
+        how = (agreed, positive(self.tolerance, "tolerance"))
         search = vfed_peers if on_graph else vfed_pca
         return stage(search, *how, keep_history=bool(self.keep_history))
 
@@ -231,6 +231,7 @@ class VFedPCA(LinearColumnEstimator):
         count = self._wanted()
         return VFedSetup(
             n_components=k,
+            n_rounds=self._rounds(),
             at_most=at_most,
             share=count if isinstance(count, float) else None,
             center=bool(self.center),

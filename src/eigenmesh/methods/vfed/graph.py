@@ -75,6 +75,7 @@ class PeerSetup(PassingSetup, reveals=None):
     """What the nodes agree on; the first node's directions count."""
 
     n_components: Annotated[int, Positive]
+    n_rounds: Annotated[int, Positive]
     at_most: bool
     share: float | None
     center: bool
@@ -238,9 +239,7 @@ class PeerHolder(PassingParty):
         self.block = block[:, : int(np.count_nonzero(np.abs(block).max(axis=0, initial=0.0)))]
 
 
-def schedule(
-    scope: Scope, setup: VFedSetup, n_rounds: int, tolerance: float, keep_history: bool = False
-) -> Node:
+def schedule(scope: Scope, setup: VFedSetup, tolerance: float, keep_history: bool = False) -> Node:
     """Directions from the first node and an average of products, a round; in the end the scores."""
 
     def width(own: Own) -> int:
@@ -253,7 +252,7 @@ def schedule(
         return block(own) + 1
 
     search = loop(
-        n_rounds,
+        setup.n_rounds,
         ask(PeerHolder.propose),
         handing_down(scope, PeerHolder, block_and_one),
         ask(PeerHolder.multiply),
@@ -277,7 +276,6 @@ def schedule(
 def vfed_peers(
     nodes: Federation,
     setup: VFedSetup,
-    n_rounds: int,
     tolerance: float,
     keep_history: bool = False,
 ) -> VFedResult:
@@ -290,7 +288,7 @@ def vfed_peers(
         nodes.enlist(PeerHolder, _agreed(require_graph(nodes), setup, tolerance))
         starts = nodes.ask(PeerHolder.introduce)
         k = 0 if setup.at_most else setup.n_components
-        end = _search(nodes, covered, k, n_rounds, keep_history)
+        end = _search(nodes, covered, k, setup.n_rounds, keep_history)
         if end is None:
             continue
         nodes.ask(PeerHolder.propose_scores)

@@ -67,6 +67,7 @@ class VFedSetup(Message, reveals=None):
     """What the parties agree on; `model` is the name under which they keep their shares."""
 
     n_components: Annotated[int, Positive, no_more_than(100_000)]
+    n_rounds: Annotated[int, Positive]  # at most
     at_most: bool  # fewer where the columns determine fewer, or fewer explain the share
     share: float | None
     center: bool
@@ -138,7 +139,7 @@ class VectorHolder(Party):
     def local_start(self) -> LocalStart:
         """Round 1. A party of fewer than k columns sends zeros in the place of missing vectors."""
         n, m = self.columns.shape
-        number = own_vectors(self.setup.n_components, Own(n, m))
+        number = own_vectors(self.setup, Own(n, m))
         return LocalStart(
             n_samples=n,
             n_columns=m,
@@ -160,28 +161,32 @@ class VectorHolder(Party):
         self.site.keep(self.setup.model, share_to_tree(share), for_any=True)
 
 
-def own_vectors(k: int, own: Own) -> int:
-    """How many a party begins with: k, and more as long as they do not make up its columns.
+def own_vectors(setup: VFedSetup, own: Own) -> int:
+    """How many a party begins with: k, and MORE as far as they do not make up its columns.
 
-    >>> own_vectors(2, Own(100, 30)), own_vectors(2, Own(100, 5)), own_vectors(2, Own(100, 1))
-    (7, 4, 2)
+    Nor, with all products that may follow, if these alone do not: so that they are of no kind that
+    a study without them is not.
     """
-    enough = min(own.columns, own.rows - 1)
-    return max(k, min(k + MORE, enough - 1))
+    k, enough = setup.n_components, min(own.columns, max(own.rows - 1, 1))
+    to_spare = enough - 1 - k * setup.n_rounds
+    return max(k, k + min(MORE, to_spare if to_spare >= 0 else enough - 1 - k))
 
 
-def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
+def schedule(scope: Scope, setup: VFedSetup) -> Node:
     """Own vectors, then k vectors up and down a round; a loss begins the search anew."""
-    k = setup.n_components
-    products = loop(n_rounds - 1, ask(VectorHolder.multiply, n=rows, b=k, directions="b"))
+    k, n_rounds = setup.n_components, setup.n_rounds
+    own, product = (
+        partial(own_vectors, setup),
+        ask(VectorHolder.multiply, n=rows, b=k, directions="b"),
+    )
     return sequence(
         enlist(VectorHolder, setup),
-        ask(VectorHolder.local_start, n_samples=rows, s=partial(own_vectors, k), directions="s"),
-        products,
+        ask(VectorHolder.local_start, n_samples=rows, s=own, directions="s"),
+        loop(n_rounds - 1, product),
         ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
         loop(
             scope.restarts,
-            loop(n_rounds, ask(VectorHolder.multiply, n=rows, b=k, directions="b")),
+            loop(n_rounds, product),
             ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
             usual=0,
         ),
@@ -192,7 +197,6 @@ def schedule(scope: Scope, setup: VFedSetup, n_rounds: int) -> Node:
 def vfed_pca(
     columns: Federation,
     setup: VFedSetup,
-    n_rounds: int,
     tolerance: float,
     keep_history: bool = False,
 ) -> VFedResult:
@@ -205,7 +209,7 @@ def vfed_pca(
     starts = ask_everyone(columns, VectorHolder.local_start)
     search = _Search(columns, starts, setup, tolerance, keep_history)
     while True:
-        pairs = search.run(n_rounds)
+        pairs = search.run(setup.n_rounds)
         total = float(sum(start.total for start in search.starts))
         k = n_components_of(setup, pairs.values, total)
         ordered = np.append(pairs.values, pairs.next_value)
