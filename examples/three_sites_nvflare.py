@@ -280,6 +280,11 @@ def _forward_all(listening: socket.socket, port: int) -> None:
             inside.close()
             continue
         outside.settimeout(None)
+        for own in (
+            inside,
+            outside,
+        ):  # else what comes in pieces waits 40 ms for an acknowledgement
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for pair in ((inside, outside), (outside, inside)):
             threading.Thread(target=_forward, args=pair, daemon=True).start()
 
