@@ -77,6 +77,18 @@ def goes(job, place, at_request, over):
     return requests
 
 
+def calls_of(job):
+    """Of whom what is asked from now on."""
+    original, calls = job._at, []
+
+    def at(i, method, *rest):
+        calls.append((i, method))
+        return original(i, method, *rest)
+
+    job._at = at
+    return calls
+
+
 @pytest.mark.parametrize("split", ["rows", "columns"])
 def test_a_fit_asks_as_often_as_these_tests_let_it(split):
     parts, model = FITS[split]
@@ -95,12 +107,14 @@ def test_a_site_that_goes_at_any_request_is_named(quick_looks, split, at_request
     expected = model.fit(parts).eigenvalues_
     with open_here(parts, timeout=600) as fed:
         goes(fed._engine, 1, at_request, quick_looks)
+        calls = calls_of(fed._engine)
         begin = time.monotonic()
         if at_request == REQUESTS[split]:  # the answer is complete: nothing is lost with the site
             np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected)
         else:
             with pytest.raises(PartyLost, match="'north'.*does not answer any more"):
                 model.fit(fed)
+        assert calls.count((1, "handle")) == at_request, "nor is it waited for at the end"
         assert time.monotonic() - begin < 15
 
 
@@ -116,6 +130,57 @@ def test_a_site_that_goes_at_any_request_is_survived(quick_looks, split, at_requ
     covered = model.report_.parties
     assert covered in (("east", "south"), ("east", "north", "south"))
     np.testing.assert_allclose(model.eigenvalues_, rest if len(covered) == 2 else whole)
+
+
+def test_of_a_site_that_is_lost_already_one_look_is_enough(quick_looks):
+    with open_here(ROWS, timeout=600) as fed:
+        job, numbers = fed._engine, []
+        goes(job, 1, 0, quick_looks)
+        job.proxies["north"].silent = True
+        calls = calls_of(job)
+        for _ in range(3):
+            calls.clear()
+            assert dict(job.call({1: b"anything"}, 600))[1].reason.startswith("its process")
+            numbers.append(calls.count((1, "is_there")))
+        assert numbers == [2, 1, 1]
+        job.proxies["north"].silent = False
+        job.look_round()
+        assert isinstance(dict(job.call({1: b"anything"}, 600))[1], bytes)
+
+
+SEVERAL_RUNS = 10  # requests of a fit that counts first: two runs, and two questions between
+
+
+@pytest.mark.parametrize("at_request", range(1, SEVERAL_RUNS + 1))
+def test_a_site_that_goes_at_any_request_of_several_runs_is_named_in_the_job_it_left(
+    monkeypatch, at_request
+):
+    session, calls = Session(monkeypatch, ROWS), []
+    model, expected = em.KernelPCA(1, kernel="linear"), em.MomentPCA(1).fit(ROWS).eigenvalues_
+    with em.federation(engine="nvflare", startup_kit="kit", study="heart", secure=False) as fed:
+        reached = session.do_app_command
+
+        def going_down(job_id, topic, data):
+            calls.extend([data] if data["do"] == "call" else [])
+            if len(calls) == at_request:
+                session.absent.add("north")  # nor is it in another job
+                session.jobs[-1]._proxies["north"].silent = True
+            return reached(job_id, topic, data)
+
+        session.do_app_command = going_down
+        if at_request == SEVERAL_RUNS:
+            np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected)
+        else:
+            with pytest.raises(PartyLost, match="'north'.*does not answer any more") as lost:
+                model.fit(fed)
+            assert lost.value.party == "north"
+        assert len(session.jobs) == 1
+
+        session.do_app_command = reached
+        session.absent.clear()
+        with pytest.warns(EigenmeshWarning, match="another one was submitted"):
+            np.testing.assert_allclose(model.fit(fed).eigenvalues_, expected)
+        assert len(session.jobs) == 2
 
 
 # A site that comes back.

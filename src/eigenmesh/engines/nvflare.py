@@ -154,8 +154,10 @@ class Flare(Engine):
         limit = _SLACK * timeout + LOOK_SECONDS
         pending = {_in_thread(self._at, i, method, limit, a): i for i, a in arguments.items()}
         replies: dict[int, Reply] = {}
-        self._silence = Counter()
-        waiting, next_look = list(arguments), time.monotonic() + _BETWEEN_LOOKS
+        # Of whoever is lost already one more look without an answer is enough, and it is at once.
+        lost = {i: _SILENT_LOOKS - 1 for i in arguments if i in self._losses}
+        self._silence = Counter(lost)
+        waiting, next_look = list(arguments), time.monotonic() + (not lost) * _BETWEEN_LOOKS
         while waiting:
             seconds = max(next_look - time.monotonic(), 0.0)
             done, _ = wait(pending, seconds, return_when=FIRST_COMPLETED)
@@ -322,6 +324,7 @@ class Relayed(Engine):
         self._job = _Job(Path(startup_kit), study, names)
         self._is_running, self._is_fresh, self._is_over = False, True, False
         self._gone: set[int] = set()  # parties whose process in this job is no more
+        self._is_anew = True  # nothing of what is done now was asked yet
         try:
             self._job.submit()
             self.parties = self._job.expected()
@@ -345,8 +348,11 @@ class Relayed(Engine):
         self, operation: str, requests: Mapping[int, bytes], fields: Mapping[str, Any]
     ) -> Iterator[tuple[int, Reply]]:
         may_replace, self._is_fresh = self._is_fresh, not self._is_running
+        # Between the runs of a fit whoever is gone is asked again, and named, in seconds: another
+        # job takes a quarter of a minute to be up, and would not have a site that is down either.
+        concerned, self._is_anew = requests if self._is_anew else {}, False
         try:
-            answer = self._work(may_replace, requests, operation, {**packed(requests), **fields})
+            answer = self._work(may_replace, concerned, operation, {**packed(requests), **fields})
         except JobEnded as ended:
             if not self._is_over:  # with the job every party is gone: nobody is left to go on with
                 self._is_over = True
@@ -385,6 +391,10 @@ class Relayed(Engine):
         """Let the server's job be the coordinator: replies of the sites then stay there."""
         order = {**work, "split": self.split, "align": self.align}
         return self._work(True, range(len(self.parties)), "order", {"work": order}, on_progress)
+
+    def begin_anew(self) -> None:
+        """A job that has lost somebody is replaced before anything else is asked."""
+        self._is_anew = True
 
     @contextmanager
     def session(self) -> Iterator[None]:

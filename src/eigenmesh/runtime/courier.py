@@ -27,6 +27,7 @@ class Courier:
     def __init__(self, engine: Engine, timeout: float) -> None:
         self.turn = 0
         self.log_heads: dict[str, Head] = {}  # of the parties' own logs, by party
+        self.silent: set[int] = set()  # who gave no reply to the last request that was for it
         self._engine = engine
         self._timeout = timeout
         self.begin_run()
@@ -38,13 +39,22 @@ class Courier:
 
     def call(self, requests: Requests, timeout: float | None = None) -> Iterator[tuple[int, Reply]]:
         """Requests to the hosts; replies in party order."""
-        return self._engine.call(self._stamped(requests), timeout or self._timeout)
+        replies = self._engine.call(self._stamped(requests), timeout or self._timeout)
+        return self._noting_silence(replies)
 
     def swap(
         self, requests: Requests, neighbours: Mapping[int, Sequence[int]]
     ) -> Iterator[tuple[int, Reply]]:
         """One exchange between neighbours; receipts in party order."""
-        return self._engine.swap(self._stamped(requests), neighbours, self._timeout)
+        replies = self._engine.swap(self._stamped(requests), neighbours, self._timeout)
+        return self._noting_silence(replies)
+
+    def _noting_silence(self, replies: Iterator[tuple[int, Reply]]) -> Iterator[tuple[int, Reply]]:
+        for i, reply in replies:
+            self.silent.discard(i)
+            if isinstance(reply, Lost):
+                self.silent.add(i)
+            yield i, reply
 
     def _stamped(self, requests: Requests) -> dict[int, bytes]:
         self.turn += 1

@@ -57,6 +57,9 @@ class Engine(ABC):
         """Held while a protocol runs; an engine may pin threads in it."""
         return nullcontext()
 
+    def begin_anew(self) -> None:  # noqa: B027 - few engines have anything to do then
+        """What follows does not go on with what was: whoever was lost may be there again."""
+
     def publish(self, outcome: bytes) -> None:
         """Tell the followers how a run has ended; they are all in `serve` until then."""
         raise NotImplementedError(f"{self.name} has no followers")

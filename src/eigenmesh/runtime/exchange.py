@@ -7,7 +7,6 @@ from typing import Any
 
 from eigenmesh.errors import EigenmeshError, MessageRefused
 from eigenmesh.runtime.courier import Courier, Requests
-from eigenmesh.runtime.engine import Lost
 from eigenmesh.runtime.message import KINDS
 from eigenmesh.runtime.party import Step
 from eigenmesh.runtime.protocol import role_name
@@ -38,7 +37,6 @@ class Exchange:
         self._neighbours = neighbours
         self._along = along
         self._heard = heard
-        self._silent: set[int] = set()
         self.receipts: dict[int, Any] = {}
         self.failures: dict[int, EigenmeshError] = {}
         self.not_undone: dict[int, EigenmeshError] = {}
@@ -84,8 +82,6 @@ class Exchange:
 
     def _swap(self, requests: Requests) -> None:
         for i, reply in self._courier.swap(requests, self._near):
-            if isinstance(reply, Lost):
-                self._silent.add(i)
             near = {self._names[j]: j for j in self._around(i)}
             try:
                 self.receipts[i] = self._receipt(i, self._courier.open(i, reply, near))
@@ -109,7 +105,7 @@ class Exchange:
     def _undo(self, turn: int) -> None:
         """At every party that answers, whatever was said of it: none may stay a round ahead."""
         request = {"op": "rollback", "undo": turn}
-        requests = {i: request for i in self._near if i not in self._silent}
+        requests = {i: request for i in self._near if i not in self._courier.silent}
         for i, reply in self._courier.call(requests):
             try:
                 self._courier.open(i, reply)

@@ -612,6 +612,7 @@ class Federation:
             self.lost, self.left_out = {}, {}
             self.reused, self.dropped = Counter(), Counter()
             self._statements = Statements()
+            self._engine.begin_anew()
 
     def enlist(
         self, role: type[Party], setup: Message, steps: Iterable[Step] | None = None
@@ -637,10 +638,12 @@ class Federation:
     def _dismiss(self) -> None:
         # The run is over either way: a party that does not hear of it learns from the next run.
         request = {"op": "dismiss"}
-        requests = dict.fromkeys(self._active(), request)
+        # Whoever gave no reply just now is not waited for once more.
+        requests = {i: request for i in self._active() if i not in self._courier.silent}
         with suppress(*_LOSSES, FederationError):  # nor is an answer less whole for it
-            for _ in self._courier.call(requests, min(self.timeout, 2.0)):
-                pass
+            for i, reply in self._courier.call(requests, min(self.timeout, 2.0)):
+                with suppress(EigenmeshError):
+                    self._courier.open(i, reply)  # which tells the last head of the party's log
 
     # Asking.
 
