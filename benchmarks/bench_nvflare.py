@@ -2,14 +2,16 @@
 
 `round`: median seconds of a broadcast-and-sum of some thousand floats, within fits of moments; in
 the analyst's process as it waits for one, in the server's job by a site's own log, from the request
-that begins a sum to the next that is none of its masks. Bounds: 0.06 s in the server's job, 0.12 from the analyst's process, 0.25 masked,
-30 s for a job. Two cores with other work to do take several times as long: see the load.
+that begins a sum to the next that is none of its masks. Bounds: 0.06 s in the server's job, 0.12
+from the analyst's process, 0.25 masked, 30 s for a job. Two cores with other work to do take
+several times as long: see the load.
 
 With `--kills` a site's job process, and a whole site, is killed before every request of a fit to
 rows and of one to columns, the timeout being 300 s. `named`: fits that ended with the loss of that
 site, within 15 s; `right`: answers that are those of the rest, or of all where nothing but the word
-that the fit is over was missing. `longest`: seconds from a blow to the end of its fit. A job's
-process takes the job with it, so that there is nobody to survive. A quarter of an hour.
+that the fit is over was missing. What was neither is printed. `longest`: seconds from a blow to the
+end of its fit. A job's process takes the job with it, so that there is nobody to survive. Half a
+minute a blow, half an hour in all; `--kills "columns, a site"` is a part of it.
 """
 
 from __future__ import annotations
@@ -131,22 +133,23 @@ def kill_job_process(federation: Any, fed: Federation) -> None:
             process.kill()
 
 
-def kills(federation: Any) -> None:
+BLOWS = (("its job's process", "raise"), ("a site", "raise"), ("a site", "survivors"))
+
+
+def kills(federation: Any, only: str) -> None:
     rows = [
         blows(federation, study, killed, on_loss)
         for study in MODELS
-        for killed, on_loss in (
-            ("its job's process", "raise"),
-            ("a site", "raise"),
-            ("a site", "survivors"),
-        )
+        for killed, on_loss in BLOWS
+        if f"{PARTS[study].split}, {killed}, {on_loss}".startswith(only)
     ]
     columns = ["fit", "killed", "on_loss", "requests", "named", "right", "longest"]
     show(f"killed before every request; load {os.getloadavg()[0]:.1f}", columns, rows)
 
 
 def blows(federation: Any, study: str, killed: str, on_loss: str) -> list[str]:
-    seconds, named, right = [], 0, 0
+    seconds: list[float] = []
+    outcomes: list[str] = []
     with federation.open(study, secure=False, timeout=300) as fed:
 
         def kill() -> None:
@@ -155,20 +158,28 @@ def blows(federation: Any, study: str, killed: str, on_loss: str) -> list[str]:
         for n in count(1):
             own = federation_on(fed._engine, None, {"timeout": 300, "on_loss": on_loss}, False)
             with before_request(fed, n, kill) as moments:
-                model = MODELS[study]()
-                try:
-                    right += is_right(model.fit(own), PARTS[study]) and bool(moments)
-                except PartyLost as loss:
-                    named += loss.party == "south" and time.monotonic() - moments[0] < 15
+                outcome = outcome_of(study, own)
             if not moments:  # a fit has no more requests
                 break
             seconds.append(time.monotonic() - moments[0])
+            outcomes.append("late" if outcome == "named" and seconds[-1] > 15 else outcome)
+            if outcomes[-1] not in ("named", "right"):
+                print(f"{study}, {killed}, {on_loss}, request {n}: {outcomes[-1]}", flush=True)
             if killed == "a site":
                 federation.start("south")
                 federation.wait_for_sites()
             MODELS[study]().fit(fed)  # in another job
+    counts = [str(outcomes.count(own)) for own in ("named", "right")]
     split = PARTS[study].split
-    return [split, killed, on_loss, str(n - 1), str(named), str(right), f"{max(seconds):.1f} s"]
+    return [split, killed, on_loss, str(n - 1), *counts, f"{max(seconds):.1f} s"]
+
+
+def outcome_of(study: str, fed: Federation) -> str:
+    model = MODELS[study]()
+    try:
+        return "right" if is_right(model.fit(fed), PARTS[study]) else "wrong"
+    except PartyLost as loss:
+        return "named" if loss.party == "south" else str(loss)
 
 
 def is_right(model: Any, parts: em.Partitioned) -> bool:
@@ -180,7 +191,9 @@ def is_right(model: Any, parts: em.Partitioned) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", action="store_true", help="processes that go, not rounds")
+    parser.add_argument(
+        "--kills", nargs="?", const="", help="processes that go, not rounds; of which blows"
+    )
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", em.EigenmeshWarning)
     with (
@@ -193,7 +206,10 @@ def main() -> None:
         federation.add_study("genes", "columns", COLUMNS, ids=ids)
         federation.start()
         federation.wait_for_sites()
-        (kills if chosen.kills else rounds)(federation)
+        if chosen.kills is None:
+            rounds(federation)
+        else:
+            kills(federation, chosen.kills)
 
 
 if __name__ == "__main__":
