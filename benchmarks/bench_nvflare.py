@@ -7,11 +7,11 @@ from the analyst's process, 0.25 masked, 30 s for a job. Two cores with other wo
 several times as long: see the load.
 
 With `--kills` a site's job process, and a whole site, is killed before every request of a fit to
-rows and of one to columns, the timeout being 300 s. `named`: fits that ended with the loss of that
+rows and of two to columns, the timeout being 300 s. `named`: fits that ended with the loss of that
 site, within 15 s; `right`: answers that are those of the rest, or of all where nothing but the word
 that the fit is over was missing. What was neither is printed. `longest`: seconds from a blow to the
 end of its fit. A job's process takes the job with it, so that there is nobody to survive. Half a
-minute a blow, half an hour in all; `--kills "columns, a site"` is a part of it.
+minute a blow, half an hour in all; `--kills "one-shot, a site"` is a part of it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, WIDTH)) * np.linspace(3, 1, WIDTH)
 ROWS, COLUMNS = np.split(X, [100, 180]), np.split(X, [10, 30], axis=1)
 PARTS = {"heart": em.Partitioned(rows=ROWS), "genes": em.Partitioned(columns=COLUMNS)}
-MODELS: dict[str, Callable[[], Any]] = {
-    "heart": lambda: em.KernelPCA(2, kernel="linear", random_state=0),
-    "genes": lambda: em.OneShotKPCA(2, local_rank=2),
+MODELS: dict[str, tuple[str, Callable[[], Any]]] = {  # each on a study
+    "moments": ("heart", lambda: em.KernelPCA(2, kernel="linear", random_state=0)),
+    "one-shot": ("genes", lambda: em.OneShotKPCA(2, local_rank=2)),
+    "vfed": ("genes", lambda: em.VFedPCA(2, n_rounds=3, random_state=0)),
 }
 
 
@@ -74,10 +75,11 @@ def timed_totals() -> Iterator[list[float]]:
 
 def from_the_analyst(fed: Federation, secure: bool) -> float:
     own = federation_on(fed._engine, None, {"timeout": 300}, secure)
-    MODELS["heart"]().fit(own)  # what is loaded at the first
+    moments = MODELS["moments"][1]
+    moments().fit(own)  # what is loaded at the first
     with timed_totals() as seconds:
         for _ in range(FITS):
-            MODELS["heart"]().fit(own)
+            moments().fit(own)
     return float(np.median(seconds))
 
 
@@ -86,7 +88,7 @@ def in_the_servers_job(federation: Any, fed: Federation, secure: bool) -> float:
     log = SiteFolder(federation.site_folder("heart", "north")).log_file
     before = sum(1 for _ in read_log(log))
     for _ in range(FITS):
-        fit_at_server(fed._engine, MODELS["heart"](), {"secure": secure, "timeout": 300})
+        fit_at_server(fed._engine, MODELS["moments"][1](), {"secure": secure, "timeout": 300})
     lines = [own for own in list(read_log(log))[before:] if own.get("op") not in MASK_ROUNDS]
     pairs = [(a, b) for a, b in pairwise(lines) if a.get("run") == b.get("run")]
     return float(np.median([b["at"] - a["at"] for a, b in pairs if a["op"] in ("step", "sum")]))
@@ -136,18 +138,19 @@ def kill_job_process(federation: Any, fed: Federation) -> None:
 BLOWS = (("its job's process", "raise"), ("a site", "raise"), ("a site", "survivors"))
 
 
-def kills(federation: Any, only: str) -> None:
+def kills(federation: Any, only: list[str]) -> None:
     rows = [
-        blows(federation, study, killed, on_loss)
-        for study in MODELS
+        blows(federation, fit, killed, on_loss)
+        for fit in MODELS
         for killed, on_loss in BLOWS
-        if f"{PARTS[study].split}, {killed}, {on_loss}".startswith(only)
+        if f"{fit}, {killed}, {on_loss}".startswith(tuple(only or [""]))
     ]
     columns = ["fit", "killed", "on_loss", "requests", "named", "right", "longest"]
     show(f"killed before every request; load {os.getloadavg()[0]:.1f}", columns, rows)
 
 
-def blows(federation: Any, study: str, killed: str, on_loss: str) -> list[str]:
+def blows(federation: Any, fit: str, killed: str, on_loss: str) -> list[str]:
+    study, model = MODELS[fit]
     seconds: list[float] = []
     outcomes: list[str] = []
     with federation.open(study, secure=False, timeout=300) as fed:
@@ -158,26 +161,24 @@ def blows(federation: Any, study: str, killed: str, on_loss: str) -> list[str]:
         for n in count(1):
             own = federation_on(fed._engine, None, {"timeout": 300, "on_loss": on_loss}, False)
             with before_request(fed, n, kill) as moments:
-                outcome = outcome_of(study, own)
+                outcome = outcome_of(model(), own, PARTS[study])
             if not moments:  # a fit has no more requests
                 break
             seconds.append(time.monotonic() - moments[0])
             outcomes.append("late" if outcome == "named" and seconds[-1] > 15 else outcome)
             if outcomes[-1] not in ("named", "right"):
-                print(f"{study}, {killed}, {on_loss}, request {n}: {outcomes[-1]}", flush=True)
+                print(f"{fit}, {killed}, {on_loss}, request {n}: {outcomes[-1]}", flush=True)
             if killed == "a site":
                 federation.start("south")
                 federation.wait_for_sites()
-            MODELS[study]().fit(fed)  # in another job
+            model().fit(fed)  # in another job
     counts = [str(outcomes.count(own)) for own in ("named", "right")]
-    split = PARTS[study].split
-    return [split, killed, on_loss, str(n - 1), *counts, f"{max(seconds):.1f} s"]
+    return [fit, killed, on_loss, str(n - 1), *counts, f"{max(seconds):.1f} s"]
 
 
-def outcome_of(study: str, fed: Federation) -> str:
-    model = MODELS[study]()
+def outcome_of(model: Any, fed: Federation, parts: em.Partitioned) -> str:
     try:
-        return "right" if is_right(model.fit(fed), PARTS[study]) else "wrong"
+        return "right" if is_right(model.fit(fed), parts) else "wrong"
     except PartyLost as loss:
         return "named" if loss.party == "south" else str(loss)
 
@@ -192,7 +193,7 @@ def is_right(model: Any, parts: em.Partitioned) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--kills", nargs="?", const="", help="processes that go, not rounds; of which blows"
+        "--kills", nargs="*", help="processes that go, not rounds; which blows, if not all"
     )
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", em.EigenmeshWarning)

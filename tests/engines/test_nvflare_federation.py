@@ -7,17 +7,22 @@ and what needs no running processes is in `test_nvflare` and `test_nvflare_failu
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import itertools
 import json
+import os
 import re
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -34,12 +39,15 @@ from eigenmesh.errors import (
     PolicyRefusal,
     StepRefused,
 )
+from eigenmesh.runtime import wire
+from eigenmesh.runtime.logbook import Logbook
 from eigenmesh.runtime.site_log import read_log
 from eigenmesh.site_folder import SiteFolder, open_site
 
 pytest.importorskip("nvflare", reason="pip install 'eigenmesh[nvflare]'")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three_sites_nvflare.py"
+TAP = Path(__file__).parent / "nvflare_tap"
 ANALYST, STRANGER = "analyst@hub.org", "stranger@hub.org"
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(150, 5)) * [3, 2, 1.5, 1, 1]
@@ -69,7 +77,13 @@ def federation(tmp_path_factory):
             own.add_study(study, "columns", COLUMNS, ids=patients)
         own.add_study("strict", "rows", ROWS, policy='approve = "each"\nmin_parties = 2\n')
         own.add_study("spoilt", "rows", ROWS)
-        own.start()
+        own.tap = own.folder / "tap"
+        own.tap.mkdir()
+        with pytest.MonkeyPatch.context() as tapped:  # of the server alone
+            tapped.setenv("EIGENMESH_TAP", str(own.tap))
+            tapped.setenv("PYTHONPATH", str(TAP), prepend=os.pathsep)
+            own.start("localhost")
+        own.start(*SITES)
         own.wait_for_sites()
         yield own
 
@@ -223,6 +237,121 @@ def test_neighbours_messages_pass_the_server_under_seal(federation, jobs, tmp_pa
     between = [own for own in recording.ledger.entries if {own.sender, own.receiver} <= {*SITES}]
     assert between
     assert all(own.relayed for own in between)
+
+
+@contextmanager
+def tapped(federation):
+    """Every frame that comes to the server's processes meanwhile."""
+    frames = []
+    (federation.tap / "on").touch()
+    try:
+        yield frames
+    finally:
+        (federation.tap / "on").unlink()
+        for file in federation.tap.glob("*.frames"):
+            rest = file.read_bytes()
+            while rest:
+                end = 8 + int.from_bytes(rest[:8], "little")
+                frames.append(rest[8:end])
+                rest = rest[end:]
+            file.unlink()
+
+
+def headers_of(frame):
+    """What NVFlare writes before a payload."""
+    import msgpack
+    from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
+
+    n = Prefix.from_bytes(frame).header_len
+    return msgpack.unpackb(frame[PREFIX_LEN : PREFIX_LEN + n]) if n else {}
+
+
+def ends_of(frame):
+    """From whom it came and to whom it goes; a name has that of its job behind it."""
+    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+
+    ends = (MessageHeaderKey.ORIGIN, MessageHeaderKey.DESTINATION)
+    return tuple(headers_of(frame)[own].split(".")[0] for own in ends)
+
+
+def sent_in_rehearsal(fit, here, monkeypatch):
+    """The messages of a fit in this process, encoded, by sender and receiver."""
+    messages, note = [], Logbook.note
+
+    def noted(self, to, step, message, encoded):
+        messages.append((self._site.name, to, bytes(encoded)))
+        note(self, to, step, message, encoded)
+
+    with monkeypatch.context() as once:
+        once.setattr(Logbook, "note", noted)
+        fit(here)
+    return messages
+
+
+def numbers_in(messages):
+    """Floats as they lie in these messages, but those that may be anywhere, as 0 and 1."""
+    arrays = [own.ravel() for message in messages for own in arrays_in(wire.loads(message))]
+    bits = np.unique(np.concatenate([np.zeros(0), *arrays]).view(np.uint64))
+    return bits[bits % 2**32 != 0]
+
+
+def arrays_in(tree):
+    if isinstance(tree, np.ndarray):
+        return [tree] if tree.dtype == np.float64 else []
+    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else []
+    return [own for value in values for own in arrays_in(value)]
+
+
+def are_in(numbers, frames):
+    """Which of these floats are somewhere in the frames, at any offset."""
+    text = b"".join(frames)
+    windows = [np.frombuffer(text, "<u8", (len(text) - k) // 8, k) for k in range(8)]
+    return np.isin(numbers, np.concatenate(windows))
+
+
+@running
+def test_the_relaying_server_sees_no_number_of_what_neighbours_send_each_other(
+    federation, jobs, tmp_path, quiet, monkeypatch
+):
+    from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+
+    graph = em.ADMMKPCA(2, n_iterations=3, gamma=0.1, random_state=0)
+    before = {site: len(site_lines(federation, "heart", site)) for site in SITES}
+    with tapped(federation) as frames:
+        graph.fit(on_job(jobs["heart"], "full", secure=None))
+    with rehearsal(federation, "heart", tmp_path / "graph", topology="full") as here:
+        messages = sent_in_rehearsal(graph.fit, here, monkeypatch)
+    between = [own for _, to, own in messages if to in SITES]
+    told = [own for _, to, own in messages if to not in SITES]  # to the coordinator: the model
+    digests = [
+        own["digest"]
+        for site in SITES
+        for line in site_lines(federation, "heart", site)[before[site] :]
+        for own in line["sent"]
+        if own["to"] in SITES
+    ]
+    # What is looked for is what the running sites have sent, byte for byte.
+    assert sorted(digests) == sorted(hashlib.sha256(own).hexdigest() for own in between)
+    numbers = numbers_in(between)
+    numbers = numbers[~are_in(numbers, told)]
+    assert len(numbers) > 1000
+    assert not are_in(numbers, frames).any()
+
+    # Nor is that for want of looking: as many came by, encrypted, ...
+    sealed = [own for own in frames if headers_of(own).get(MessageHeaderKey.ENCRYPTED)]
+    assert {ends_of(own) for own in sealed} == set(itertools.permutations(SITES, 2))
+    assert len(sealed) >= len(between)
+    assert sum(map(len, sealed)) > sum(map(len, between))
+
+    # ... and what sites tell a coordinator in the server's job is all there.
+    star = em.MomentPCA(2)
+    with tapped(federation) as frames:
+        star.fit(jobs["heart"])
+    with rehearsal(federation, "heart", tmp_path / "star") as here:
+        messages = sent_in_rehearsal(star.fit, here, monkeypatch)
+    numbers = numbers_in([own for _, _, own in messages])
+    assert len(numbers) > 50
+    assert are_in(numbers, frames).all()
 
 
 # What a site refuses.
@@ -478,17 +607,26 @@ def test_a_job_process_that_dies_while_the_coordinator_computes_is_named(
 
 
 @running
-def test_a_killed_site_is_survived_and_with_the_server_back_in_the_next_fit(
+def test_a_killed_site_is_survived_or_named_and_with_the_server_back_in_the_next_fit(
     federation, jobs, alone, monkeypatch, quiet
 ):
-    model, fed = em.MomentPCA(2), jobs["heart"]
-    with monkeypatch.context() as once:
-        before_call(once, fed, 5, lambda: federation.kill("south"))
-        begin = time.monotonic()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EigenmeshWarning)
-            model.fit(on_job(fed, on_loss="survivors"))
-    assert time.monotonic() - begin < 20
+    model, fed, begin = em.MomentPCA(2), jobs["heart"], []
+
+    def kill():
+        begin.append(time.monotonic())
+        federation.kill("south")
+
+    in_mid_fit = threading.Barrier(2, kill, timeout=60)  # of rows, and of columns
+    with monkeypatch.context() as once, ThreadPoolExecutor() as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore", EigenmeshWarning)
+        before_call(once, fed, 5, in_mid_fit.wait)
+        before_call(once, jobs["genes"], 4, in_mid_fit.wait)
+        columns = pool.submit(em.VFedPCA(1, n_rounds=3).fit, jobs["genes"])
+        model.fit(on_job(fed, on_loss="survivors"))
+        with pytest.raises(PartyLost, match="'south'.*does not answer any more") as lost:
+            columns.result()
+    assert lost.value.party == "south"
+    assert time.monotonic() - begin[0] < 20
     rest = em.MomentPCA(2).fit(np.vstack(ROWS[:2]))
     assert model.report_.parties == ("east", "north")
     np.testing.assert_allclose(model.eigenvalues_, rest.eigenvalues_, rtol=1e-9)
