@@ -515,6 +515,37 @@ def test_a_job_that_brings_code_a_class_or_a_path_ends_and_answers_nothing(feder
         assert re.search(rf"run \({job}\): child worker process finished with RC [1-9]", text)
 
 
+def kill_job_process(federation, fed, site):
+    own = fed._engine._job.id
+    processes = [p for p in federation.job_processes(site) if own in " ".join(p.cmdline())]
+    assert processes
+    for process in processes:
+        process.kill()
+
+
+@running
+def test_a_job_process_that_is_killed_while_it_is_asked_is_named_and_the_next_fit_has_another(
+    federation, jobs, monkeypatch, quiet
+):
+    fed, begin = jobs["genes"], []
+
+    def kill():
+        begin.append(time.monotonic())
+        kill_job_process(federation, fed, "south")
+
+    model = em.OneShotKPCA(2, local_rank=1)
+    with monkeypatch.context() as once:
+        before_call(once, fed, 3, kill)
+        with pytest.raises(PartyLost, match="lost 'south'|'south' is lost") as lost:
+            model.fit(fed)
+    assert lost.value.party == "south"
+    assert time.monotonic() - begin[0] < 15
+    with pytest.warns(EigenmeshWarning, match="another one was submitted"):
+        model.fit(fed)
+    here = em.OneShotKPCA(2, local_rank=1).fit(em.Partitioned(columns=COLUMNS))
+    np.testing.assert_allclose(model.eigenvalues_, here.eigenvalues_, rtol=1e-8)
+
+
 def eigenmesh(federation, *words, study):
     where = ["--engine", "nvflare", "--startup-kit", str(federation.kit(ANALYST))]
     done = subprocess.run(
@@ -557,31 +588,6 @@ def test_the_command_line_lets_the_server_coordinate(meanwhile, quiet):
 def alone(meanwhile):
     """No other job is taken down with a site or the server."""
     wait([job for jobs in meanwhile.values() for job in jobs])
-
-
-def kill_job_process(federation, fed, site):
-    own = fed._engine._job.id
-    processes = [p for p in federation.job_processes(site) if own in " ".join(p.cmdline())]
-    assert processes
-    for process in processes:
-        process.kill()
-
-
-@running
-def test_a_job_process_that_is_killed_while_it_is_asked_is_named(
-    federation, jobs, alone, monkeypatch, quiet
-):
-    fed, begin = jobs["genes"], []
-
-    def kill():
-        begin.append(time.monotonic())
-        kill_job_process(federation, fed, "south")
-
-    before_call(monkeypatch, fed, 3, kill)
-    with pytest.raises(PartyLost, match="lost 'south'|'south' is lost") as lost:
-        em.OneShotKPCA(2, local_rank=1).fit(fed)
-    assert lost.value.party == "south"
-    assert time.monotonic() - begin[0] < 15
 
 
 @running
