@@ -16,8 +16,11 @@ from eigenmesh.numerics.kmeans import (
     cluster_sums,
     distinct,
     draw_far,
+    far_sums,
     fitted,
+    joined,
     nearest,
+    other_grouping,
     score_kmeans,
     shares,
     weighted_kmeans,
@@ -181,3 +184,52 @@ def test_clusters_of_scores_in_one_place_are_as_good_as_those_of_many_starts(see
     data = WeightedPoints(points + rng.normal(size=(n, dim)), np.ones(n))
     best = KMeans(k, n_init=30, random_state=seed).fit(data.points).inertia_
     assert score_kmeans(data, k, 4, 300, 1e-4, seed).cost <= 1.01 * best
+
+
+def grouping(cells, centres):
+    """Which cells go together."""
+    labels, _ = nearest(cells.points, centres)
+    return {frozenset(np.flatnonzero(labels == own)) for own in labels}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cells_are_grouped_otherwise_and_no_dearer_than_by_wards_rule(seed):
+    rng = np.random.default_rng(seed)
+    k, dim = int(rng.integers(2, 8)), int(rng.integers(1, 6))
+    cells = WeightedPoints(rng.standard_t(2, size=(3 * k, dim)), rng.uniform(0.1, 9, size=3 * k))
+    before = weighted_kmeans(cells, k, rng)[0]
+    after = other_grouping(cells, before, rng)
+    assert after.shape == before.shape
+    assert grouping(cells, after) != grouping(cells, before)
+    ward = joined(cells, before)
+    if grouping(cells, ward) != grouping(cells, before):
+        assert cluster_sums(cells, after).cost <= cluster_sums(cells, ward).cost * (1 + 1e-9)
+
+
+def test_empty_cells_and_as_few_as_centres_are_left_as_they_are():
+    cells = WeightedPoints(np.array([[0.0], [5.0], [9.0]]), np.array([1.0, 0.0, 2.0]))
+    before = np.array([[1.0], [8.0]])
+    after = other_grouping(cells, before, np.random.default_rng(0))
+    assert sorted(after.ravel().tolist()) == [0.0, 9.0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_far_sums_are_near_the_farthest_point_and_add_up_over_parts(seed):
+    rng = np.random.default_rng(seed)
+    points, centres = rng.normal(size=(5000, 3)), np.array([[-9.0, 0, 0], [9.0, 0, 0]])
+    points += centres[rng.integers(2, size=len(points))]
+    far = rng.integers(len(points), size=2)
+    points[far] = centres + 40 * rng.normal(size=(2, 3))
+    weights = rng.uniform(1, 2, size=len(points))
+    labels, squared = nearest(points, centres)
+    whole, *parts = (
+        far_sums(WeightedPoints(points[rows], weights[rows]), centres, float(squared.mean()))
+        for rows in (slice(None), slice(0, 700), slice(700, None))
+    )
+    for total, own in zip(whole, zip(*parts, strict=True), strict=True):
+        np.testing.assert_allclose(total, sum(own), rtol=1e-10)
+    for c in set(labels[far]):
+        farthest = points[np.where(labels == c, squared, 0).argmax()]
+        assert (
+            np.linalg.norm(whole[0][c] / whole[1][c] - farthest) < 0.5 * squared[far].max() ** 0.5
+        )

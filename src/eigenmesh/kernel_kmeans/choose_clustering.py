@@ -36,7 +36,7 @@ LEAST_SENT, SENT_EACH = 20, 9  # landmarks between parties: at least, and for ea
 # Lloyd iterations after a coreset: they tell which of its solutions is best for all. Few means are
 # coarser than drawn rows: of 178 rows over 4 parties they left 4 % of the inertia after one.
 REFINE = {"lloyd": 0, "coreset": 1, "means": 2, "groups": 0}
-SEARCHES = 12  # for better clusters by splitting and joining, between parties
+SEARCHES = 12  # for better clusters by splitting and joining
 
 Shapes = Sequence[tuple[int, int]]
 

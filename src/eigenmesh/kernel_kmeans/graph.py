@@ -87,6 +87,7 @@ from eigenmesh.runtime.schedule import (
     times,
 )
 from eigenmesh.stages.distributed_kmeans import (
+    FAR,
     LEAST_GAIN,
     SPLIT_ROUNDS,
     TRIAL_ROUNDS,
@@ -233,8 +234,8 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
 
     def one(parts: int) -> Node:
         return sequence(
-            ask(node.split),
-            times(SPLIT_ROUNDS, _moving(scope, goal, 1, parts * goal.n_clusters, dim)),
+            *_beginning_parts(scope, goal, parts, dim),
+            times(SPLIT_ROUNDS, _moving(scope, goal, 1, (parts or 2) * goal.n_clusters, dim)),
             ask(node.propose_joined),
             handing_down(scope, node, at_most(goal.n_clusters * dim)),
             ask(node.take_joined),
@@ -245,6 +246,15 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
 
     tries = parts_in_turn(goal.searches, dim)
     return maybe(cost, *(maybe(one(parts), planned=n < patience(dim)) for n, parts in tries))
+
+
+def _beginning_parts(scope: Scope, goal: ClusterGoal, parts: int, dim: int) -> list[Node]:
+    """Beside the centres, or where rows are far from them."""
+    node = role_of(goal)
+    if parts != FAR:
+        return [ask(node.split)]
+    far = mixing_rounds(scope, node, at_most(goal.n_clusters * (dim + 1)))
+    return [ask(node.return_to_best), ask(node.begin_far), far, ask(node.split_far)]
 
 
 def _telling(node: Role, k: int, dim: int) -> Node:
@@ -348,10 +358,10 @@ def _search(
         return 0, courses
     node = role_of(goal)
     best, rounds, in_vain = nodes.ask(node.tell_cost)[0], 0, 0
-    for _ in parts_in_turn(goal.searches, dim):
+    for _, parts in parts_in_turn(goal.searches, dim):
         if best.cost <= best.enough or in_vain == patience(dim):
             break
-        _split_and_join(nodes, node, covered)
+        _split_and_join(nodes, node, parts, covered)
         trial = _lloyd(nodes, goal, TRIAL_ROUNDS, covered)
         rounds, in_vain = rounds + SPLIT_ROUNDS + trial.n_iter, in_vain + 1
         if _finds_better(nodes.ask(node.tell_cost)[0], best):
@@ -371,8 +381,13 @@ def _finds_better(trial: ClusterCost, best: ClusterCost) -> bool:
     return trial.cost < best.cost
 
 
-def _split_and_join(nodes: Federation, node: Role, covered: Sequence[str]) -> None:
-    nodes.ask(node.split)
+def _split_and_join(nodes: Federation, node: Role, parts: int, covered: Sequence[str]) -> None:
+    if parts == FAR:
+        nodes.ask(node.return_to_best)
+        _averaged(nodes, node, node.begin_far, covered)
+        nodes.ask(node.split_far)
+    else:
+        nodes.ask(node.split)
     for _ in range(SPLIT_ROUNDS):
         _averaged(nodes, node, node.begin_sums, covered)
         nodes.ask(node.move)

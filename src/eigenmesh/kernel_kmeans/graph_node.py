@@ -23,9 +23,10 @@ from eigenmesh.numerics.kmeans import (
     clearly_different,
     cluster_sums,
     cost_of,
-    joined,
+    far_sums,
     membership,
     nearest,
+    other_grouping,
     split_centres,
     weight_of_each,
     weighted_kmeans,
@@ -45,7 +46,6 @@ EMPTY = 1e-9  # share of the weight below which averages are rounding, and a clu
 # 2, 7 clusters) stayed 4 to 9 % above the best inertia, with four 1 of 3.
 LOOKS = 4
 NOBODYS = -1  # the group of a row that has no weight
-_FAR = 4  # power of squared distances: so weighed, the mean is near the farthest rows
 _STILL = 1e-20  # of the scores' mean square: a squared move that is rounding
 
 
@@ -204,18 +204,17 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def begin_far(self) -> None:
         """Average where rows are far from the best start: each cluster's mean, so weighed."""
-        (Z, w), centres = self.summed, self.centres[0]
-        labels, squared = nearest(Z, centres)
-        masses = w * (squared / self._mean_square) ** _FAR
-        sums = membership(labels, masses, len(centres)) @ Z
-        far = weight_of_each(labels, masses, len(centres))
-        self.start_mixing(np.column_stack([sums, far]))
+        sums, masses = far_sums(self.summed, self.centres[0], self._mean_square)
+        self.start_mixing(np.column_stack([sums, masses]))
 
     @step(reusable=False)
     def add_far(self) -> None:
         """Candidates where a few rows are far from the others, which no landmark is near."""
-        sums, masses = self.mixture[:, :-1], self.mixture[:, -1]
-        self.candidates = np.vstack([self.candidates, _moved(self.centres[0], sums, masses)])
+        self.candidates = np.vstack([self.candidates, self._far_from_centres()])
+
+    def _far_from_centres(self) -> Doubles:
+        """Where rows are far, one place a cluster."""
+        return _moved(self.centres[0], self.mixture[:, :-1], self.mixture[:, -1])
 
     # 3. Lloyd.
 
@@ -284,15 +283,29 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def split(self) -> None:
         """Go on from parts of the best clusters, beside them in directions that all nodes draw."""
-        n_parts, dim = PARTS[self.n_splits % len(PARTS)], self.best.shape[1]
-        rng = np.random.default_rng([self.setup.seed, dim, self.n_splits])
+        n_parts, rng = PARTS[self.n_splits % len(PARTS)], self._draws_of_split()
         self.n_splits += 1
         self._begin_from(split_centres(self.best, self.best_cost, n_parts, rng)[None])
+
+    def _draws_of_split(self) -> np.random.Generator:
+        return np.random.default_rng([self.setup.seed, self.best.shape[1], self.n_splits])
+
+    @step(reusable=False)
+    def return_to_best(self) -> None:
+        """The best clusters again, of which rows may be far."""
+        self._begin_from(self.best[None])
+
+    @step(reusable=False)
+    def split_far(self) -> None:
+        """Go on from the best clusters, and from where rows are far from their centres."""
+        self.n_splits += 1
+        self._begin_from(np.vstack([self.best, self._far_from_centres()])[None])
 
     @step(reusable=False)
     def propose_joined(self) -> None:
         """The first node's choice of parts to be joined, to be passed on."""
-        self.pass_on(joined(WeightedPoints(self.centres[0], self.filling), self.best))
+        parts, rng = WeightedPoints(self.centres[0], self.filling), self._draws_of_split()
+        self.pass_on(other_grouping(parts, self.best, rng))
 
     @step(reusable=False)
     def take_joined(self) -> None:

@@ -34,7 +34,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from eigenmesh.methods.diskpca.protocol import embedded_blocks
-from eigenmesh.methods.diskpca.scores import LandmarkScores
+from eigenmesh.methods.diskpca.scores import AFFORDABLE, LandmarkScores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup, kept_landmarks
 from eigenmesh.methods.moments.protocol import MomentResult, MomentSetup
 from eigenmesh.numerics.arrays import Doubles
@@ -263,7 +263,10 @@ def kernel_kmeans(
     scores: LandmarkScores = scoring.run(fed).value
     model = scores.model
     e = len(model.eigenvalues)
-    if e > n_eigenvectors and len(fed.members) == 1:
+    alone = len(fed.members) == 1
+    if alone and e * model.n_rows > AFFORDABLE:
+        how["searches"] = 0
+    if alone and e > n_eigenvectors:
         how["leading"] = [s for s in (t * n_eigenvectors for t in LEADING) if s < e]
     if seeding == "landmarks":
         how["candidates"] = np.asarray(model.transform(model.landmarks), dtype=np.float64)

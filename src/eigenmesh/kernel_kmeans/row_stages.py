@@ -101,14 +101,8 @@ def how_to_cluster(params: ClusteringParameters, choice: ClusteringChoice) -> di
         "tol": params.tol,
         "refine": REFINE[choice.kmeans],
         "coreset_size": params.coreset_size,
-        "searches": _searches(params, choice),
+        "searches": SEARCHES if takes_more(params, choice) else 0,
     }
-
-
-def _searches(params: ClusteringParameters, choice: ClusteringChoice) -> int:
-    """Rows in one place have better starts; who names the eigenvectors wants these alone."""
-    alone = choice.kmeans == "lloyd" and choice.seeding != "landmarks"
-    return 0 if alone or not takes_more(params, choice) else SEARCHES
 
 
 def moment_run(

@@ -22,6 +22,8 @@ from eigenmesh.threads import one_openmp_thread
 POINTS_A_BLOCK = 4096
 _SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
 _ASIDE = 0.1  # of the centres' spread, by which a centre's parts begin beside it
+_FAR = 4  # power of squared distances: so weighed, the mean is near the farthest points
+_REGROUPINGS, _SETTLING = 12, 50  # starts of k-means of clusters' parts, and steps of each
 _STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
 
 Labels = NDArray[np.int64]
@@ -267,6 +269,27 @@ def split_centres(centres: Doubles, cost: float, n_parts: int, rng: np.random.Ge
     return np.vstack([*middle, centres + step, centres - step])
 
 
+def far_sums(data: WeightedPoints, centres: Floats, spread: float) -> tuple[Doubles, Doubles]:
+    """(k, dim) and (k,): what points add up to, and weigh, that count by how far they are off.
+
+    By the fourth power of their squared distance to the nearest centre over `spread`, so that the
+    mean is near the farthest points.
+
+    >>> data = WeightedPoints(np.array([[1.0], [-2.0], [9.0]]), np.ones(3))
+    >>> sums, masses = far_sums(data, np.array([[0.0]]), 1.0)
+    >>> bool(8.9 < (sums / masses).item() < 9)
+    True
+    """
+    sums, masses = np.zeros(centres.shape), np.zeros(len(centres))
+    for rows in blocks(len(data.points), POINTS_A_BLOCK):
+        here = data.points[rows]
+        labels, squared = nearest(here, centres)
+        members = membership(labels, data.weights[rows] * (squared / spread) ** _FAR, len(centres))
+        sums += members @ here
+        masses += members.sum(axis=1)
+    return sums, masses
+
+
 def joined(clusters: WeightedPoints, spare: Doubles) -> Doubles:
     """As many centres as are `spare`: the two whose union costs least become one (Ward, 1963).
 
@@ -290,6 +313,35 @@ def joined(clusters: WeightedPoints, spare: Doubles) -> Doubles:
         weights[first] = both.sum()
         means, weights = np.delete(means, second, axis=0), np.delete(weights, second)
     return np.vstack([means, spare[: len(spare) - len(means)]])
+
+
+def other_grouping(clusters: WeightedPoints, before: Doubles, rng: np.random.Generator) -> Doubles:
+    """As many centres as `before`, which group the clusters otherwise: the cheapest that is known.
+
+    Ward's rule leads back where two moves that each cost something would pay together; k-means of
+    the clusters' means makes both. Where all lead back, what Ward's rule gives.
+
+    >>> means = WeightedPoints(np.array([[0.0], [4.0], [9.0]]), np.ones(3))
+    >>> others = other_grouping(means, np.array([[2.0], [9.0]]), np.random.default_rng(0))
+    >>> sorted(others.ravel().tolist())
+    [0.0, 6.5]
+    """
+    k, ward = len(before), joined(clusters, before)
+    filled = clusters.weights > 0
+    cells = WeightedPoints(clusters.points[filled], clusters.weights[filled])
+    if len(cells.points) <= k:
+        return ward
+    seeds = (spread_out(cells, k, rng) for _ in range(_REGROUPINGS))
+    all_of_them = [lloyd(cells, start, _SETTLING) for start in (ward, *seeds) if len(start) == k]
+    groups_before = _groups(cells, before)
+    others = [centres for centres in all_of_them if _groups(cells, centres) != groups_before]
+    return min(others, key=lambda centres: cluster_sums(cells, centres).cost, default=ward)
+
+
+def _groups(cells: WeightedPoints, centres: Doubles) -> list[int]:
+    """Of each cell, the first one with the same nearest centre."""
+    labels, _ = nearest(cells.points, centres)
+    return [int(np.argmax(labels == own)) for own in labels]
 
 
 def draw_far(points: Doubles, chances: Doubles, count: int, rng: np.random.Generator) -> Doubles:

@@ -397,6 +397,8 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     around = rows.features - mean / math.sqrt(counts.sum())
     around *= np.sqrt(counts)[:, None]
     # Both have the same eigenvalues above 0; the smaller is solved.
+    if rows.kernel.name in _ROUGH:
+        return _joint_direction(around.T @ around, m)
     scatter = around.T @ around if m >= t else around @ around.T
     trace = float(scatter.trace())
     if not 0 < trace < math.inf:  # what is not finite is in the probes' sums as well, and refused
@@ -405,6 +407,25 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     floor = trace / t * (1 + math.sqrt(t / m)) ** 2
     along = vector if m >= t else (vector @ around) / math.sqrt(value)
     return np.asarray(along * math.sqrt(max(value - floor, 0.0)))
+
+
+def _joint_direction(scatter: Doubles, m: int) -> Doubles:
+    """The largest variance that features of m rows have in common, as `_direction` has it.
+
+    Of a rough kernel few features have most of the variance outside, which is theirs alone, as
+    other features that might have been drawn would show. So each one's own does not count; and
+    what is taken off is what as large ones without anything in common would show.
+    """
+    energies = np.maximum(np.diag(scatter), 0.0)
+    common = scatter - np.diag(np.diag(scatter))
+    if not common.any():
+        return np.zeros(len(scatter))
+    (value,), vector = top_eigenpairs(common, 1)
+    chance = np.random.default_rng(_STREAM).standard_normal(scatter.shape)
+    chance = (chance + chance.T) / np.sqrt(2) * np.sqrt(np.outer(energies, energies) / m)
+    np.fill_diagonal(chance, 0.0)
+    floor = float(np.linalg.eigvalsh(chance)[-1])
+    return np.asarray(vector[:, 0] * np.sqrt(max(float(value) - floor, 0.0)))
 
 
 @lru_cache(maxsize=2)  # parties of one process draw alike
@@ -460,10 +481,14 @@ def summed_shortfall(
     scatter = scatter + np.triu(scatter, 1).T
     if centred:
         scatter -= np.outer(sums.whole, sums.whole) / sums.n_rows
-    # What as much variance without any direction would show in so few rows and features.
-    floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
-    largest = float(np.linalg.eigvalsh(scatter - sums.features.T @ sums.features)[-1])
-    level = min(max(largest - floor, 0.0), outside)
+    scatter -= sums.features.T @ sums.features
+    if kernel in _ROUGH:
+        level = float(np.square(_joint_direction(scatter, m)).sum())
+    else:
+        # What as much variance without any direction would show in so few rows and features.
+        floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
+        level = max(float(np.linalg.eigvalsh(scatter)[-1]) - floor, 0.0)
+    level = min(level, outside)
     unseen = unseen_distance(sums.outside, outside)
     return missing_shares(kernel, eigenvalues, (sums.features, sums.noise), level, outside, unseen)
 

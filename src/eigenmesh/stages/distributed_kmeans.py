@@ -17,7 +17,8 @@ coordinator learns   these, and the centres
 
 However it began, clusters may then be split and joined (`searches`): each in some parts, a few of
 Lloyd's rounds, Ward's rule until there are k again, and Lloyd to the end. What is better stays. It
-takes sums alone, and finds what no start shows: means of five points hide clusters of two.
+takes sums alone, and finds what no start shows: means of five points hide clusters of two. Parts
+begin on either side of a centre or, in every third search, where points are far from it.
 
 Readings: of k-means‖, the first batch is drawn by weight and every later one has exactly 2k points,
 shared out by the parties' costs, so that the traffic is known beforehand; all restarts of Lloyd
@@ -45,7 +46,7 @@ from eigenmesh.numerics.coresets import settle as corrected
 from eigenmesh.numerics.kmeans import (
     WeightedPoints,
     distinct,
-    joined,
+    other_grouping,
     shares,
     split_centres,
     weighted_kmeans,
@@ -76,6 +77,7 @@ from eigenmesh.stages.kmeans_party import (
     Centres,
     CoresetAsk,
     FarAsk,
+    FarCentres,
     FinalCentres,
     KMeansSetup,
     LocalAsk,
@@ -95,10 +97,15 @@ USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
 # the other does not; rounds before parts are joined; rounds before they are given up, and those
 # that a plan takes for usual; and how often in a row the cost may fall by less than the gain. On
 # a ring Lloyd is slow: three rounds on trial did not tell what was better in the end.
-PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS, USUAL_TRIAL = (2, 3), 2, 10, 4
+FAR = 0  # in place of a number of parts: two, of which one begins where points are far
+PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS, USUAL_TRIAL = (2, 3, FAR), 2, 10, 4
 PATIENCE, LEAST_GAIN = 6, 1e-3
 # Of few coordinates sums are small, and optima many: of 40 rings two stayed 2 % above the best.
 FEW_COORDINATES, TIMES_AS_MANY = 3, 2
+FAR_SUMS = {
+    PointHolder.sum_clusters: PointHolder.sum_far,
+    PointHolder.sum_groups: PointHolder.sum_far_groups,
+}
 CORESET_DRAWS, LEAST_DRAWS = 50, 200  # draws of a coreset, times the number of clusters; at least
 
 
@@ -311,9 +318,12 @@ def _search_rounds(
     )
     trial = _lloyd_rounds(1, k, dim, TRIAL_ROUNDS, sums, usual=USUAL_TRIAL)
 
+    far = total(FAR_SUMS[sums], k=k, dim=dim)
+
     def one(parts: int) -> Node:
-        split = total(sums, r=1, k=parts * k, dim=dim)
-        return sequence(times(SPLIT_ROUNDS, split), trial, maybe(to_the_end, planned=False))
+        split = times(SPLIT_ROUNDS, total(sums, r=1, k=(parts or 2) * k, dim=dim))
+        begin = far if parts == FAR else None
+        return sequence(begin, split, trial, maybe(to_the_end, planned=False))
 
     tries = parts_in_turn(searches, dim)
     in_turn = (maybe(one(parts), planned=n < patience(dim)) for n, parts in tries)
@@ -680,11 +690,20 @@ def _split_and_joined(
     fed: Federation, best: LloydEnd, n_parts: int, sums: Step, rng: np.random.Generator
 ) -> Doubles:
     """Centres (k, dim) from what the clusters' parts come to."""
-    parts = split_centres(best.centres, best.cost, n_parts, rng)
+    if n_parts == FAR:
+        parts = np.vstack([best.centres, _far_from(fed, best, sums)])
+    else:
+        parts = split_centres(best.centres, best.cost, n_parts, rng)
     for _ in range(SPLIT_ROUNDS):
         total = fed.total(sums, Centres(parts[None])).sum
         parts = _moved(None, parts, total.sums[0], total.weights[0])
-    return joined(WeightedPoints(parts, total.weights[0]), best.centres)
+    return other_grouping(WeightedPoints(parts, total.weights[0]), best.centres, rng)
+
+
+def _far_from(fed: Federation, best: LloydEnd, sums: Step) -> Doubles:
+    """Where points are far from their centres, one place (k, dim) a cluster."""
+    far = fed.total(FAR_SUMS[sums], FarCentres(best.centres, best.cost)).sum
+    return _moved(None, best.centres, far.sums, far.masses)
 
 
 # Coresets.

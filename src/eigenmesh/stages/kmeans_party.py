@@ -16,6 +16,7 @@ from eigenmesh.numerics.kmeans import (
     cluster_sums,
     cost_of,
     draw_far,
+    far_sums,
     nearest,
     weight_of_each,
 )
@@ -110,6 +111,24 @@ class Sums(Message, reveals="moments", covers=1):
 
 
 class GroupSums(Sums, reveals="moments", covers="fewest"):
+    """The same over whole groups of points, each as many as a party lets a sum be over."""
+
+
+class FarCentres(Message, reveals="moments"):
+    """Centres, and the mean squared distance of points to them."""
+
+    centres: Annotated[Floats, Shape("k", "dim")]
+    spread: Annotated[float, Positive]
+
+
+class FarSums(Message, reveals="moments", covers=1):
+    """For each cluster the sum of the points, weighed by how far they are; near a far one's own."""
+
+    sums: Annotated[Floats, Shape("k", "dim")]
+    masses: Annotated[Floats, Shape("k"), NonNegative]
+
+
+class FarGroupSums(FarSums, reveals="moments", covers="fewest"):
     """The same over whole groups of points, each as many as a party lets a sum be over."""
 
 
@@ -260,6 +279,17 @@ class PointHolder(Party):
             weights=np.stack([own.weights for own in totals]),
             costs=np.array([own.cost for own in totals]),
         )
+
+    @step
+    def sum_far(self, request: FarCentres) -> FarSums:
+        """Where points are far from their centres."""
+        return FarSums(*far_sums(self.data, request.centres, request.spread))
+
+    @step
+    def sum_far_groups(self, request: FarCentres) -> FarGroupSums:
+        """Where whole groups are."""
+        assert self.groups is not None, "the setup says that sums are over groups"
+        return FarGroupSums(*far_sums(self.groups.means, request.centres, request.spread))
 
     @step
     def farthest_points(self, request: FarAsk) -> FarPoints:
