@@ -21,7 +21,10 @@ from eigenmesh.threads import one_openmp_thread
 
 POINTS_A_BLOCK = 4096
 _SAME_COST = 1e-4  # relative difference of costs below which solutions are taken for the same
-_ASIDE = 0.1  # of the centres' spread, by which a centre's parts begin beside it
+# By which powers of ten of its distance to the nearest other centre a centre's parts begin beside
+# it, drawn. By a tenth of the spread of all centres, which one far row may set, parts of the others
+# began beyond all of their points.
+_ASIDE = (-1.5, 0.0)
 _FAR = 4  # power of squared distances: so weighed, the mean is near the farthest points
 _REGROUPINGS, _SETTLING = 12, 50  # starts of k-means of clusters' parts, and steps of each
 _STARTS = 8  # seedings tried at the coordinator for each that goes out to the parties
@@ -254,7 +257,7 @@ def lloyd(data: WeightedPoints, centres: Doubles, max_iter: int) -> Doubles:
 
 
 def split_centres(centres: Doubles, cost: float, n_parts: int, rng: np.random.Generator) -> Doubles:
-    """One centre a little to either side of each in a drawn direction; of three parts itself, too.
+    """One centre to either side of each in a drawn direction; of three parts itself, too.
 
     `cost` is the mean squared distance of points to their centres. Lloyd's iteration then turns
     the parts towards where the cluster is widest, as a power iteration would.
@@ -264,7 +267,11 @@ def split_centres(centres: Doubles, cost: float, n_parts: int, rng: np.random.Ge
     """
     # Of a single centre the first term is 0: the points' own spread is in it, too.
     squares = np.square(centres - centres.mean(axis=0)).mean(axis=0) + cost / centres.shape[1]
-    step = _ASIDE * rng.standard_normal(centres.shape) * np.sqrt(squares)
+    ways = rng.standard_normal(centres.shape) * np.sqrt(squares)
+    ways /= np.linalg.norm(ways, axis=1)[:, None]
+    apart = np.linalg.norm(centres[:, None] - centres, axis=2)
+    np.fill_diagonal(apart, np.inf if len(centres) > 1 else np.sqrt(cost))
+    step = ways * (apart.min(axis=1) * 10 ** rng.uniform(*_ASIDE, size=len(centres)))[:, None]
     middle = [centres] if n_parts == 3 else []
     return np.vstack([*middle, centres + step, centres - step])
 
