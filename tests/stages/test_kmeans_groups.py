@@ -5,7 +5,7 @@ import pytest
 
 import eigenmesh as em
 from eigenmesh.runtime.site import Site, SiteView
-from eigenmesh.stages.kmeans_party import Centres, KMeansSetup, PointHolder
+from eigenmesh.stages.kmeans_party import Centres, FarCentres, KMeansSetup, PointHolder
 
 
 def holder(points, min_rows, weights=None):
@@ -43,3 +43,20 @@ def test_rows_without_weight_are_in_no_group():
     party = holder(rng.normal(size=(30, 2)), 5, weights)
     assert party.groups.means.weights.sum() == 10
     assert len(party.groups.means.points) <= 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_far_is_asked_of_groups_alone(seed):
+    """So that a row far from all others counts with the rows that it goes with."""
+    rng = np.random.default_rng(seed)
+    n, dim = int(rng.integers(20, 120)), int(rng.integers(1, 5))
+    party = holder(rng.standard_t(2, size=(n, dim)), 5)
+    means = party.groups.means
+    centres = 3 * rng.normal(size=(4, dim))
+    reply = party.sum_far_groups(FarCentres(centres, 2.0))
+    squared = np.square(means.points[:, None] - centres).sum(axis=2)
+    masses = means.weights * (squared.min(axis=1) / 2) ** 4
+    for c in range(4):
+        own = squared.argmin(axis=1) == c
+        np.testing.assert_allclose(reply.masses[c], masses[own].sum())
+        np.testing.assert_allclose(reply.sums[c], masses[own] @ means.points[own], atol=1e-9)
