@@ -481,12 +481,12 @@ def summed_shortfall(
     scatter = scatter + np.triu(scatter, 1).T
     if centred:
         scatter -= np.outer(sums.whole, sums.whole) / sums.n_rows
+    # What as much variance without any direction would show in so few rows and features.
+    floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
     scatter -= sums.features.T @ sums.features
     if kernel in _ROUGH:
         level = float(np.square(_joint_direction(scatter, m)).sum())
     else:
-        # What as much variance without any direction would show in so few rows and features.
-        floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
         level = max(float(np.linalg.eigvalsh(scatter)[-1]) - floor, 0.0)
     level = min(level, outside)
     unseen = unseen_distance(sums.outside, outside)
