@@ -396,13 +396,13 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     # Counts as roots: a row that stands for c others adds c times its square.
     around = rows.features - mean / math.sqrt(counts.sum())
     around *= np.sqrt(counts)[:, None]
-    # Both have the same eigenvalues above 0; the smaller is solved.
-    if rows.kernel.name in _ROUGH:
-        return _joint_direction(around.T @ around, m)
-    scatter = around.T @ around if m >= t else around @ around.T
-    trace = float(scatter.trace())
+    trace = float(np.vdot(around, around))
     if not 0 < trace < math.inf:  # what is not finite is in the probes' sums as well, and refused
         return np.zeros(t)
+    if rows.kernel.name in _ROUGH:
+        return _joint_direction(around.T @ around, m)
+    # Both have the same eigenvalues above 0; the smaller is solved.
+    scatter = around.T @ around if m >= t else around @ around.T
     value, vector = largest_eigenpair(scatter)
     floor = trace / t * (1 + math.sqrt(t / m)) ** 2
     along = vector if m >= t else (vector @ around) / math.sqrt(value)
@@ -420,12 +420,17 @@ def _joint_direction(scatter: Doubles, m: int) -> Doubles:
     common = scatter - np.diag(np.diag(scatter))
     if not common.any():
         return np.zeros(len(scatter))
-    (value,), vector = top_eigenpairs(common, 1)
-    chance = np.random.default_rng(_STREAM).standard_normal(scatter.shape)
-    chance = (chance + chance.T) / np.sqrt(2) * np.sqrt(np.outer(energies, energies) / m)
-    np.fill_diagonal(chance, 0.0)
+    value, vector = largest_eigenpair(common)
+    chance = _nothing_in_common(len(scatter)) * np.sqrt(np.outer(energies, energies) / m)
     floor = float(np.linalg.eigvalsh(chance)[-1])
-    return np.asarray(vector[:, 0] * np.sqrt(max(float(value) - floor, 0.0)))
+    return np.asarray(vector * math.sqrt(max(value - floor, 0.0)))
+
+
+@lru_cache(maxsize=4)  # as wide as features are, and the same for all parties of a process
+def _nothing_in_common(width: int) -> Doubles:
+    """Normal numbers, symmetric, without a diagonal."""
+    numbers = np.triu(np.random.default_rng(_STREAM).standard_normal((width, width)), 1)
+    return np.asarray(numbers + numbers.T)
 
 
 @lru_cache(maxsize=2)  # parties of one process draw alike
