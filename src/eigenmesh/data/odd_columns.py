@@ -168,12 +168,12 @@ def gap_columns(parts: Mapping[str, Matrix]) -> list[GapColumn]:
     for party, X in parts.items():
         if is_sparse(X) or not min(X.shape):
             continue
-        sample = np.asarray(X[:: -(-X.shape[0] // _LOOKED_AT)], dtype=np.float64)
+        sample = np.asarray(X[:: -(-X.shape[0] // _LOOKED_AT)])
         ends = _ends(sample)
         if not _is_whole(ends).any():  # as nines are
             continue
         for column in np.flatnonzero(np.isin(ends, _NINES).any(axis=0)):
-            values = sample[:, column]
+            values = sample[:, column].astype(np.float64)
             gaps = values[gaps_as_nines(values)]
             if len(gaps := gaps[gaps != 9]):
                 nines.setdefault(int(column), {})[party] = set(gaps.tolist())
@@ -183,7 +183,7 @@ def gap_columns(parts: Mapping[str, Matrix]) -> list[GapColumn]:
     ]
 
 
-def _ends(sample: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ends(sample: NDArray[Any]) -> NDArray[Any]:
     """The least and the largest of each column: nines far from all others are among them."""
     least, largest = np.fmin.reduce(sample), np.fmax.reduce(sample)
     return np.stack([least, largest])

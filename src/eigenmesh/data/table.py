@@ -16,12 +16,13 @@ from eigenmesh.extras import extra
 from eigenmesh.numerics.arrays import largest_value
 from eigenmesh.numerics.device_rows import why_unreadable
 from eigenmesh.runtime.levels import codes_of
+from eigenmesh.threads import spread
 
 Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
 Ids: TypeAlias = NDArray[Any]
 
 _OF_TABLES = ("shape", "__getitem__", "__array__")  # one of which every table has
-_BLOCK = 1 << 20  # values looked at together: the check needs megabytes, never a second n × d
+_BLOCK = 1 << 18  # values looked at together: they stay in cache between the two looks at them
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,20 @@ def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = Fals
         return
     # Blocks follow the memory order: a strided walk through a memmap would read it many times.
     by_columns = bool(X.flags.f_contiguous and not X.flags.c_contiguous)
-    for start, block in _blocks(X.T if by_columns else X):
-        if not _is_sound(block, allow_missing):
-            first, second = map(int, np.argwhere(_unsound(block, allow_missing))[0])
-            row, column = (second, first + start) if by_columns else (first + start, second)
-            raise _not_usable(X[row, column], row, column, owner)
+    parts = list(_blocks(X.T if by_columns else X))
+    sound = np.ones(len(parts), dtype=bool)
+
+    def worker(tasks: Iterator[int]) -> None:
+        for i in tasks:
+            sound[i] = _is_sound(parts[i][1], allow_missing)
+
+    if parts:
+        spread(worker, len(parts))
+    if not sound.all():
+        start, block = parts[int(np.argmin(sound))]
+        first, second = map(int, np.argwhere(_unsound(block, allow_missing))[0])
+        row, column = (second, first + start) if by_columns else (first + start, second)
+        raise _not_usable(X[row, column], row, column, owner)
 
 
 def _is_sound(values: NDArray[Any], allow_missing: bool) -> bool:

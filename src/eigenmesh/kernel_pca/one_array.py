@@ -34,13 +34,14 @@ from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_sh
 from eigenmesh.runtime.alone import Alone
 from eigenmesh.runtime.site import OWN_WEIGHTS
 from eigenmesh.stages.coverage import Coverage
+from eigenmesh.threads import one_blas_thread
 
 EXACT_ROWS = 2000  # up to here the whole kernel matrix takes about a second
 EXACT_RATHER = 6000  # and so many, if landmarks miss more than they may
 EXACT_MOST = 30_000  # its kernel matrix takes 7 GB
 SKEWED = 20.0  # leverage max/mean above which a few rows carry the variance
 SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured
-ALIKE_ROWS = 2048  # the same where k(x, x) = 1: a rare row that is missed weighs no more
+ALIKE_ROWS = 1024  # the same where k(x, x) = 1: a rare row that is missed weighs no more
 ROWS_A_CENTROID = 10  # fewer rows have no clusters worth a mean
 MOST_LANDMARKS = 2000  # that are taken unasked
 _ROUNDED = 100 * np.finfo(np.float64).eps  # of the trace: a kernel matrix knows nothing smaller
@@ -228,9 +229,11 @@ def _fit_landmarks(
     kept: KernelValues | None,
 ) -> ComponentFit:
     share, k = components_asked(kpca.n_components)
-    gamma = landmark_gamma(kpca, X)
-    estimator, why = with_landmarks(kpca, X, gamma, k, kpca.accuracy)
-    learn_alone(estimator, X, gamma, kept, weights)
+    # One limit over all: threads of a single product before it would spin through the fit.
+    with one_blas_thread():
+        gamma = landmark_gamma(kpca, X)
+        estimator, why = with_landmarks(kpca, X, gamma, k, kpca.accuracy)
+        learn_alone(estimator, X, gamma, kept, weights)
     stated = stated_gamma(estimator.model_)
     return ComponentFit.by_landmarks(estimator, stated, f"{choice}; {why}", share)
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from eigenmesh.errors import InputError
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, dense, is_sparse
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, dense, is_sparse
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel, unit_rows
 
+Float = TypeVar("Float", bound=np.floating[Any])
 Embedding = Callable[[Rows], Doubles]  # (n, d) -> (n, t)
 
 _SKETCH_SHARE = 8  # a tensor sketch is this much wider than the Gaussian map that follows it
@@ -63,7 +65,8 @@ def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int)
     if n > most_rows:
         X = X[np.sort(np.random.default_rng(seed).choice(n, most_rows, replace=False))]
     embed = embedding(kernel, X.shape[1], 2 * rank, seed)
-    E = np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])])
+    roughly: Callable[[Rows], Floats] = embed.roughly if isinstance(embed, _Fourier) else embed
+    E = np.vstack([roughly(X[rows]) for rows in blocks(X.shape[0])]).astype(np.float64, copy=False)
     whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
     scores = np.einsum("ij,ij->i", whitened, whitened)
     return float(scores.max() / scores.mean())
@@ -272,40 +275,59 @@ def count_sketch(d: int, width: int, rng: np.random.Generator) -> Any:
 def _rbf(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     G = _orthogonal_gaussian(d, _pairs(width), rng)
     # exp(−γ‖x − y‖²) is the mean of cos(ω·(x − y)) over normal ω of variance 2γ (Bochner).
-    return _fourier(np.sqrt(2 * float(kernel.gamma or 0)) * G)
+    return _Fourier(np.sqrt(2 * float(kernel.gamma or 0)) * G)
 
 
 def _laplacian(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
     # The same of exp(−γ|t|), whose Fourier transform is Cauchy's density, for each column.
-    return _fourier(float(kernel.gamma or 0) * rng.standard_cauchy((d, _pairs(width))))
+    return _Fourier(float(kernel.gamma or 0) * rng.standard_cauchy((d, _pairs(width))))
 
 
 def _pairs(width: int) -> int:
     return max(1, (width + 1) // 2)  # a cosine and a sine each
 
 
-def _fourier(omega: Doubles) -> Embedding:
-    pairs = omega.shape[1]
-    length, halves = 1 / np.sqrt(pairs), omega / 2
+@dataclass(frozen=True)
+class _Fourier:
+    """Cosine and sine of ω·x.
 
-    def features(X: Rows) -> Doubles:
-        # Cosine and sine of one ω, where one cosine with a drawn phase would do: E(x)·E(x) is then
-        # 1, as k(x, x) is. Both follow from the tangent t of half the angle, to the last digit, as
-        # 2/(1 + t²) − 1 and 2t/(1 + t²): numpy has it many times faster than either of them.
-        t = np.asarray(as_rows(X, np.float64) @ halves)
-        E = np.empty((len(t), 2 * pairs))
-        cosines, sines = E[:, :pairs], E[:, pairs:]
-        for rows in blocks(len(t), max(1, _CACHED // pairs)):
-            tangents, few = t[rows], cosines[rows]
-            np.tan(tangents, out=tangents)
-            np.multiply(tangents, tangents, out=few)
-            few += 1
-            np.divide(2 * length, few, out=few)
-            np.multiply(tangents, few, out=sines[rows])
-            few -= length
-        return E
+    Both, where one cosine with a drawn phase would do: E(x)·E(x) is then 1, as k(x, x) is.
+    """
 
-    return features
+    omega: Doubles  # (d, pairs)
+
+    def __call__(self, X: Rows) -> Doubles:
+        features: Doubles = _cosines_and_sines(as_rows(X, np.float64) @ self._halves)
+        return features
+
+    def roughly(self, X: Rows) -> Floats:
+        """In float32 where rows are, for what needs few digits."""
+        X = as_rows(X)
+        return _cosines_and_sines(X @ self._halves.astype(X.dtype))
+
+    @cached_property
+    def _halves(self) -> Doubles:
+        return self.omega / 2
+
+
+def _cosines_and_sines(half_angles: NDArray[Float]) -> NDArray[Float]:
+    """Of the whole angles, over the root of their number: ‖E(x)‖ is 1."""
+    # Both follow from the tangent t of half the angle, to the last digit, as 2/(1 + t²) − 1 and
+    # 2t/(1 + t²): numpy has it many times faster than either of them.
+    t = np.asarray(half_angles)
+    n, pairs = t.shape
+    length = t.dtype.type(1 / np.sqrt(pairs))
+    E = np.empty((n, 2 * pairs), t.dtype)
+    cosines, sines = E[:, :pairs], E[:, pairs:]
+    for rows in blocks(n, max(1, _CACHED // pairs)):
+        tangents, few = t[rows], cosines[rows]
+        np.tan(tangents, out=tangents)
+        np.multiply(tangents, tangents, out=few)
+        few += 1
+        np.divide(2 * length, few, out=few)
+        np.multiply(tangents, few, out=sines[rows])
+        few -= length
+    return E
 
 
 def _arc_cosine(kernel: Kernel, d: int, width: int, rng: np.random.Generator) -> Embedding:
