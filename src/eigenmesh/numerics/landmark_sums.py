@@ -25,7 +25,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -45,7 +45,7 @@ from eigenmesh.numerics.arrays import (
     squared_norms,
     working_dtype,
 )
-from eigenmesh.numerics.eigen import pseudo_inverse_root
+from eigenmesh.numerics.eigen import SPAN_CUTOFF, pseudo_inverse_root
 from eigenmesh.numerics.kernels import (
     LARGEST_MULTIPLIED_DEGREE,
     Kernel,
@@ -239,6 +239,7 @@ class Span:
     K: Doubles  # K(Y, Y)
     is_shared: bool = False
     rank: int | None = None
+    is_triangular: bool = False  # the basis, where K(Y, Y) allows it: see `by_factor`
 
     @classmethod
     def of(cls, kernel: Kernel, Y: Rows, rank: int | None = None) -> Self:
@@ -279,7 +280,22 @@ class Span:
     @cached_property
     def basis(self) -> Doubles:
         """B (q, r) with BᵀK(Y, Y)B = I."""
-        return pseudo_inverse_root(self.K) if self.rank is None else self._leading_basis
+        if self.rank is not None:
+            return self._leading_basis
+        return self._inverse_factor if self.is_triangular else pseudo_inverse_root(self.K)
+
+    def by_factor(self) -> Self:
+        """The same span with the inverse of a Cholesky factor for its basis.
+
+        Far from singular it does as well as eigenvectors, which take ten times as long.
+        """
+        is_far = self.rank is None and self.exceeds(SPAN_CUTOFF * float(np.trace(self.K)))
+        return replace(self, is_triangular=True) if is_far else self
+
+    @cached_property
+    def _inverse_factor(self) -> Doubles:
+        lower = np.linalg.cholesky(self.K)
+        return np.asarray(scipy.linalg.lapack.dtrtri(lower, lower=1)[0].T)
 
     @cached_property
     def _leading_basis(self) -> Doubles:
@@ -288,7 +304,7 @@ class Span:
 
     @cached_property
     def weights(self) -> Doubles:
-        """Eigenvalues w (r,) of K(Y, Y) in the directions of B."""
+        """Eigenvalues w (r,) of K(Y, Y) in the directions of B, if these are eigenvectors."""
         return np.asarray(1 / np.einsum("ij,ij->j", self.basis, self.basis))
 
     def blocks(self, dtype: Any, level: bool = False) -> ShiftedKernel:
@@ -502,11 +518,14 @@ _KEPT_BYTES = 1 << 27  # kernel values of all rows, at most
 def stripes(n: int) -> list[slice]:
     """Consecutive slices that cover range(n).
 
-    >>> stripes(5000)
-    [slice(0, 2048, None), slice(2048, 4096, None), slice(4096, 5000, None)]
+    >>> [stripe.stop for stripe in stripes(5000)]
+    [1250, 2500, 3750, 5000]
     """
-    # Stripes of many rows cost little more than these; of few rows, all cores should get some.
-    least = _FEWEST_ROWS if n < 32 * _FEWEST_ROWS else 4 * _FEWEST_ROWS
+    # Stripes of many rows cost little more than these; of few rows, all cores get as many.
+    if _FEWEST_ROWS < n < 32 * _FEWEST_ROWS:
+        pairs = -(-n // (2 * _FEWEST_ROWS))
+        return list(_cut(slice(0, n), -(-n // (2 * pairs))))
+    least = _FEWEST_ROWS if n <= _FEWEST_ROWS else 4 * _FEWEST_ROWS
     rows = -(-n // _STRIPES // _UNIT) * _UNIT
     return list(_cut(slice(0, n), min(max(rows, least), _MOST_ROWS)))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,8 +27,9 @@ from eigenmesh.numerics.landmark_sums import (
     Span,
     block_dtype,
     project,
+    stripes,
 )
-from eigenmesh.threads import one_blas_thread
+from eigenmesh.threads import one_blas_thread, spread
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
@@ -124,10 +126,15 @@ class LandmarkModel:
         if K.dtype != np.float64 and self.safe_dtype(K.dtype) != K.dtype:
             return None
         weights = self.coefficients.astype(K.dtype)
-        with one_blas_thread():
-            scores = K @ weights
-        scores += (shift @ self.coefficients - self.offset).astype(K.dtype)
-        return scores.astype(dtype, copy=False)
+        shifts = (shift @ self.coefficients - self.offset).astype(K.dtype)
+        scores, cuts = np.empty((len(K), len(shifts)), dtype), stripes(len(K))
+
+        def worker(tasks: Iterator[int]) -> None:
+            for rows in (cuts[i] for i in tasks):
+                np.add(K[rows] @ weights, shifts, out=scores[rows], casting="same_kind")
+
+        spread(worker, len(cuts))
+        return scores
 
     def safe_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """float64 where the rounding of float32 kernel values would show in the scores."""

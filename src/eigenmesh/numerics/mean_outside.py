@@ -71,6 +71,10 @@ class MeanOutside(NamedTuple):
     variance: float
     error: float
 
+    def is_fine(self, total: float) -> bool:
+        """Whether more rows would add little to what is known of the total."""
+        return self.error <= _FINE * total
+
 
 @dataclasses.dataclass(frozen=True)
 class OutsideView:
@@ -260,7 +264,11 @@ def corrected(
     `outside` is Σ‖φ(x) − Pφ(x)‖².
     """
     d = int(model.landmarks.shape[1])
-    estimate = mean_outside(model.kernel, d, sums, model.n_rows, outside)
+    return corrected_by(mean_outside(model.kernel, d, sums, model.n_rows, outside), model)
+
+
+def corrected_by(estimate: MeanOutside, model: LandmarkModel) -> tuple[LandmarkModel, float]:
+    """The same by an estimate that is there already."""
     error = estimate.error if estimate.error > _ROUNDING * model.total else 0.0
     surely = max(estimate.variance - MARGIN * error, 0.0)
     return dataclasses.replace(model, total=model.total - surely), error
@@ -364,6 +372,7 @@ class RowSample(NamedTuple):
     rows: Rows  # (m, d)
     counts: Doubles  # (m,)
     noise: float  # share of the variance of draws with replacement that is left; 0 if all are here
+    places: Any = None  # of these among all rows, where whoever draws says so
 
 
 def rows_seen(share: float, n: int, fewest: int) -> int:
@@ -407,15 +416,15 @@ class RowSampler:
         A = self.rows
         n, m = A.shape[0], min(A.shape[0], max(most, 2))
         if m == n:
-            return RowSample(as_rows(A), np.ones(n), 0.0)
+            return RowSample(as_rows(A), np.ones(n), 0.0, slice(None))
         if self.kernel.is_level:
             # Without replacement: the variance has the factor 1 − m/n of a finite population.
             places = np.sort(rng.choice(n, m, replace=False))
-            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n)
+            return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n, places)
         # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
         chances, _ = self._weights
         places = np.sort(draw_repeatedly(chances, m, rng))
-        return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
+        return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0, places)
 
     def draw_share(self, share: float, fewest: int, rng: np.random.Generator) -> RowSample:
         """As `draw`, of a share of the rows that is somebody else's choice.

@@ -17,22 +17,26 @@ is taken off as it adds up with a direction that is really there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_sums import Span
+from eigenmesh.numerics.landmark_sums import KernelValues, Span
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import Inside, RowSample, RowSampler
+from eigenmesh.numerics.mean_outside import Inside, MeanOutside, RowSample, RowSampler
 from eigenmesh.numerics.shortfall import Shortfall, shares_missing, unseen_distance
+from eigenmesh.threads import spread
 
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _LANCZOS_STEPS = 12
 _SINGLE = 1e-3  # of k(x, x): where rows are as far outside, float32 knows pairs well enough
+_ROUNDED = 2.0**-22  # of a kernel value in float32: that of its argument, a few times over
+_OFF = 0.01  # of the rows' mean distance to the span, that rounding may move one of them by
+_BLOCK_ROWS = 256
 _BESIDE = 0.05  # of an eigenvalue: less outside moves what it gains by as little
 
 
@@ -48,21 +52,26 @@ class PairedRows:
 
     @classmethod
     def draw(
-        cls, span: Span, rows: Rows, outside: float, count: int, rng: np.random.Generator
+        cls,
+        span: Span,
+        rows: Rows,
+        outside: float,
+        count: int,
+        rng: np.random.Generator,
+        kept: KernelValues | None = None,
     ) -> PairedRows:
         """So many of the rows, of which all have Σ k⊥(x, x) = `outside`."""
         sample = RowSampler.of(span.kernel, rows).draw(count, rng)
-        X = as_rows(sample.rows, np.float64)
-        K = np.asarray(span.kernel.matrix(X, span.landmarks), dtype=np.float64)
+        distance = outside / rows.shape[0]
+        K = _values_with_landmarks(span, sample, distance, kept)
         P = Inside.of(span).coordinates(K)
-        norms = span.kernel.diagonal(X)
+        exact = None if span.kernel.is_level else np.float64  # ones are so in any floats
+        norms = np.asarray(span.kernel.diagonal(as_rows(sample.rows, exact)), dtype=np.float64)
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
-        dtype = _pair_dtype(span.kernel, sample.rows, outside / rows.shape[0])
+        dtype = _pair_dtype(span.kernel, sample.rows, distance)
         P = P.astype(dtype, copy=False)
-        pairs = np.asarray(span.kernel.matrix(as_rows(sample.rows, dtype)), dtype=dtype)
-        pairs -= P @ P.T
-        np.fill_diagonal(pairs, 0.0)
+        pairs = _pairs_outside(span.kernel, as_rows(sample.rows, dtype), P)
         return cls(sample, int(rows.shape[0]), K, distances, pairs)
 
     def squared_lengths(self, W: Doubles) -> tuple[Doubles, Doubles]:
@@ -120,10 +129,43 @@ class PairedRows:
 
     def _squares(self) -> float:
         """‖M‖²."""
-        counts = self.sample.counts
-        squares = float(counts @ (np.square(self.pairs) @ counts.astype(self.pairs.dtype)))
+        counts, pairs = self.sample.counts, self.pairs
+        squares = float(counts @ np.einsum("ij,ij,j->i", pairs, pairs, counts.astype(pairs.dtype)))
         own = 0.0 if self.sample.noise else float(np.square(counts * self.distances).sum())
         return squares + own
+
+
+def _pairs_outside(kernel: Kernel, X: Rows, P: Floats) -> Floats:
+    """k(x, y) − Pφ(x)·Pφ(y) of different rows, every pair once, on all idle cores."""
+    m = len(P)
+    pairs, cuts = np.empty((m, m), P.dtype), list(blocks(m, _BLOCK_ROWS))
+    tasks = [(left, right) for i, left in enumerate(cuts) for right in cuts[i:]]
+
+    def worker(numbers: Iterator[int]) -> None:
+        for left, right in (tasks[i] for i in numbers):
+            here = X[left]
+            values = kernel.block(here, here if left == right else X[right])
+            values = np.subtract(values, P[left] @ P[right].T, out=pairs[left, right])
+            if left != right:
+                pairs[right, left] = values.T
+
+    spread(worker, len(tasks))
+    np.fill_diagonal(pairs, 0.0)
+    return pairs
+
+
+def _values_with_landmarks(
+    span: Span, sample: RowSample, distance: float, kept: KernelValues | None
+) -> Doubles:
+    """k(X, Y), from those of all rows where these are there and have digits enough."""
+    if kept is None or kept.values is None or kept.landmarks is not span.landmarks:
+        X = as_rows(sample.rows, np.float64)
+        return np.asarray(span.kernel.matrix(X, span.landmarks), dtype=np.float64)
+    # Rounding of k(x, Y) counts as its square over w_j in direction j of the span.
+    floor = len(span.K) * (_ROUNDED / (_OFF * distance)) ** 2 if distance else np.inf
+    if kept.values.dtype != np.float64 and not (span.kernel.is_level and span.exceeds(floor)):
+        return _values_with_landmarks(span, sample, distance, None)
+    return np.asarray(kept.values[sample.places] + kept.shift)
 
 
 def _pair_dtype(kernel: Kernel, sampled: Rows, distance: float) -> np.dtype[Any]:
@@ -151,6 +193,13 @@ def _near_largest(apply: Callable[[Doubles], Doubles], size: int) -> float:
     return float(np.linalg.eigvalsh((T + T.T) / 2)[-1])
 
 
+class PairedLook(NamedTuple):
+    """What a sample of rows shows outside the span: of wanted eigenvalues, and of the mean."""
+
+    missing: Shortfall
+    mean: MeanOutside
+
+
 def paired_shortfall(
     span: Span,
     model: LandmarkModel,
@@ -175,11 +224,30 @@ def paired_shortfall(
     >>> bool(np.abs(missing.values - true).max() < 0.01)
     True
     """
+    return paired_look(span, model, k, rows, outside, count, centred, rng).missing
+
+
+def paired_look(
+    span: Span,
+    model: LandmarkModel,
+    k: int,
+    rows: Rows,
+    outside: float,
+    count: int,
+    centred: bool,
+    rng: np.random.Generator,
+    kept: KernelValues | None = None,
+) -> PairedLook:
+    """The same, and n‖m − Pm‖² of the rows' mean m; `kept` may have their kernel values."""
     z = np.maximum(model.eigenvalues[:k], 0.0)
-    paired = PairedRows.draw(span, rows, outside, count, rng)
+    paired = PairedRows.draw(span, rows, outside, count, rng, kept)
     scale = np.sqrt(np.maximum(z, np.finfo(float).tiny))
     W = (paired.values @ model.coefficients[:, :k] - model.offset[:k]) / scale
-    ratios, errors = paired.squared_lengths(W)
+    # With weights 1 the sum is that of all rows.
+    squares, deviations = paired.squared_lengths(np.column_stack([W, np.ones(len(W))]))
     level = min(paired.largest_variance(W, centred, _BESIDE * float(z[-1])), outside)
     unseen = unseen_distance(float(paired.sample.counts @ paired.distances), outside)
-    return shares_missing(z, ratios, errors, level, outside, unseen)
+    missing = shares_missing(z, squares[:-1], deviations[:-1], level, outside, unseen)
+    n = paired.n_rows
+    mean = MeanOutside(min(float(squares[-1]) / n, outside), float(deviations[-1]) / n)
+    return PairedLook(missing, mean)

@@ -128,9 +128,9 @@ class Shortfall(NamedTuple):
         surely_not = (self.values - _SURE * self.errors > accuracy).any()
         return not (surely_within or surely_not)
 
-    def is_likely_above(self, accuracy: float) -> bool:
-        """Whether more is missing than may be, but for one standard error."""
-        return bool((self.values - self.errors > accuracy).any())
+    def is_likely_above(self, accuracy: float, errors: float = 1.0) -> bool:
+        """Whether more is missing than may be, but for so many standard errors."""
+        return bool((self.values - errors * self.errors > accuracy).any())
 
     @property
     def error(self) -> float:

@@ -45,11 +45,12 @@ class Alone(Federation):
     parties = members = _names = (NAME,)  # the owner
     is_recording, _nothing = True, Recording()  # no message passes
     values_stay = False  # weights come with the array
+    is_alone = True
     _statements = Statements()  # of nobody: none is held against an owner
 
     def __init__(self, rows: Any, kernel_values: Any = None, weights: Any = None) -> None:
         self.split = "rows"
-        self.own_rows = rows
+        self.own_rows, self.own_values = rows, kernel_values
         self.known_columns = dict
         self.remarks = {"ids": ""}  # an array's columns are looked at where it comes in
         self.align = "strict"

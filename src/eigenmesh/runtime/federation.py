@@ -266,6 +266,8 @@ class Federation:
             )
 
     own_rows: Any = None  # where they are the caller's, who asks nobody else and sends nothing
+    own_values: Any = None  # room for kernel values of these
+    is_alone = False  # whether nobody could refuse what the owner of the rows asks
 
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
+from math import ceil, sqrt
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -76,13 +76,15 @@ from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.leading_directions import rank_for, usual_rank
 from eigenmesh.numerics.mean_outside import (
     SAMPLE_ROWS,
+    MeanOutside,
     OutsideSums,
     OutsideView,
     corrected,
+    corrected_by,
     outside_floats,
     outside_sizes,
 )
-from eigenmesh.numerics.paired_shortfall import paired_shortfall
+from eigenmesh.numerics.paired_shortfall import PairedLook, paired_look
 from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.robust_sums import FEWEST, bounded_sizes, median_weights
 from eigenmesh.numerics.rounded_points import rounded_points
@@ -168,8 +170,9 @@ _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
-_OWN_ROWS = 512  # looked at where all are in one place
-_MOST_OWN_ROWS = 1024  # where a doubt is left
+_OWN_ROWS = 256  # looked at where all are in one place
+_MORE_OWN_ROWS = (512, 1024)  # where a doubt is left
+_WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
 _FLOAT32_SUMS = 3 * 2.0**-24
@@ -1011,7 +1014,7 @@ def diskpca(
     def fit(landmark_set: LandmarkSet) -> SpanFit:
         total = partial(median_total, rows) if is_robust else None
         rank = _rank(setup, landmark_set.Y, n_components, center, accuracy)
-        how = (n_components, landmark_set, center)
+        how = (n_components, landmark_set, center, not _shows_mean(rows, accuracy))
         in_span = fit_in_span(rows, kernel_of(setup), *how, total_of=total, rank=rank)
         if setup.gram_rank is None:
             return in_span
@@ -1245,6 +1248,7 @@ def fit_in_span(
     else:
         total = add_up(RowHolder.projected_gram, _questions(landmark_set, rank, is_sampled=False))
     span = Span.of(kernel, landmark_set.Y, rank or None)
+    span = span.by_factor() if len(rows.members) == 1 else span
     sums, rounding = LandmarkSums.unpacked(total, span), 0.0
     if landmark_set.bits != EXACT and span.rank is not None:
         rounding = _FLOAT32_SUMS * float(np.trace(full(total.upper)))
@@ -1327,7 +1331,9 @@ def fit_until_accurate(
             if is_last:
                 raise
         else:
-            coverage = measure(rows, role, accuracy, center, landmark_set, result, not is_last)
+            look = _look_at_own if rows.own_rows is not None else measure
+            how = (accuracy, center, landmark_set, result, not is_last)
+            result, coverage = look(rows, role, *how)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
@@ -1343,7 +1349,7 @@ def measure(
     landmark_set: LandmarkSet,
     fit: SpanFit,
     may_grow: bool,
-) -> Coverage:
+) -> tuple[SpanFit, Coverage]:
     """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
 
     The second looks at more rows, in more features, and at every wanted component by itself. None
@@ -1353,14 +1359,9 @@ def measure(
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
-    if (q >= n and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
-        return Coverage(nothing_missing(k), {}, landmark_set.unheard)
-    most_missing = fit.outside + fit.rounding
-    if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
-        return Coverage(proven_shortfall(z, most_missing), {}, landmark_set.unheard)
-    if rows.own_rows is not None:
-        missing = _look_at_own(rows.own_rows, k, accuracy.largest_missing, center, fit, may_grow)
-        return Coverage(missing, {}, landmark_set.unheard, q >= landmark_set.most_in_all)
+    known = _known_missing(fit, k, q, accuracy)
+    if known is not None:
+        return fit, Coverage(known, {}, landmark_set.unheard)
     d = int(model.landmarks.shape[1])
     rank, r = fit.span.rank, fit.planned_rank or q
     fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
@@ -1385,25 +1386,92 @@ def measure(
 
     first = look(ask_for(count, share_to_see(q, n), width))
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
-        return first
-    return look(ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width))
+        return fit, first
+    closer = ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width)
+    return fit, look(closer)
+
+
+def _known_missing(fit: SpanFit, k: int, q: int, accuracy: Accuracy) -> Shortfall | None:
+    """What is missing where it is known without a look, since so little is outside the span."""
+    model, z = fit.model, fit.model.eigenvalues[:k]
+    if (q >= model.n_rows and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
+        return nothing_missing(k)
+    most_missing = fit.outside + fit.rounding
+    if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
+        return proven_shortfall(z, most_missing)
+    return None
+
+
+def _shows_mean(rows: Federation, accuracy: Accuracy | None) -> bool:
+    """Whether the look at what is missing is at the caller's own rows, and shows their mean, too.
+
+    A share of the variance is wanted of a total that is known.
+    """
+    return rows.is_alone and accuracy is not None and accuracy.variance_share is None
 
 
 def _look_at_own(
-    rows: Rows, k: int, largest_missing: float, center: bool, fit: SpanFit, may_grow: bool
-) -> Shortfall:
-    """The same of rows in one place, of which twice as many are looked at while a doubt is left.
+    rows: Federation,
+    role: Any,
+    accuracy: Accuracy,
+    center: bool,
+    landmark_set: LandmarkSet,
+    fit: SpanFit,
+    may_grow: bool,
+) -> tuple[SpanFit, Coverage]:
+    """`measure` of rows in one place, which shows how far their mean is outside, too."""
+    k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
+    known, mean, exhausted = _known_missing(fit, k, q, accuracy), None, False
+    if known is None:
+        known, mean = _pairs_of_own(rows, k, accuracy.largest_missing, center, fit, may_grow)
+        exhausted = q >= landmark_set.most_in_all
+    if center and landmark_set.share > 0 and _shows_mean(rows, accuracy):
+        fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
+    return fit, Coverage(known, {}, landmark_set.unheard, exhausted)
+
+
+def _pairs_of_own(
+    rows: Federation,
+    k: int,
+    largest_missing: float,
+    center: bool,
+    fit: SpanFit,
+    may_grow: bool,
+) -> PairedLook:
+    """What few rows show, and once more, where that leaves a doubt, as many as may end it.
 
     Where landmarks may double they do so as soon as they are likely to miss too much.
     """
-    count = _OWN_ROWS
-    while True:
+
+    def look_at(count: int) -> PairedLook:
         rng = np.random.default_rng((_PROBING, count))
-        missing = paired_shortfall(fit.span, fit.model, k, rows, fit.outside, count, center, rng)
-        is_clear = may_grow and missing.is_likely_above(largest_missing)
-        if is_clear or count >= _MOST_OWN_ROWS or not missing.is_doubtful(largest_missing):
-            return missing
-        count *= 2
+        how = (count, center, rng, rows.own_values)
+        return paired_look(fit.span, fit.model, k, rows.own_rows, fit.outside, *how)
+
+    look = look_at(_OWN_ROWS)
+    missing = look.missing
+    # Who has missed too much is warned as well where a closer look might have let it pass.
+    above = missing.is_likely_above(largest_missing, 1.0 if may_grow else _WARNED)
+    if above or not missing.is_doubtful(largest_missing):
+        return look
+    # Errors fall by the root of the number of rows. What would not pass with the most of them is
+    # only better known by these.
+    few, many = _MORE_OWN_ROWS
+    scales = [sqrt(_OWN_ROWS / count) for count in (few, many)]
+    finer = [missing._replace(errors=scale * missing.errors) for scale in scales]
+    passes = [one.is_within(largest_missing) for one in finer]
+    return look_at(many if passes == [False, True] else few)
+
+
+def _less_mean(fit: SpanFit, rows: Rows, share: float, mean: MeanOutside | None) -> SpanFit:
+    """The fit with a total that counts all of the mean: by a look if that knows it well enough."""
+    if mean is not None and mean.is_fine(fit.model.total):
+        model, error = corrected_by(mean, fit.model)
+    else:
+        rng, most = np.random.default_rng(_SAMPLING), ceil(share * rows.shape[0])
+        sums = OutsideView.of(fit.span, None).sums_alone(rows, rng, most)
+        model, error = corrected(fit.model, sums, fit.outside)
+    return fit._replace(model=model, error=error)
 
 
 def _missing(
