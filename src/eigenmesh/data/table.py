@@ -225,7 +225,7 @@ def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = Fals
 
     def worker(tasks: Iterator[int]) -> None:
         for i in tasks:
-            sound[i] = _is_sound(parts[i][1], allow_missing)
+            sound[i] = _has_small_sum(parts[i][1]) or _is_sound(parts[i][1], allow_missing)
 
     if parts:
         spread(worker, len(parts))
@@ -234,6 +234,14 @@ def check_finite(X: Matrix, owner: str | None = None, allow_missing: bool = Fals
         first, second = map(int, np.argwhere(_unsound(block, allow_missing))[0])
         row, column = (second, first + start) if by_columns else (first + start, second)
         raise _not_usable(X[row, column], row, column, owner)
+
+
+def _has_small_sum(values: NDArray[Any]) -> bool:
+    """Whether squares add up to so little that none can be too large: one look in place of two."""
+    if values.dtype.kind != "f" or not values.flags.c_contiguous:
+        return False
+    flat = values.reshape(-1)
+    return bool(np.dot(flat, flat) <= largest_value(values.dtype) ** 2)  # no NaN is
 
 
 def _is_sound(values: NDArray[Any], allow_missing: bool) -> bool:
