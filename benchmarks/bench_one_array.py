@@ -30,7 +30,14 @@ from _common import show
 
 K = 10
 PINNED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-SETS = ("mnist", "higgs", "covtype", "casp", "ct_slice", "narrow", "clusters")
+FILES = {
+    "mnist": ("mnist",),
+    "higgs": ("higgs_26k",),
+    "covtype": ("covtype_15k", "covtype_20k_head"),
+    "casp": ("protein_casp",),
+    "ct_slice": ("ct_slice_682",),
+}
+SETS = (*FILES, "narrow", "clusters")
 SIZES = ("5000,100", "5000,200", "20000,100", "20000,200", "20000,400")
 BLOCKS = (512, 1024, 4096)
 MORE = (1.0, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 10, 12, 16)  # times our landmarks
@@ -44,7 +51,7 @@ PAUSE = 0.03  # seconds
 def load(name: str, folder: Path, n: int) -> Any:
     """Some n rows of a set, float32."""
     rng = np.random.default_rng(0)
-    X = drawn(name, n, rng) if name in ("narrow", "clusters") else read(name, folder, n, rng)
+    X = read(name, folder, n, rng) if name in FILES else drawn(name, n, rng)
     return np.ascontiguousarray(X[rng.permutation(len(X))[:n]], dtype=np.float32)
 
 
@@ -55,16 +62,15 @@ def drawn(name: str, n: int, rng: np.random.Generator) -> Any:
     return centres[rng.integers(40, size=n)] + 0.5 * rng.standard_normal((n, 50))
 
 
+def is_there(name: str, folder: Path) -> bool:
+    return all((folder / f"{file}.npz").exists() for file in FILES.get(name, ()))
+
+
 def read(name: str, folder: Path, n: int, rng: np.random.Generator) -> Any:
+    X = np.vstack([np.load(folder / f"{file}.npz")["X"] for file in FILES[name]])
     if name == "mnist":
-        return np.load(folder / "mnist.npz")["X"][:60000] / np.float32(255)
-    files = {
-        "higgs": ("higgs_26k",),
-        "covtype": ("covtype_15k", "covtype_20k_head"),
-        "casp": ("protein_casp",),
-        "ct_slice": ("ct_slice_682",),
-    }[name]
-    X = np.vstack([np.load(folder / f"{file}.npz")["X"] for file in files]).astype(float)
+        return X[:60000] / np.float32(255)
+    X = X.astype(float)
     spread = X.std(axis=0)
     X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
     if len(X) < n:
@@ -205,7 +211,7 @@ def main() -> None:
         run_case(options)
         return
     rows = []
-    for name in options.sets:
+    for name in (name for name in options.sets if is_there(name, Path(options.data))):
         for size in options.sizes:
             more = options.equal
             for cores in options.cores:

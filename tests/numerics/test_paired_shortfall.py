@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel
-from eigenmesh.numerics.landmark_sums import Span, landmark_sums, span_residual
+from eigenmesh.numerics.landmark_sums import KernelValues, Span, landmark_sums, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.paired_shortfall import paired_shortfall
+from eigenmesh.numerics.paired_shortfall import paired_look, paired_shortfall
 
 
 def missing(kernel, X, Y, k, centred, count, seed):
@@ -94,3 +95,44 @@ def test_single_precision_sees_what_double_precision_sees(seed, far):
     )
     np.testing.assert_allclose(shares.values, doubles.values, rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(shares.errors, doubles.errors, rtol=1e-2, atol=1e-6)
+
+
+def _outside_mean(kernel, Y, X):
+    """n‖m − Pm‖² from the whole kernel matrix."""
+    K, B = kernel.matrix(X), pseudo_inverse_root(kernel.matrix(Y))
+    inside = (kernel.matrix(X, Y) @ B).mean(axis=0)
+    return len(X) * (K.mean() - inside @ inside)
+
+
+@pytest.mark.parametrize(("count", "errors"), [(600, 1e-9), (128, 4.0)])
+def test_the_rows_that_are_looked_at_show_the_mean_outside_as_well(count, errors):
+    kernel, X = Kernel("rbf", 0.2), np.random.default_rng(5).normal(1.0, 1.0, size=(600, 4))
+    span, sums, model = _fitted(kernel, X, X[:6])
+    outside = span_residual(span, sums)
+    rng = np.random.default_rng(0)
+    mean = paired_look(span, model, 2, X, outside, count, True, rng).mean
+    true = _outside_mean(kernel, X[:6], X)
+    assert true > 1
+    assert abs(mean.variance - true) <= errors * max(mean.error, 1.0)
+    assert bool(mean.error) == (count < len(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kernel_values_that_a_pass_has_kept_show_what_others_show(dtype):
+    kernel = Kernel("rbf", 0.02)
+    X = np.random.default_rng(3).normal(size=(2000, 40)).astype(dtype)
+    kept = KernelValues()
+    span, sums, model = _fitted(kernel, X, X[:50], kept)
+    how = (span, model, 3, X, span_residual(span, sums), 300, True)
+    anew = paired_look(*how, np.random.default_rng(0))
+    seen = paired_look(*how, np.random.default_rng(0), kept)
+    np.testing.assert_allclose(seen.missing.values, anew.missing.values, rtol=1e-3)
+    np.testing.assert_allclose(seen.mean, anew.mean, rtol=1e-3)
+    kept.values *= 0  # of which nothing is left to see
+    assert not np.allclose(paired_look(*how, np.random.default_rng(0), kept).mean, anew.mean)
+
+
+def _fitted(kernel, X, Y, kept=None):
+    span = Span.of(kernel, Y)
+    sums = landmark_sums(kernel, X, Y, span, kept)
+    return span, sums, LandmarkModel.fit(kernel, Y, sums, 3, True, span)
