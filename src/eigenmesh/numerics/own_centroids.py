@@ -25,9 +25,9 @@ _FEWEST_ROWS = 2048  # in all
 _FEWEST_EACH = 10  # of which clusters can be found
 _LLOYD_STEPS = 2
 _DIRECTIONS = 32  # in which wide rows are compared
-_SPREAD_ROWS = 512  # that show these
+_SPREAD_ROWS = 256  # that show these
 _WIDE = 2 * _DIRECTIONS
-_BLOCK = 1 << 17  # numbers copied or compared at a time, which stay in cache
+_BLOCK = 1 << 18  # numbers copied or compared at a time, which stay in cache
 _LEAST_ROWS = 256
 
 
@@ -88,6 +88,9 @@ def _directions(offsets: Floats, rng: np.random.Generator) -> Floats:
 def _block_by_block(work: Callable[[slice], None], n: int, width: int) -> None:
     """Blocks of so wide rows, on all idle cores: each writes where no other does."""
     cuts = list(blocks(n, max(_BLOCK // width, _LEAST_ROWS)))
+    if len(cuts) == 1:
+        work(cuts[0])
+        return
 
     def worker(tasks: Iterator[int]) -> None:
         for i in tasks:
