@@ -22,7 +22,7 @@ Matrix: TypeAlias = Any  # a 2-D float array, a memmap of one, or a CSR array
 Ids: TypeAlias = NDArray[Any]
 
 _OF_TABLES = ("shape", "__getitem__", "__array__")  # one of which every table has
-_BLOCK = 1 << 18  # values looked at together: they stay in cache between the two looks at them
+_BLOCK = 1 << 20  # values looked at together: the check needs megabytes, never a second n × d
 
 
 @dataclass(frozen=True)

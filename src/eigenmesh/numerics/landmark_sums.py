@@ -738,6 +738,7 @@ _FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
 _LONG = 128  # columns
 _CACHED = 1 << 17  # values, that stay in cache between two passes over them
 _LEAST_ROWS = 64  # that are worth a matrix product
+_HUGE = 64.0  # γ(‖x‖² + ‖y‖²), of which rounding is far below 1
 _NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
 
 
@@ -889,6 +890,7 @@ class _Fused:
         self._affine = affine
         self._base: Floats | None = None  # for odd powers
         self._by_distance = kernel.of == "distance"
+        self._least = -_HUGE - float(affine.constant.min(initial=0.0))
         self._cached_rows = max(1, _CACHED // affine.weights.shape[1])
         self._block_rows, self.rows = BLOCK_ROWS, _USUAL_ROWS
 
@@ -899,7 +901,7 @@ class _Fused:
             # Several passes over few values, which stay in the nearest cache.
             for few in blocks(len(norms), self._cached_rows):
                 self._add_rest(out[rows][few], norms[few])
-                self._finish(out[rows][few])
+                self._finish(out[rows][few], norms[few])
             if not self._by_distance:
                 diagonal[rows] = norms
         return diagonal if self._by_distance else np.asarray(self._kernel.from_arguments(diagonal))
@@ -911,10 +913,11 @@ class _Fused:
     def _add_rest(self, values: Floats, norms: Floats) -> None:
         """Add what makes arguments of the product."""
 
-    def _finish(self, values: Floats) -> None:
+    def _finish(self, values: Floats, norms: Floats) -> None:
         if self._kernel.name == "rbf":
             # Of huge rows that are alike, rounding alone may be above 0 by more than exp can take.
-            np.minimum(values, 0, out=values)
+            if not self._affine.norm_weight * norms.max() > self._least:
+                np.minimum(values, 0, out=values)
             np.exp(values, out=values)
         elif self._kernel.name == "sigmoid":
             np.tanh(values, out=values)
