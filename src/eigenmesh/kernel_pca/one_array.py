@@ -41,7 +41,7 @@ EXACT_RATHER = 6000  # and so many, if landmarks miss more than they may
 EXACT_MOST = 30_000  # its kernel matrix takes 7 GB
 SKEWED = 20.0  # leverage max/mean above which a few rows carry the variance
 SKEW_ROWS = 20_000  # rows on which the skew of a plain array is measured
-ALIKE_ROWS = 1024  # the same where k(x, x) = 1: a rare row that is missed weighs no more
+ALIKE_ROWS = 2048  # the same where k(x, x) = 1: a rare row that is missed weighs no more
 ROWS_A_CENTROID = 10  # fewer rows have no clusters worth a mean
 MOST_LANDMARKS = 2000  # that are taken unasked
 _ROUNDED = 100 * np.finfo(np.float64).eps  # of the trace: a kernel matrix knows nothing smaller

@@ -1460,7 +1460,12 @@ def _pairs_of_own(
     scales = [sqrt(_OWN_ROWS / count) for count in (few, many)]
     finer = [missing._replace(errors=scale * missing.errors) for scale in scales]
     passes = [one.is_within(largest_missing) for one in finer]
-    return look_at(many if passes == [False, True] else few)
+    if passes != [False, True]:
+        look = look_at(few)
+        missing = look.missing
+        if not (missing.is_within(largest_missing) and missing.is_doubtful(largest_missing)):
+            return look  # none passes by chance
+    return look_at(many)
 
 
 def _less_mean(fit: SpanFit, rows: Rows, share: float, mean: MeanOutside | None) -> SpanFit:
