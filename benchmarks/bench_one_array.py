@@ -40,7 +40,7 @@ FILES = {
 SETS = (*FILES, "narrow", "clusters")
 SIZES = ("5000,100", "5000,200", "20000,100", "20000,200", "20000,400")
 BLOCKS = (512, 1024, 4096)
-MORE = (1.0, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 10, 12, 16)  # times our landmarks
+MORE = (1.0, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8)  # times our landmarks
 DRAWS = 3
 PAUSE = 0.03  # seconds
 
