@@ -36,7 +36,7 @@ _LANCZOS_STEPS = 12
 _SINGLE = 1e-3  # of k(x, x): where rows are as far outside, float32 knows pairs well enough
 _ROUNDED = 2.0**-22  # of a kernel value in float32: that of its argument, a few times over
 _OFF = 0.01  # of the rows' mean distance to the span, that rounding may move one of them by
-_BLOCK_ROWS = 256
+_BLOCK_ROWS = 128  # at least, of pairs that are worth a task of their own
 _BESIDE = 0.05  # of an eigenvalue: less outside moves what it gains by as little
 
 
@@ -138,7 +138,7 @@ class PairedRows:
 def _pairs_outside(kernel: Kernel, X: Rows, P: Floats) -> Floats:
     """k(x, y) − Pφ(x)·Pφ(y) of different rows, every pair once, on all idle cores."""
     m = len(P)
-    pairs, cuts = np.empty((m, m), P.dtype), list(blocks(m, _BLOCK_ROWS))
+    pairs, cuts = np.empty((m, m), P.dtype), list(blocks(m, max(m // 4, _BLOCK_ROWS)))
     tasks = [(left, right) for i, left in enumerate(cuts) for right in cuts[i:]]
 
     def worker(numbers: Iterator[int]) -> None:
