@@ -64,6 +64,7 @@ from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
+    KernelValues,
     LandmarkSums,
     Span,
     full,
@@ -1423,7 +1424,10 @@ def _look_at_own(
     k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
     known, mean, exhausted = _known_missing(fit, k, q, accuracy), None, False
     if known is None:
-        known, mean = _pairs_of_own(rows, k, accuracy.largest_missing, center, fit, may_grow)
+        # What a pass has kept for `fit_transform` must not decide how many landmarks there are.
+        kept = rows.own_values if q >= accuracy.most_landmarks else None
+        how = (k, accuracy.largest_missing, center, fit, may_grow)
+        known, mean = _pairs_of_own(rows.own_rows, kept, *how)
         exhausted = q >= landmark_set.most_in_all
     if center and landmark_set.share > 0 and _shows_mean(rows, accuracy):
         fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
@@ -1431,7 +1435,8 @@ def _look_at_own(
 
 
 def _pairs_of_own(
-    rows: Federation,
+    rows: Rows,
+    kept: KernelValues | None,
     k: int,
     largest_missing: float,
     center: bool,
@@ -1445,8 +1450,8 @@ def _pairs_of_own(
 
     def look_at(count: int) -> PairedLook:
         rng = np.random.default_rng((_PROBING, count))
-        how = (count, center, rng, rows.own_values)
-        return paired_look(fit.span, fit.model, k, rows.own_rows, fit.outside, *how)
+        how = (count, center, rng, kept)
+        return paired_look(fit.span, fit.model, k, rows, fit.outside, *how)
 
     look = look_at(_OWN_ROWS)
     missing = look.missing
