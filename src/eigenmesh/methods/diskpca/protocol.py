@@ -1443,7 +1443,7 @@ def _pairs_of_own(
     fit: SpanFit,
     may_grow: bool,
 ) -> PairedLook:
-    """What few rows show, and once more, where that leaves a doubt, as many as may end it.
+    """What few rows show, and unless they miss too much for sure, as many as may end a doubt.
 
     Where landmarks may double they do so as soon as they are likely to miss too much.
     """
@@ -1456,11 +1456,10 @@ def _pairs_of_own(
     look = look_at(_OWN_ROWS)
     missing = look.missing
     # Who has missed too much is warned as well where a closer look might have let it pass.
-    above = missing.is_likely_above(largest_missing, 1.0 if may_grow else _WARNED)
-    if above or not missing.is_doubtful(largest_missing):
+    if missing.is_likely_above(largest_missing, 1.0 if may_grow else _WARNED):
         return look
-    # Errors fall by the root of the number of rows. What would not pass with the most of them is
-    # only better known by these.
+    # Nobody passes by so few rows, which may lack those far away. Errors fall by the root of their
+    # number: what would not pass with the most of them is only better known by these.
     few, many = _MORE_OWN_ROWS
     scales = [sqrt(_OWN_ROWS / count) for count in (few, many)]
     finer = [missing._replace(errors=scale * missing.errors) for scale in scales]
@@ -1469,7 +1468,7 @@ def _pairs_of_own(
         look = look_at(few)
         missing = look.missing
         if not (missing.is_within(largest_missing) and missing.is_doubtful(largest_missing)):
-            return look  # none passes by chance
+            return look
     return look_at(many)
 
 
