@@ -71,8 +71,7 @@ def views_of(look, X, Y, kernel, k, seed, n_parties):
     parts = np.array_split(X, n_parties)
     rngs = [np.random.default_rng((seed, i)) for i in range(n_parties)]
     replies = [
-        look(span, part, Probes(*how), seed, rng)
-        for part, rng in zip(parts, rngs, strict=True)
+        look(span, part, Probes(*how), seed, rng) for part, rng in zip(parts, rngs, strict=True)
     ]
     return replies, z, outside, 1 - z / np.linalg.eigvalsh(kernel.matrix(X))[::-1][:k]
 
