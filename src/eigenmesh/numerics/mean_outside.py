@@ -71,9 +71,9 @@ class MeanOutside(NamedTuple):
     variance: float
     error: float
 
-    def is_fine(self, total: float) -> bool:
-        """Whether more rows would add little to what is known of the total."""
-        return self.error <= _FINE * total
+    def is_fine(self, total: float, n_rows: int) -> bool:
+        """Whether more rows would add little to what is known of the total; of few all are seen."""
+        return self.error <= (_FINE * total if n_rows > _ALL_ROWS else 0.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1474,7 +1474,7 @@ def _pairs_of_own(
 
 def _less_mean(fit: SpanFit, rows: Rows, share: float, mean: MeanOutside | None) -> SpanFit:
     """The fit with a total that counts all of the mean: by a look if that knows it well enough."""
-    if mean is not None and mean.is_fine(fit.model.total):
+    if mean is not None and mean.is_fine(fit.model.total, fit.model.n_rows):
         model, error = corrected_by(mean, fit.model)
     else:
         rng, most = np.random.default_rng(_SAMPLING), ceil(share * rows.shape[0])
