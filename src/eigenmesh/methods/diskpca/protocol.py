@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from math import ceil, sqrt
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -171,8 +172,7 @@ _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
-_OWN_ROWS = 256  # looked at where all are in one place
-_MORE_OWN_ROWS = (512, 1024)  # where a doubt is left
+_OWN_LOOKS = (256, 512, 1024)  # rows looked at where all are in one place, while a doubt is left
 _WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
@@ -1453,23 +1453,21 @@ def _pairs_of_own(
         how = (count, center, rng, kept)
         return paired_look(fit.span, fit.model, k, rows, fit.outside, *how)
 
-    look = look_at(_OWN_ROWS)
-    missing = look.missing
-    # Who has missed too much is warned as well where a closer look might have let it pass.
-    if missing.is_likely_above(largest_missing, 1.0 if may_grow else _WARNED):
-        return look
-    # Nobody passes by so few rows, which may lack those far away. Errors fall by the root of their
-    # number: what would not pass with the most of them is only better known by these.
-    few, many = _MORE_OWN_ROWS
-    scales = [sqrt(_OWN_ROWS / count) for count in (few, many)]
-    finer = [missing._replace(errors=scale * missing.errors) for scale in scales]
-    passes = [one.is_within(largest_missing) for one in finer]
-    if passes != [False, True]:
-        look = look_at(few)
+    # Nobody passes by the fewest, which may lack rows far away. Errors fall by the root of the
+    # number of rows: what a look is likely to leave in doubt is left out for the next.
+    most_errors, last = (1.0 if may_grow else _WARNED), _OWN_LOOKS[-1]
+    look = look_at(_OWN_LOOKS[0])
+    for before, number in pairwise(_OWN_LOOKS):
         missing = look.missing
-        if not (missing.is_within(largest_missing) and missing.is_doubtful(largest_missing)):
+        # Who has missed too much is warned as well where a closer look might have let it pass.
+        if missing.is_likely_above(largest_missing, most_errors):
             return look
-    return look_at(many)
+        if before != _OWN_LOOKS[0] and not missing.is_doubtful(largest_missing):
+            return look
+        finer = missing._replace(errors=sqrt(before / number) * missing.errors)
+        if number == last or finer.is_within(largest_missing):
+            look = look_at(number)
+    return look
 
 
 def _less_mean(fit: SpanFit, rows: Rows, share: float, mean: MeanOutside | None) -> SpanFit:
