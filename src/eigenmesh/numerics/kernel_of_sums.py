@@ -164,7 +164,8 @@ class ArgumentFusion:
             A = _new_arguments(own, self.kept, self.coordinates, self.kernel)
             if self.kernel.of == "distance":
                 A += self.residuals
-                np.maximum(A, 0.0, out=A)
+                if (self.residuals < 0).any():  # as when it was fitted
+                    np.maximum(A, 0.0, out=A)
             K_new = _new_values(A, own, self.kept, self.norms, self.kernel)
             scores[rows] = centred_scores(K_new, self.means, self.components)
         return scores
@@ -535,9 +536,13 @@ def _add_residuals(A: Doubles, squares: Floats, kernel: Kernel) -> None:
     # ‖x − y‖² is that of the coordinates + ρ_x² + ρ_y² − 2 times the residuals' product, of which
     # nobody knows the sign. Without the ρ² all samples would seem nearer than they are.
     if kernel.of == "distance":
+        # What few bits have made too long is taken off, and that may be more than a distance. Where
+        # nothing was rounded a distance below 0 is a lie, and stays one to be noticed.
+        may_be_short = bool((squares < 0).any())
         for rows in blocks(len(A)):
             A[rows] += squares[rows, None] + squares
-            np.maximum(A[rows], 0.0, out=A[rows])  # what rounding adds to a length may be more
+            if may_be_short:
+                np.maximum(A[rows], 0.0, out=A[rows])
         np.fill_diagonal(A, 0.0)
     elif kernel.of == "inner":
         A[np.diag_indices_from(A)] += squares

@@ -1360,9 +1360,9 @@ def measure(
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
-    known = _known_missing(fit, k, q, accuracy)
-    if known is not None:
-        return fit, Coverage(known, {}, landmark_set.unheard)
+    certain = _certain_shortfall(fit, k, q, accuracy)
+    if certain is not None:
+        return fit, Coverage(certain, {}, landmark_set.unheard)
     d = int(model.landmarks.shape[1])
     rank, r = fit.span.rank, fit.planned_rank or q
     fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
@@ -1392,7 +1392,7 @@ def measure(
     return fit, look(closer)
 
 
-def _known_missing(fit: SpanFit, k: int, q: int, accuracy: Accuracy) -> Shortfall | None:
+def _certain_shortfall(fit: SpanFit, k: int, q: int, accuracy: Accuracy) -> Shortfall | None:
     """What is missing where it is known without a look, since so little is outside the span."""
     model, z = fit.model, fit.model.eigenvalues[:k]
     if (q >= model.n_rows and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
@@ -1422,16 +1422,16 @@ def _look_at_own(
 ) -> tuple[SpanFit, Coverage]:
     """`measure` of rows in one place, which shows how far their mean is outside, too."""
     k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
-    known, mean, exhausted = _known_missing(fit, k, q, accuracy), None, False
-    if known is None:
+    missing, mean, exhausted = _certain_shortfall(fit, k, q, accuracy), None, False
+    if missing is None:
         # What a pass has kept for `fit_transform` must not decide how many landmarks there are.
         kept = rows.own_values if q >= accuracy.most_landmarks else None
         how = (k, accuracy.largest_missing, center, fit, may_grow)
-        known, mean = _pairs_of_own(rows.own_rows, kept, *how)
+        missing, mean = _pairs_of_own(rows.own_rows, kept, *how)
         exhausted = q >= landmark_set.most_in_all
     if center and landmark_set.share > 0 and _shows_mean(rows, accuracy):
         fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
-    return fit, Coverage(known, {}, landmark_set.unheard, exhausted)
+    return fit, Coverage(missing, {}, landmark_set.unheard, exhausted)
 
 
 def _pairs_of_own(
