@@ -7,9 +7,10 @@ Sets are those of DIR that are there (`mnist.npz`, `higgs_26k.npz`, `covtype_15k
 `protein_casp.npz`, `ct_slice_682.npz`, whose few rows are drawn again with noise) and two that are
 drawn. Every case runs in a process of its own: with one core BLAS is pinned to one thread and
 processor time counts, with all cores everybody has the threads that a user has, and time counts.
-Rounds are interleaved, with a pause in which threads of BLAS fall asleep; the fastest of each is
-taken. "equal" is Nystroem with as many landmarks as capture what ours do, in the mean of three
-draws; "products" are X Yᵀ and KᵀK in plain float32 numpy at the best of three block sizes.
+With one core rounds are interleaved; with all each has its rounds after a pause, since threads of
+BLAS that the one before has left spin on a core for up to a tenth of a second, which between rounds
+took a third of what ours takes. The fastest of each is taken. "equal" is Nystroem with as many
+landmarks as capture what ours do, in the mean of three draws; "products" are X Yᵀ and KᵀK in plain float32 numpy at the best of three block sizes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SIZES = ("5000,100", "5000,200", "20000,100", "20000,200", "20000,400")
 BLOCKS = (512, 1024, 4096)
 MORE = (1.0, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8)  # times our landmarks
 DRAWS = 3
-PAUSE = 0.03  # seconds
+PAUSE = 0.5  # seconds, in which threads of BLAS fall asleep
 
 
 # The sets.
@@ -137,14 +138,18 @@ def products(X: Any, q: int, rows: int) -> Callable[[], None]:
 
 
 def least_seconds(
-    contestants: dict[str, Callable[[], Any]], clock: Callable[[], float], repeats: int
+    contestants: dict[str, Callable[[], Any]],
+    clock: Callable[[], float],
+    repeats: int,
+    in_turns: bool,
 ) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(repeats + 1):
-        for name, work in contestants.items():
+    for names in (repeats + 1) * [list(contestants)] if in_turns else [[n] for n in contestants]:
+        if not in_turns:
             time.sleep(PAUSE)
+        for name in names * (1 if in_turns else repeats + 1):
             started = clock()
-            work()
+            contestants[name]()
             seconds[name].append(clock() - started)
     return {name: min(own[1:]) for name, own in seconds.items()}
 
@@ -168,8 +173,9 @@ def run_case(options: argparse.Namespace) -> None:
     }
     if more:
         contestants["equal"] = lambda: nystroem(X, more, gamma).fit_transform(X)
-    clock = time.process_time if options.cores == [1] else time.perf_counter
-    seconds = least_seconds(contestants, clock, options.repeats)
+    one_core = options.cores == [1]
+    clock = time.process_time if one_core else time.perf_counter
+    seconds = least_seconds(contestants, clock, options.repeats, in_turns=one_core)
     seconds["products"] = min(seconds[f"products {rows}"] for rows in BLOCKS)
     print(json.dumps({**seconds, "more": more, "gain": own / theirs - 1, "columns": X.shape[1]}))
 
