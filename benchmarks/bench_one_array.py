@@ -10,7 +10,8 @@ processor time counts, with all cores everybody has the threads that a user has,
 With one core rounds are interleaved; with all each has its rounds after a pause, since threads of
 BLAS that the one before has left spin on a core for up to a tenth of a second, which between rounds
 took a third of what ours takes. The fastest of each is taken. "equal" is Nystroem with as many
-landmarks as capture what ours do, in the mean of three draws; "products" are X Yᵀ and KᵀK in plain float32 numpy at the best of three block sizes.
+landmarks as capture what ours do, in the mean of three draws; "products" are X Yᵀ and KᵀK in plain
+float32 numpy at the best of three block sizes.
 """
 
 from __future__ import annotations
