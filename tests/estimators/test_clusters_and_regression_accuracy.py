@@ -157,3 +157,18 @@ def test_what_landmarks_miss_of_one_array_is_read_off_its_own_rows(door, seed):
     pooled = em.KernelPCA(6, kernel="laplacian", gamma=model.gamma_, center=center).fit(X)
     missing = 1 - model.eigenvalues_[:6] / pooled.eigenvalues_
     np.testing.assert_allclose(model.shortfalls_, missing, rtol=0.25, atol=0.002)
+
+
+@pytest.mark.parametrize("kind", ["clusters", "regression"])
+@pytest.mark.parametrize("seed", range(6))
+def test_eigenvalues_far_below_the_first_are_said_to_be_rounding(kind, seed):
+    """Sums over rows that one loud column makes large tell of the others no more than so much."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 5)) * [10.0 ** rng.uniform(1, 4), 1, 1, 1, 1]
+    pieces = np.split(rng.permutation(300), [100, 220])
+    by_landmarks = {"landmarks": "diskpca"} if kind == "clusters" else {"method": "diskpca"}
+    options = {"kernel": "poly", "degree": 2, **by_landmarks}
+    model, said = fitted(kind, 4, X, pieces, 1 / 5, **options)
+    shares = model.eigenvalues_[:4] / model.eigenvalues_.sum()
+    is_said = any("may be rounding" in words for words in said)
+    assert is_said == bool((shares < 1e-6).any())

@@ -15,8 +15,9 @@ from eigenmesh.stages.coverage import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
 # Of the variance. A Gram matrix errs by 1e-16 of its size, which in a direction of share s counts
-# 1/s-fold, and s itself is as small: 1e-16/s², a hundredth or so from here on.
-_RESOLVED = 5e-7
+# 1/s-fold, and s itself is as small: 1e-16/s², a hundredth or so from some 1e-7 on. And landmarks'
+# own directions below 1e-10 of their largest are dropped: at 8e-7 .15 of an eigenvalue was missing.
+_RESOLVED = 1e-6
 _NO_GAP = 1e-3  # λ_k − λ_{k+1} as a share of λ_k
 
 
@@ -57,9 +58,9 @@ def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
     )
 
 
-def lost_in_rounding(model: LandmarkModel) -> tuple[str, ...]:
-    """The caveat that the last eigenvalues are below what sums over rows resolve, if they are."""
-    lost = np.flatnonzero(model.eigenvalues < _RESOLVED * model.total)
+def lost_in_rounding(model: LandmarkModel, n_wanted: int | None = None) -> tuple[str, ...]:
+    """The caveat that the last wanted eigenvalues are below what sums over rows resolve."""
+    lost = np.flatnonzero(model.eigenvalues[:n_wanted] < _RESOLVED * model.total)
     if not len(lost):
         return ()
     return (

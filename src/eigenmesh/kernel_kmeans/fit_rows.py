@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import MissingShares, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.estimators.small_parties import (
     SURVEY,
@@ -242,7 +242,8 @@ def _missing(
     if result.model is None or result.coverage is None:
         return ()
     facts = (params.accuracy, int(result.model.landmarks.shape[0]), choice.landmarks, True)
-    return caveats_of(result.coverage, *facts)
+    rounded = lost_in_rounding(result.model, len(result.coverage.shortfall.values))
+    return (*caveats_of(result.coverage, *facts), *rounded)
 
 
 def _worth(choice: ClusteringChoice, slack: float | None, unweighted: bool) -> str:

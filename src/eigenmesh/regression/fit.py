@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import MissingShares, caveats_of
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import at_sites
@@ -188,6 +188,7 @@ def _missing_in_words(ridge: RidgeResult, estimator: Any) -> tuple[str, ...]:
         return ()
     q, accuracy = int(ridge.model.landmarks.shape[0]), estimator.accuracy
     missing = caveats_of(ridge.coverage, accuracy, q, estimator.landmarks, True)
+    missing += lost_in_rounding(ridge.model)
     if missing or not ridge.coverage.shortfall.largest:
         return missing
     return _hardly_apart(ridge.model, accuracy)
