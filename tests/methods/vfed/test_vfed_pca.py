@@ -425,3 +425,21 @@ def test_a_refit_in_one_federation_is_a_fresh_one():
         again = em.VFedPCA(2).fit(fed)
     assert first.report_.floats_up == again.report_.floats_up
     np.testing.assert_array_equal(first.eigenvectors_, again.eigenvectors_)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::eigenmesh.errors.EigenmeshWarning"
+)  # few rounds miss something
+@pytest.mark.parametrize("n_rounds", [1, 2, 3, 5])
+def test_a_party_that_dies_at_any_of_few_rounds_is_survived(n_rounds):
+    rng = np.random.default_rng(n_rounds)
+    X = rng.normal(size=(50, 9)) * rng.uniform(0.2, 3, 9)
+    parts = em.split(X, 3, by="columns")
+    for round_of_death in range(1, n_rounds + 4):
+        faults = [Fault("kill", "party-1", round=round_of_death)]
+        with em.federation(parts, faults=faults, on_loss="survivors", timeout=10) as fed:
+            model = em.VFedPCA(2, n_rounds=n_rounds, random_state=0).fit(fed)
+        kept = [i for i in range(3) if f"party-{i}" not in model.report_.lost]
+        rest = np.hstack([parts.parts[i] for i in kept])
+        most = np.linalg.svd(rest - rest.mean(axis=0), compute_uv=False)[:2] ** 2
+        assert (model.eigenvalues_ <= most * (1 + 1e-9)).all()

@@ -54,7 +54,18 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.results import Replies
-from eigenmesh.runtime.schedule import Node, Own, Scope, ask, at_most, enlist, loop, rows, sequence
+from eigenmesh.runtime.schedule import (
+    Node,
+    Own,
+    Scope,
+    ask,
+    at_most,
+    enlist,
+    loop,
+    maybe,
+    rows,
+    sequence,
+)
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.column_scores import ask_everyone
 from eigenmesh.stages.linear_columns import VFedResult, model_of, prepared_block
@@ -175,21 +186,16 @@ def own_vectors(setup: VFedSetup, own: Own) -> int:
 def schedule(scope: Scope, setup: VFedSetup) -> Node:
     """Own vectors, then k vectors up and down a round; a loss begins the search anew."""
     k, n_rounds = setup.n_components, setup.n_rounds
-    own, product = (
-        partial(own_vectors, setup),
-        ask(VectorHolder.multiply, n=rows, b=k, directions="b"),
-    )
+    own = partial(own_vectors, setup)
+    product = ask(VectorHolder.multiply, n=rows, b=k, directions="b")
+    keep = ask(VectorHolder.keep_loadings, n=rows, k=at_most(k))
+    # A party lost while blocks are multiplied, or as loadings are kept: the search begins anew.
     return sequence(
         enlist(VectorHolder, setup),
         ask(VectorHolder.local_start, n_samples=rows, s=own, directions="s"),
         loop(n_rounds - 1, product),
-        ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
-        loop(
-            scope.restarts,
-            loop(n_rounds, product),
-            ask(VectorHolder.keep_loadings, n=rows, k=at_most(k)),
-            usual=0,
-        ),
+        loop(scope.restarts, maybe(keep, planned=False), loop(n_rounds, product), usual=0),
+        keep,
     )
 
 
