@@ -186,8 +186,11 @@ def outcome_of(model: Any, fed: Federation, parts: em.Partitioned) -> str:
 def is_right(model: Any, parts: em.Partitioned) -> bool:
     names = dict(zip(SITES, parts.names, strict=True))
     covered = parts.select([names[own] for own in model.report_.parties])
-    expected = clone(model).fit(covered).eigenvalues_
-    return bool(np.allclose(model.eigenvalues_, expected, rtol=1e-8))
+    least = most = clone(model).fit(covered).eigenvalues_
+    if "n_rounds" in model.get_params():  # a search that began anew has taken more of them
+        most = clone(model).set_params(n_rounds=50).fit(covered).eigenvalues_
+    values = model.eigenvalues_
+    return bool((values >= least * (1 - 1e-8)).all() and (values <= most * (1 + 1e-8)).all())
 
 
 def main() -> None:
