@@ -10,7 +10,7 @@ from eigenmesh.cross_validation.search import CrossValidation, cross_validate
 from eigenmesh.data import Partitioned, split
 from eigenmesh.data.spark_rows import SparkRows
 from eigenmesh.engines.faulty import Fault
-from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning
+from eigenmesh.errors import CostWarning, EigenmeshError, EigenmeshWarning, LossWarning
 from eigenmesh.estimators.base import load
 from eigenmesh.estimators.plan import plan, study
 from eigenmesh.estimators.preparation import Preparation
@@ -55,6 +55,7 @@ __all__ = [
     "KernelKMeans",
     "KernelPCA",
     "KernelPCRegressor",
+    "LossWarning",
     "MomentPCA",
     "OneShotKPCA",
     "Partitioned",

@@ -22,6 +22,7 @@
         └── PartyLost               a party gave no answer in time, or is gone
 
     EigenmeshWarning (UserWarning)  an answer that holds, with a caveat the user should read
+    └── LossWarning                 ... since a party left on the way, and the others went on
     CostWarning (UserWarning)       more was sent than shipping would take; not about the answer
 """
 
@@ -122,6 +123,10 @@ class PartyLost(FederationError):
 
 class EigenmeshWarning(UserWarning):
     """The answer holds, with a caveat that the user should read."""
+
+
+class LossWarning(EigenmeshWarning):
+    """A party left on the way: the answer is that of the others, and of what it had sent."""
 
 
 class CostWarning(UserWarning):

@@ -61,6 +61,7 @@ def test_large_numbers_that_pass_from_neighbour_to_neighbour_blame_nobody_alone(
         ("private-pca", 1, "huge", 0, 0),
         ("gossip", 3, "noise", 4, 850),
         ("vfed-pca-paper", 0, "zero", None, 450),
+        ("admm", 10, "one-off", None, 280),
     ],
 )
 def test_lies_that_gave_impossible_variances_are_refused(name, reply, kind, field, seed):

@@ -156,3 +156,30 @@ def test_one_landmark_is_enough_for_one_component(kernel, degree, center):
             assert em.KernelPCRegressor(1, **params).fit(source, targets).r_squared_ >= 0
     with pytest.raises(InputError, match="1 landmarks determine"):
         em.KernelPCA(2, landmarks="uniform", **params).fit(parts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kernel", ["rbf", "arc-cosine", "cosine"])
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::eigenmesh.errors.EigenmeshWarning")
+def test_large_float32_rows_of_parties_overflow_nowhere(kernel, seed):
+    """Up to 10^15 their squares can be added up; squares of these are beyond float32."""
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.integers(8, 14)
+    X = (rng.random((120, 5)) * scale).astype(np.float32)
+    how = {"gamma": 0.3 / scale**2, "degree": 1}
+    fitted = em.KernelPCA(2, kernel=kernel, **how).fit(em.Partitioned(rows=np.array_split(X, 4)))
+    small = em.KernelPCA(2, kernel=kernel, gamma=0.3, degree=1).fit(X.astype(np.float64) / scale)
+    factor = scale**2 if kernel == "arc-cosine" else 1.0
+    np.testing.assert_allclose(fitted.eigenvalues_ / factor, small.eigenvalues_, rtol=0.3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+def test_parties_of_few_different_rows_are_clustered(seed):
+    rng = np.random.default_rng(seed)
+    different = rng.integers(0, 255, size=(4, 14)).astype(np.uint8)
+    X = different[rng.integers(4, size=420)]
+    for gamma in (None, 1e-5):
+        fitted = em.KernelKMeans(4, gamma=gamma, random_state=0)
+        labels = np.concatenate(fitted.fit(em.Partitioned(rows=[X[:210], X[210:]])).labels_)
+        assert len({(tuple(row), label) for row, label in zip(X, labels, strict=True)}) == 4

@@ -131,3 +131,13 @@ def test_a_printed_study_says_what_is_masked():
     study = em.study(em.KernelPCA(2, kernel="linear"), _parts(1), secure=True)
     assert "masked: all see the sum alone" in str(study)
     assert "masked" not in str(em.study(em.KernelPCA(2, kernel="linear"), _parts(1)))
+
+
+def test_where_no_more_points_can_be_drawn_nobody_is_told_to_raise_their_number():
+    rng = np.random.default_rng(0)
+    parts = em.Partitioned(rows=np.array_split(rng.normal(size=(100, 8)), 4))
+    with (
+        em.federation(parts, secure=True) as fed,
+        pytest.warns(em.EigenmeshWarning, match="99 landmarks miss.*no more points.*'diskpca'"),
+    ):
+        em.KernelPCA(3, kernel="rbf", gamma=0.3, n_landmarks=200).fit(fed)

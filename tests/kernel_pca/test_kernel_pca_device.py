@@ -273,7 +273,9 @@ def test_scores_go_back_to_rows_elsewhere(rows):
 
 def test_more_rows_may_be_added_after_a_fit(rows):
     first, more = rows[:6000], rows[6000:]
-    stream = kpca(landmarks=rows[:60]).fit(on_strict(first)).partial_fit(more)
+    stream = kpca(landmarks=rows[:60]).fit(on_strict(first))
+    with pytest.warns(EigenmeshWarning, match="6,000 of 9,000 rows were added .* elsewhere"):
+        stream.partial_fit(more)
     own = kpca(landmarks=rows[:60]).fit(rows)
     assert np.abs(stream.eigenvalues_ / own.eigenvalues_ - 1).max() < 1e-8
     assert stream.n_samples_seen_ == 9000

@@ -78,7 +78,7 @@ def test_a_short_stream_keeps_every_row_as_a_landmark_and_is_exact():
     np.testing.assert_allclose(kpca.eigenvalues_, pooled.eigenvalues_, rtol=1e-10)
 
 
-def test_no_row_is_kept_once_the_landmarks_stay():
+def test_no_block_is_kept_once_the_landmarks_stay():
     kpca = em.KernelPCA(3, **RBF, n_landmarks=20, accuracy=1.0)
     kpca.partial_fit(DIGITS[:300])
     assert kpca._stream.pending is not None

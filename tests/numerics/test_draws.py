@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from eigenmesh.numerics.draws import draw_distinct
+from eigenmesh.errors import InputError
+from eigenmesh.numerics.draws import draw_distinct, draw_repeatedly
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 99, 100, 500])
@@ -56,3 +57,11 @@ def test_many_blocks_are_drawn_from_by_their_weight(monkeypatch):
         hits[draw_distinct(weights, 1, rng)] += 1
     p = weights / weights.sum()
     assert np.all(np.abs(hits / n - p) <= 5 * np.sqrt(p * (1 - p) / n))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
+def test_weights_by_which_nothing_can_be_drawn_are_refused(wrong):
+    rng, weights = np.random.default_rng(0), np.array([1.0, wrong, 2.0, 3.0])
+    for draw in (draw_distinct, draw_repeatedly):
+        with pytest.raises(InputError, match="finite numbers"):
+            draw(weights, 2, rng)

@@ -146,6 +146,20 @@ def test_nested_recordings_each_count_what_passed_in_them():
     assert outer.seconds > inner.seconds > 0
 
 
+def test_an_inner_recording_stands_in_the_outer_one_in_its_place_even_if_it_ends_in_an_error():
+    parts = em.Partitioned(rows=[np.ones((2, 2))] * 2)
+    with em.federation(parts) as fed, fed.recording() as outer:
+        fed.enlist(LedgerHolder, LedgerSetup(1, 0.5, "rbf"))
+        fed.ask(LedgerHolder.nod)
+        with pytest.raises(ValueError), fed.recording() as inner:
+            fed.enlist(LedgerHolder, LedgerSetup(1, 0.5, "rbf"))
+            raise ValueError
+        fed.enlist(LedgerHolder, LedgerSetup(1, 0.5, "rbf"))
+    assert [entry[0] for entry in inner.ledger.entries] == [0, 0]
+    assert [entry[0] for entry in outer.ledger.entries] == [0, 0, 1, 1, 1, 1]
+    assert outer.ledger.rounds == 1
+
+
 def test_empty_ledger_is_all_zeros():
     ledger = Ledger()
     assert (ledger.floats_up, ledger.floats_down, ledger.bytes, ledger.rounds) == (0, 0, 0, 0)

@@ -95,7 +95,7 @@ def toy_schedule(scope, setup, n_rounds):
     )
 
 
-@protocol("toy-scheduled", roles=(ToyHolder,), schedule=toy_schedule)
+@protocol("toy-scheduled", roles=(ToyHolder,), schedule=toy_schedule, version=2)
 def toy(fed, setup, n_rounds, really=None):
     fed.enlist(ToyHolder, setup)
     counts = fed.ask(ToyHolder.count)
@@ -273,6 +273,14 @@ def test_a_study_has_one_form_and_one_name():
     assert again.terms["setup"].k == 2
     assert study_of(n_rounds=4).digest != study.digest
     assert study_of(on_loss="skip").digest != study.digest
+
+
+def test_a_study_of_another_version_is_refused_by_both_numbers():
+    older = study_of().document.decode().replace('"version":2', '"version":1')
+    with pytest.raises(
+        StepRefused, match="of version 1 of 'toy-scheduled', this site has version 2"
+    ):
+        read_study(older)
 
 
 @pytest.mark.parametrize("spoilt", ["", "{}", "[1]", '{"protocol": "nobody"}', "\udcff"])

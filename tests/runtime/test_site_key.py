@@ -1,5 +1,6 @@
 """Draws that must not be known come from a key of the site: secret, or of its data."""
 
+import hashlib
 import stat
 import time
 
@@ -76,6 +77,15 @@ def test_in_one_trust_domain_equal_data_draw_alike_wherever_they_are():
     assert drawn(one) == drawn(other, index=1, names=("x", "y", "z"))
     assert drawn(one) != drawn(one, round_=1) != drawn(one, protocol=2)
     assert drawn(Site("a", lambda: X[1:])) != drawn(one)
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_private_draws_are_those_that_the_digest_as_a_number_seeds(name):
+    site = Site(name, lambda: np.arange(6.0).reshape(3, 2))
+    for round_ in range(20):
+        digest = hashlib.blake2b(f"draw 7 {round_}".encode(), key=site.key).digest()
+        expected = np.random.default_rng(int.from_bytes(digest, "little"))
+        assert view(site).private_generator(7, round_).random() == expected.random()
 
 
 def test_between_organisations_the_key_is_secret_and_stays(tmp_path):

@@ -8,6 +8,8 @@ from tests.site_folder.folders import introduce, make_folder, three_folders
 import eigenmesh as em
 from eigenmesh.errors import InputError, PartitionError
 from eigenmesh.estimators.party_values import SITES
+from eigenmesh.runtime.schedule import Parties
+from eigenmesh.runtime.study import forecast_stages
 from eigenmesh.site_folder import open_site
 from eigenmesh.site_folder.owner_acts import withdraw
 
@@ -73,6 +75,31 @@ def test_targets_and_weights_are_the_sites_own(tmp_path):
     np.testing.assert_allclose(
         at_sites, regressor.fit(pooled, list(y)).predict(np.vstack(X)), atol=1e-6
     )
+
+
+@pytest.mark.filterwarnings("ignore:the .* landmarks miss")
+@pytest.mark.parametrize("most", [6, 24])  # landmarks: with more they double twice
+def test_what_landmarks_miss_of_weighted_rows_is_asked_as_a_study_says(tmp_path, most):
+    folders, rows, weights, rng = [], [], [], np.random.default_rng(0)
+    for name, n in (("north", 140), ("south", 200), ("west", 145)):
+        X, w = rng.normal(size=(n, 4)), rng.integers(1, 40, size=n).astype(float)
+        rows, weights = [*rows, X], [*weights, w]
+        folders.append(make_folder(tmp_path / name, name, X, settings='weights = "w"', w=w))
+    introduce(folders)
+    options = {"n_landmarks": 6, "max_landmarks": most, "accuracy": 0.0002, "random_state": 0}
+    model = em.DisKPCA(3, kernel="rbf", gamma=0.05, landmarks="diskpca", **options)
+    with em.federation(sites=[f.path for f in folders]) as fed:
+        eigenvalues = model.fit(fed, sample_weight=SITES).eigenvalues_
+    sent = model.report_
+    parties = Parties(("north", "south", "west"), tuple(X.shape for X in rows))
+    stage = model._stage(0.05, "sample_weight")
+    plan, limit = (forecast_stages([stage], parties, "rows", own) for own in (False, True))
+    if most == 6:  # too few for sure, by all rows: nobody looks closer
+        assert (plan.floats_up, plan.floats_down) == (sent.floats_up, sent.floats_down)
+    assert sent.floats_up + sent.floats_down <= limit.floats_up + limit.floats_down
+    assert model.landmarks_.shape[0] == most
+    pooled = em.Partitioned(rows=rows, names=["north", "south", "west"])
+    np.testing.assert_allclose(model.fit(pooled, sample_weight=weights).eigenvalues_, eigenvalues)
 
 
 def test_sites_whose_columns_differ_in_order_are_named(tmp_path):

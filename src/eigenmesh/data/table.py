@@ -100,7 +100,7 @@ def as_table(
         ids, data = _ids_apart(data, id_column, owner)
     if features is not None:
         data = data.iloc[:, [_place(data, name, owner) for name in features]]
-    data = frame_with_codes(data, categories, owner)
+    data = frame_with_codes(numbers_in_order(data), categories, owner)
     X = as_matrix(_frame_values(data, owner), owner, allow_missing)
     return Table(X, ids, frame_names(data))
 
@@ -140,9 +140,25 @@ def _table_of_arrow(
 
 
 def frame_names(frame: Any) -> tuple[str, ...] | None:
-    """The names of a DataFrame's columns, None if one is no string."""
+    """The names of a DataFrame's columns as text, None if they are numbered as they stand.
+
+    scikit-learn takes text alone for names; years or wavelengths are names, too, where they tell
+    which column is which party's.
+    """
     names = tuple(frame.columns)
-    return names if names and all(isinstance(name, str) for name in names) else None
+    return None if names == tuple(range(len(names))) else tuple(map(str, names))
+
+
+def numbers_in_order(frame: Any) -> Any:
+    """A DataFrame whose columns are called 0 to d − 1, in this order if they are in another.
+
+    Then they have the places that they are called by, and need no names.
+    """
+    names = list(frame.columns)
+    numbered = list(range(len(names)))
+    if names == numbered or set(names) != set(numbered):
+        return frame
+    return frame.iloc[:, np.argsort(names)]
 
 
 def _ids_apart(frame: Any, id_column: str, owner: str | None) -> tuple[Ids, Any]:

@@ -85,9 +85,10 @@ def caveats_of(
         return (f"{shown}. {_unheard(coverage)}",)
     if not chosen_number:
         return (f"{shown}: n_components is None, so all count; {_fewer(missing, accuracy)}",)
-    more = "raise n_landmarks"
+    more, of_rows = "raise n_landmarks", "landmarks='diskpca' if rows may leave"
+    if landmarks == "drawn" and coverage.exhausted:
+        more = f"no more points are drawn than there are rows, less one, so pass {of_rows}"
     if landmarks == "centroids":
-        of_rows = "landmarks='diskpca' if rows may leave"
         none_left = f"there are no more means of {MIN_CLUSTER} rows, so pass {of_rows}"
         more = none_left if coverage.exhausted else f"{more}, or {of_rows}"
     return (f"{shown}: {more}, or {_fewer(missing, accuracy)}",)
@@ -151,11 +152,13 @@ def growth_notes(q: int, most: int, accuracy: float, more: int, n_parties: int) 
     if most > q:
         return (
             f"as if {q} landmarks were enough: they double while they miss more "
-            f"than accuracy={accuracy:g}, which takes at most {more:,} floats more",
+            f"than accuracy={accuracy:g}, which takes at most {more:,} floats more; of many "
+            f"parties only some look at what they miss where little is outside their span",
         )
     if n_parties == 1 or not more:
         return ()
     return (
         f"as if one look were enough: a second, if the first leaves doubt, takes {more:,} floats "
-        f"more, and there is none where next to nothing is outside the landmarks' span",
+        f"more; of many parties only some look where little is outside the landmarks' span, and "
+        f"there is none where next to nothing is outside",
     )

@@ -53,11 +53,8 @@ def concluded(
     """The account of a fit; every caveat, unlike a note, is also a warning."""
     components = model.fusion.components
     gap = missing_gap(np.abs(components.eigenvalues), abs(components.next_eigenvalue))
-    left = tuple(
-        f"{party!r} has left: these are the components of the others' columns" for party in fed.lost
-    )
     remarks, warned_of = sampling_caveats(model)
-    warned = (*left, *model.notes, *warned_of, *caveats, *gap)
+    warned = (*model.notes, *warned_of, *caveats, *gap)
     for caveat in warned:
         warnings.warn(caveat, EigenmeshWarning, stacklevel=3)
     return RunReport.of(

@@ -11,7 +11,7 @@ import numpy as np
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import columns_in_order, parties_by_columns
 from eigenmesh.data.partitioned import checked_names
-from eigenmesh.data.table import frame_names, is_arrow_frame, is_frame
+from eigenmesh.data.table import frame_names, is_arrow_frame, is_frame, numbers_in_order
 from eigenmesh.runtime.federation import Federation
 
 Names = tuple[str, ...]
@@ -41,14 +41,17 @@ def whole_names(split: str, columns: Mapping[str, Names | None]) -> Names | None
 
 def frame_in_order(X: Any, names: Any) -> Any:
     """A DataFrame with its columns in the order of these names; other names are refused."""
-    own: Names | None
+    own: Names | None = None
     if is_arrow_frame(X):  # of polars, or a table of Arrow's
         own = tuple(X.column_names if hasattr(X, "column_names") else X.columns)
-    else:
-        own = frame_names(X) if is_frame(X) else None
+    elif is_frame(X):
+        X = numbers_in_order(X)
+        own = frame_names(X)
     if own is None or names is None:
         return X
     order = columns_in_order(own, tuple(names), None, FIT)
+    if not is_arrow_frame(X) and not all(isinstance(name, str) for name in X.columns):
+        X = X.set_axis(list(own), axis=1)  # scikit-learn would find no names
     if order is None:
         return X
     return X.select([own[i] for i in order]) if is_arrow_frame(X) else X.iloc[:, order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -216,8 +217,7 @@ def _kinds_by_content(
     shapes = dict(zip(parties.names, parties.shapes, strict=True))
     content = {name: _by_content(runs, shapes[name], own, trust) for name, own in policies.items()}
     if elsewhere:
-        for run in runs:
-            _add_determined(content, run, parties)
+        _add_determined(content, runs, parties)
     return content
 
 
@@ -387,15 +387,19 @@ def _by_content(
     return kinds
 
 
-def _add_determined(content: Mapping[str, set[str]], run: Study, parties: Parties) -> None:
-    """What a run's numbers are worth by then if there are as many as a party has itself."""
-    if run.tree is None:
-        return
-    revealed = forecast(run.tree, parties).revealed()
-    for name, shape in zip(parties.names, parties.shapes, strict=True):
-        numbers = numbers_over_rows(revealed.get(name, {}))
-        if name in content and is_determined(numbers, *shape):
-            content[name].add("columns" if run.scope.split == "columns" else "rows")
+def _add_determined(
+    content: Mapping[str, set[str]], runs: Sequence[Study], parties: Parties
+) -> None:
+    """What a fit's numbers are worth by then if there are as many as a party has itself."""
+    numbers: Counter[str] = Counter()
+    for run in runs:
+        if run.tree is None:
+            continue
+        revealed = forecast(run.tree, parties).revealed()
+        for name, shape in zip(parties.names, parties.shapes, strict=True):
+            numbers[name] += numbers_over_rows(revealed.get(name, {}))
+            if name in content and is_determined(numbers[name], *shape):
+                content[name].add("columns" if run.scope.split == "columns" else "rows")
 
 
 def _split_of(estimator: Any, source: Any) -> str:

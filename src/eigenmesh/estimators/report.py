@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from eigenmesh.errors import CostWarning
+from eigenmesh.errors import CostWarning, LossWarning
 from eigenmesh.estimators.accuracy import in_short
 from eigenmesh.estimators.disclosure import Disclosure, disclosures_in
 from eigenmesh.estimators.notebook_display import Shown
@@ -61,6 +61,26 @@ def _account(recording: Recording, fed: Federation) -> dict[str, Any]:
         "log_heads": fed.log_heads(),
         "traffic": Traffic.of(ledger),
     }
+
+
+def _losses(fed: Federation) -> tuple[str, ...]:
+    """Who left on the way, and what of theirs the answer has; an outer fit tells it of all runs."""
+    if fed.is_recording:
+        return ()
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, steps in fed.sent_before_lost().items():
+        reason = fed.lost[name].removeprefix(f"party {name!r} is lost: ")
+        alike.setdefault((reason, steps), []).append(name)
+    return tuple(_loss(names, *why, fed.split) for why, names in alike.items())
+
+
+def _loss(names: list[str], reason: str, steps: tuple[str, ...], split: str) -> str:
+    has, it = ("has", "it") if len(names) == 1 else ("have", "they")
+    words = f"{in_short(names)} {has} left ({reason}): this is the answer of the others' {split}"
+    if not steps:
+        return words
+    names_of_steps = dict.fromkeys(step.rpartition(".")[2].replace("_", " ") for step in steps)
+    return f"{words}, and of what {it} had sent before: {', '.join(names_of_steps)}"
 
 
 def left_out_in_words(reasons: Mapping[str, str]) -> Iterator[str]:
@@ -149,6 +169,9 @@ class RunReport(Shown):
         all data would.
         """
         ledger, account = recording.ledger, _account(recording, fed)
+        notes = (*notes, *(losses := _losses(fed)))
+        for words in losses:
+            warnings.warn(words, LossWarning, stacklevel=3)
         floats = ledger.floats_up + ledger.floats_down
         if cheaper and len(fed.parties) > 1 and floats > baseline_floats:
             dear = _dear(floats, baseline_floats, fed.split, cheaper)
@@ -180,8 +203,12 @@ class RunReport(Shown):
         dear = [note for note in self.notes if _IS_DEAR in note]
         if dear and not fed.is_recording:
             warnings.warn(dear[0], CostWarning, stacklevel=4)
+        notes = (*self.notes, *(losses := _losses(fed)))
+        for words in losses:
+            warnings.warn(words, LossWarning, stacklevel=4)
         disclosures = disclosures_in(recording.ledger)
-        return dataclasses.replace(self, **_account(recording, fed), disclosures=disclosures)
+        own = {**_account(recording, fed), "disclosures": disclosures, "notes": notes}
+        return dataclasses.replace(self, **own)
 
     @classmethod
     def of_rows_in_one_place(

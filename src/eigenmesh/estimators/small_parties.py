@@ -94,6 +94,8 @@ class LeftOut(NamedTuple):
         `outside` is what the others' rows have out of the landmarks' span; None if not known.
         """
         k = len(eigenvalues)
+        if not self.names or not k or not eigenvalues[-1] > 0:
+            return self
         most = self.may_add(kernel, center) / float(eigenvalues[-1])
         if not np.isfinite(most):
             return self

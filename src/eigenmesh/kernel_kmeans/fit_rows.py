@@ -283,7 +283,8 @@ def fit_exact(
             f"whose kernel matrix has their square: pass method='landmarks'"
         )
     kernel = find_kernel(fed, params.seed)
-    K = np.asarray(kernel.matrix(X), dtype=np.float64)
+    # In float64: what float32 products lose may be more than what tells clusters apart.
+    K = np.asarray(kernel.matrix(X.astype(np.float64, copy=False)), dtype=np.float64)
     w = np.ones(len(K)) if weights == NONE else site.store[weights]["weights"]
     if len(w) != len(K):
         raise InputError(f"X has {len(K)} rows and sample_weight {len(w)}; one a row is expected")

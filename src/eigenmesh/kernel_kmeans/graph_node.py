@@ -403,12 +403,10 @@ class GroupNode(ClusterNode):
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
         super().__init__(site, setup)
-        counting = np.flatnonzero(self.data.weights > 0)
-        points = WeightedPoints(self.data.points[counting], self.data.weights[counting])
-        groups = site_groups(site, points, MOST_GROUPS)
+        groups = site_groups(site, self.data, MOST_GROUPS)
         self.summed, self.group_of = groups.means, np.full(len(self.data.weights), NOBODYS)
         if len(groups.labels):
-            self.group_of[counting] = groups.labels
+            self.group_of[self.data.weights > 0] = groups.labels
 
     def _summed_labels(self, labels: Any) -> Any:
         nearest_of, _ = nearest(self.summed.points, self.best)

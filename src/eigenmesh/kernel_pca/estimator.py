@@ -141,7 +141,7 @@ class KernelPCA(Served, FrontDoor):
         measured; unless `n_landmarks` is given they double while it is more, up to 2000, or to the
         centroids that the parties can give. A warning says if more is missing in the end.
     n_landmarks : landmarks in all; None for ten a component, from 100, and more if `accuracy` takes
-        more.
+        more. Of one array in float32 those are left out that add next to nothing to the others.
     landmarks : "auto", one of DisKPCA's choices, or the landmarks themselves (q, n_features).
     center : centre in feature space.
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.

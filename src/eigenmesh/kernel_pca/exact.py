@@ -42,9 +42,14 @@ class PairwiseKernel:
     n_jobs: int | None = None
 
     def __call__(self, X: Rows, Y: Rows | None = None) -> Doubles:
-        """Kernel values of the rows of X with those of Y; a precomputed X is given back."""
+        """Kernel values of the rows of X with those of Y; a precomputed X is given back.
+
+        In float64: what float32 products lose may be more than a wanted eigenvalue.
+        """
         if self.name == "precomputed":
             return dense(X).astype(np.float64, copy=False)
+        if not callable(self.name):
+            X, Y = (None if A is None else A.astype(np.float64, copy=False) for A in (X, Y))
         if not callable(self.name) and self.name not in PAIRWISE_KERNEL_FUNCTIONS:
             own = Kernel(self.name, self.gamma, self.degree, self.coef0)
             return np.asarray(own.matrix(X, Y), dtype=np.float64)
@@ -152,9 +157,11 @@ class ExactModel:
     def transform(self, X: Rows) -> Doubles:
         """Scores (m, k) of any rows, a block at a time."""
         weights = self.score_weights
-        scores = np.empty((X.shape[0], weights.shape[1]))
+        scores, fitted = np.empty((X.shape[0], weights.shape[1])), self.rows
+        if not callable(self.kernel.name):  # once, not block by block
+            fitted = fitted.astype(np.float64, copy=False)
         for rows in blocks(X.shape[0]):
-            K = self.kernel(X[rows], self.rows)
+            K = self.kernel(X[rows], fitted)
             scores[rows] = (K if self.means is None else centre_rows(K, self.means)) @ weights
         return scores
 

@@ -21,7 +21,6 @@ from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_pca.exact import ExactModel, PairwiseKernel
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
-from eigenmesh.methods.diskpca.protocol import ROUNDING
 from eigenmesh.methods.registry import method_called
 from eigenmesh.numerics import kernels
 from eigenmesh.numerics.arrays import Doubles, Rows, is_sparse, require_moderate
@@ -30,7 +29,7 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import KernelValues
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.moment_model import MomentModel
-from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
+from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, spans_all
 from eigenmesh.runtime.alone import Alone
 from eigenmesh.runtime.site import OWN_WEIGHTS
 from eigenmesh.stages.coverage import Coverage
@@ -342,13 +341,30 @@ def stream_components(kpca: Any, stream: LandmarkStream) -> ComponentFit:
     whence = "given" if kpca.landmarks_are_given else "from the first rows"
     words = f"diskpca: rows add up block by block; the landmarks are {whence}"
     q, outside = int(model.landmarks.shape[0]), whole.outside
-    if q >= model.n_rows or outside <= ROUNDING * whole.model.total:
-        outside = 0.0  # the landmarks span every row
-    missing = unprobed_shortfall(model.eigenvalues, outside, q)
+    missing = nothing_missing(len(model.eigenvalues))
+    if not spans_all(outside, whole.model.total, q, model.n_rows):
+        missing = stream.missing(model, outside, bool(kpca.center))
     wants_number = kpca.n_components is not None
     caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
+    caveats = tuple(f"{caveat}{_of_stream(kpca, stream, model)}" for caveat in caveats)
     facts = LandmarkFacts(whole.outside, whole.error)
     return ComponentFit(model, stated_gamma(whole.model), words, missing, facts, caveats)
+
+
+def _of_stream(kpca: Any, stream: LandmarkStream, model: LandmarkModel) -> str:
+    """What blocks have to do with what is missing."""
+    words = ""
+    if not kpca.landmarks_are_given:
+        words += (
+            "; the landmarks are from the first rows: if rows come in an order, shuffle them, or "
+            "pass all in one array, or landmarks= from all of them"
+        )
+    if stream.unseen is not None:
+        words += (
+            f"; {stream.unseen.n_rows:,} of {model.n_rows:,} rows were added before this model was "
+            f"loaded, or elsewhere, and what is missing of them is not known"
+        )
+    return words
 
 
 # Which method, and which landmarks.

@@ -24,7 +24,6 @@ from eigenmesh.kernel_pca.one_array import (
     with_landmarks,
 )
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
-from eigenmesh.methods.diskpca.protocol import ROUNDING
 from eigenmesh.numerics.arrays import Floats, Rows
 from eigenmesh.numerics.gamma_rules import (
     Moments,
@@ -36,12 +35,12 @@ from eigenmesh.numerics.kernels import KERNELS, Kernel
 from eigenmesh.numerics.landmark_sums import Span, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.paired_shortfall import paired_shortfall
-from eigenmesh.numerics.shortfall import Shortfall, nothing_missing
+from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, spans_all
 from eigenmesh.stages.coverage import Coverage
 
 SAMPLE_ROWS = 20_000  # that come here, where the landmarks' number is not given
 _SAMPLE_FLOATS = 1 << 25  # that they have at most, but for 20 rows a landmark
-_PROBED_ROWS = 1024  # of them, by which what landmarks miss is measured
+PROBED_ROWS = 1024  # of them, by which what landmarks miss is measured
 _SEED = 0
 
 
@@ -146,9 +145,9 @@ def _missing(
     assert stream.sums is not None  # of all rows
     span, k = Span.of(stream.kernel, stream.landmarks), len(model.eigenvalues)
     outside = span_residual(span, stream.sums.inside)
-    if model.landmarks.shape[0] >= model.n_rows or outside <= ROUNDING * model.total:
-        return nothing_missing(k)  # the landmarks span every row
+    if spans_all(outside, model.total, int(model.landmarks.shape[0]), model.n_rows):
+        return nothing_missing(k)
     rng, rows = np.random.default_rng(_SEED), sample.looks(stream.kernel)
     share = int(rows.shape[0]) / sample.n_rows
     scaled = replace(model, eigenvalues=model.eigenvalues * share)
-    return paired_shortfall(span, scaled, k, rows, share * outside, _PROBED_ROWS, centre, rng)
+    return paired_shortfall(span, scaled, k, rows, share * outside, PROBED_ROWS, centre, rng)

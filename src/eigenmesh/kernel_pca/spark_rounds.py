@@ -24,7 +24,12 @@ from eigenmesh.data.spark_rows import NO_ROWS, FeatureLayout, SparkRows
 from eigenmesh.errors import InputError
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.kernel_pca.one_array import ComponentFit, require_sums_suit
-from eigenmesh.kernel_pca.sampled_fit import landmarks_from, sample_size, sampled_components
+from eigenmesh.kernel_pca.sampled_fit import (
+    PROBED_ROWS,
+    landmarks_from,
+    sample_size,
+    sampled_components,
+)
 from eigenmesh.kernel_pca.streams import LandmarkStream, StreamSums, added
 from eigenmesh.numerics.arrays import Floats, Rows
 from eigenmesh.numerics.gamma_rules import Moments, merge, moments_of
@@ -34,6 +39,8 @@ from eigenmesh.numerics.mean_outside import OutsideView, rows_to_see
 from eigenmesh.runtime.records import record
 
 _SEED = 0  # of the random features, as of a stream's
+_FURTHER = 1  # draw of rows by the same seed
+_LOOKS = 4  # times as many come as are looked at: where rows weigh unlike, these are drawn by it
 
 record(Moments)
 
@@ -69,14 +76,15 @@ class SparkSample(NamedTuple):
     moments: Moments
     n_partitions: int
     rows: Floats  # (m, d)
+    further: Floats  # of another draw
 
     def candidates(self, kernel: Kernel) -> Floats:
         """These rows."""
         return self.rows
 
     def looks(self, kernel: Kernel) -> Floats:
-        """The same: a further draw would be a further pass."""
-        return self.rows
+        """Those of the other draw: landmarks were made of the first, which lie nearer to them."""
+        return self.further
 
     @property
     def n_rows(self) -> int:
@@ -97,11 +105,18 @@ def sampled(
     moments = merge(list(parts.values()))
     count = sample_size(n_landmarks, len(moments.mean))
     places = _places(sizes, count, np.random.default_rng(seed))
-    draws = over_partitions(frame, partial(_drawn, layout, places), "drawing rows", n)
+    others = min(count, _LOOKS * PROBED_ROWS)
+    further = _places(sizes, others, np.random.default_rng((seed, _FURTHER)))
+    both = {number: np.union1d(own, further[number]) for number, own in places.items()}
+    draws = over_partitions(frame, partial(_drawn, layout, both), "drawing rows", n)
     for number, size in sizes.items():
         require_same_rows(size, draws[number][0] if number in draws else 0)
-    rows = np.concatenate([own for _, own in draws.values() if len(own)])
-    return SparkSample(source, layout, moments, len(sizes), rows)
+
+    def at(wanted: dict[int, Any]) -> Floats:
+        own = [X[np.isin(both[number], wanted[number])] for number, (_, X) in draws.items()]
+        return np.concatenate([X for X in own if len(X)])
+
+    return SparkSample(source, layout, moments, len(sizes), at(places), at(further))
 
 
 def require_same_rows(before: int, now: int) -> None:

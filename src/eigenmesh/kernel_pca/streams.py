@@ -12,11 +12,19 @@ from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, landmark_sums, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import OutsideSums, OutsideView, corrected, rows_to_see
+from eigenmesh.numerics.paired_shortfall import paired_shortfall
+from eigenmesh.numerics.reservoir import Reservoir
+from eigenmesh.numerics.shortfall import Shortfall
+from eigenmesh.numerics.whole_look import whole_look
 from eigenmesh.runtime.records import record
 from eigenmesh.stages.row_messages import stack
 
 ROWS_A_LANDMARK = 20  # rows seen for each landmark before the landmarks are fixed
 _SEED = 0  # of the random features, so that a stream can be taken up again
+# By how much rows, and their distance to the span, may grow until what is missing is measured anew:
+# small blocks then pay for a look as seldom as large ones.
+_GROWTH = 1.1
+_FARTHER = 1.25  # times the mean distance before: of rows that come, at most, until then
 
 
 @record
@@ -39,11 +47,27 @@ class StreamModel(NamedTuple):
     error: float  # standard error of the model's total
 
 
+class _Look(NamedTuple):
+    """What was missing when rows were looked at."""
+
+    goal: tuple[int, bool]  # how many components, and whether centred
+    n_rows: int
+    outside: float
+    missing: Shortfall
+
+    def still_holds(self, goal: tuple[int, bool], n_rows: int, outside: float) -> bool:
+        """Whether rows that have come since are few, and no farther from the span."""
+        few = n_rows <= _GROWTH * self.n_rows and outside <= _GROWTH * self.outside
+        usual = (n_rows - self.n_rows) * self.outside / self.n_rows
+        return goal == self.goal and few and outside - self.outside <= _FARTHER * usual
+
+
 class LandmarkStream:
     """Sums of blocks of rows; landmarks and gamma come from the first rows, or are given.
 
     `choose` gives a model with landmarks that were drawn from rows. Until `enough` rows are there
-    all are kept, and landmarks are drawn from them; then the landmarks stay, and no row is kept.
+    all are kept, and landmarks are drawn from them; then the landmarks stay. Some rows, drawn from
+    all, are kept to measure what the landmarks miss; neither files nor pickles have them.
     """
 
     def __init__(self, choose: Callable[[Rows], LandmarkModel] | None, enough: int) -> None:
@@ -54,6 +78,13 @@ class LandmarkStream:
         self.landmarks: Rows | None = None
         self.sums: StreamSums | None = None
         self.view: OutsideView | None = None
+        self.looks: Reservoir | None = None
+        self.unseen: LandmarkSums | None = None  # of rows that were never here
+        self._last_look: _Look | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without rows that were kept to be looked at, which are then as if never here."""
+        return {**self.__dict__, "looks": None, "view": None, "_last_look": None}
 
     @classmethod
     def resumed(cls, kernel: Kernel, landmarks: Rows, sums: StreamSums | None) -> LandmarkStream:
@@ -85,13 +116,17 @@ class LandmarkStream:
         assert self.choose is not None  # or the landmarks were given
         model = self.choose(self.pending)
         self.kernel, self.landmarks, self.sums = model.kernel, model.landmarks, None
-        self.view = None
+        self.view = self.looks = self._last_look = None
         self._count(self.pending)
 
     def _count(self, block: Rows) -> None:
         assert self.kernel is not None  # there are landmarks
         if self.view is None:
             self.view = OutsideView.of(Span.of(self.kernel, self.landmarks), _SEED)
+        if self.looks is None:
+            self.looks = Reservoir(self.kernel, int(block.shape[1]), _SEED)
+            self.unseen = None if self.sums is None else self.sums.inside
+        self.looks.add(block)
         before = 0 if self.sums is None else self.sums.inside.n_rows
         most = rows_to_see(block.shape[0], before)
         more = StreamSums(
@@ -112,6 +147,32 @@ class LandmarkStream:
             return StreamModel(model, outside, 0.0)
         model, error = corrected(model, self.sums.outside, outside)
         return StreamModel(model, outside, error)
+
+    def missing(self, model: LandmarkModel, outside: float, centre: bool) -> Shortfall:
+        """What landmarks miss of each eigenvalue of a model of all rows so far.
+
+        It may be that of some rows before; of rows that were never here it is in the error.
+        """
+        goal, last = (len(model.eigenvalues), centre), self._last_look
+        if last is None or not last.still_holds(goal, model.n_rows, outside):
+            now = self._measured(model, outside, centre)
+            last = self._last_look = _Look(goal, model.n_rows, outside, now)
+        return last.missing
+
+    def _measured(self, model: LandmarkModel, outside: float, centre: bool) -> Shortfall:
+        assert self.view is not None  # rows were added
+        assert self.looks is not None
+        span, looks, k = self.view.span, self.looks, len(model.eigenvalues)
+        if looks.has_all and self.unseen is None:
+            return whole_look(span, model, k, looks.sample().rows, outside, centre).missing
+        rows, rng = looks.sampler(model.n_rows), np.random.default_rng(_SEED)
+        missing = paired_shortfall(span, model, k, rows, outside, looks.size, centre, rng)
+        if self.unseen is None:
+            return missing
+        # By no more than what is outside of them (Weyl); two errors are held against accuracy.
+        most = span_residual(span, self.unseen)
+        unknown = most / np.maximum(model.eigenvalues + most, np.finfo(float).tiny) / 2
+        return missing._replace(errors=np.maximum(missing.errors, unknown))
 
 
 def added(one: StreamSums, other: StreamSums) -> StreamSums:

@@ -42,6 +42,7 @@ MIN_CLUSTER = 5  # a mean of fewer rows says too much of each
 _FIRST_PART = 1024  # rows; of fewer than twice as many no part is made
 _ROWS_EACH = 20  # a centroid; more change little
 _LOOKED_AT = 256  # rows of a node, from which a direction follows
+_LARGE = 1e15
 _POWER_STEPS, _LLOYD_STEPS, _FULL_STEPS = 3, 5, 2
 _SKETCH = 64  # columns that keep distances well enough to begin with
 _WIDE = 2 * _SKETCH  # columns from which a sketch pays
@@ -165,6 +166,8 @@ def _division(points: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
     line: Floats = np.asarray(rng.standard_normal(points.shape[1]), dtype=points.dtype)
     for _ in range(_POWER_STEPS):
         line = offsets.T @ (offsets @ line)
+        if (most := float(np.abs(line).max())) > _LARGE:  # whose squares would overflow float32
+            line = line / most
         line = line / (np.sqrt(line @ line) or 1)
     places, middle, before = offsets @ line, 0.0, 0
     for _ in range(_LLOYD_STEPS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import Doubles, blocks
 
 _BLOCK = 1 << 16
@@ -15,12 +16,12 @@ Indices = NDArray[np.intp]
 def draw_distinct(weights: Doubles, count: int, rng: np.random.Generator) -> Indices:
     """Indices, sorted, drawn one after another by weight without replacement.
 
-    All of positive weight if there are no more than `count`. Weights must be finite and not
-    negative.
+    All of positive weight if there are no more than `count`.
 
     >>> draw_distinct(np.array([0.0, 1.0, 2.0]), 5, np.random.default_rng(0))
     array([1, 2])
     """
+    _require_weights(weights)
     if count >= np.count_nonzero(weights):
         return np.flatnonzero(weights)
     indices = np.empty(0, np.intp)
@@ -37,7 +38,18 @@ def draw_repeatedly(weights: Doubles, count: int, rng: np.random.Generator) -> I
     >>> draw_repeatedly(np.array([0.0, 2.0]), 3, np.random.default_rng(0))
     array([1, 1, 1])
     """
+    _require_weights(weights)
     return _draw(weights, np.empty(0, np.intp), rng.random(count))
+
+
+def _require_weights(weights: Doubles) -> None:
+    """By NaN nothing is ever drawn, and draws until there are enough would not end."""
+    least, largest = float(weights.min(initial=0.0)), float(weights.max(initial=0.0))
+    if not (least >= 0 and largest < np.inf):
+        raise InputError(
+            f"weights of draws are between {least:g} and {largest:g}; finite numbers from 0 are "
+            f"expected: check the rows for NaN, infinity, and numbers whose squares overflow"
+        )
 
 
 def _draw(weights: Doubles, earlier: Indices, uniform: Doubles) -> Indices:

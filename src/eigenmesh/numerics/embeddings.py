@@ -287,6 +287,11 @@ def _pairs(width: int) -> int:
     return max(1, (width + 1) // 2)  # a cosine and a sine each
 
 
+def fourier_features(frequencies: Doubles) -> Embedding:
+    """Cosines, then sines, of frequencies (d, pairs), of length 1 together."""
+    return _Fourier(frequencies)
+
+
 @dataclass(frozen=True)
 class _Fourier:
     """Cosine and sine of ω·x.

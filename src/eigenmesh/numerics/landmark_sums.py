@@ -164,6 +164,31 @@ def span_residual(span: Span, sums: LandmarkSums) -> float:
     return max(sums.trace - float(inside), 0.0)
 
 
+def residual_of(span: Span) -> Callable[[Any], float]:
+    """`span_residual` of messages, as `LandmarkSums.packed` fills them, with no matrix for each.
+
+    >>> X, Y, linear = np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]), Kernel("linear")
+    >>> span, sums = Span.of(linear, Y), landmark_sums(linear, X, Y)
+    >>> from types import SimpleNamespace
+    >>> residual_of(span)(SimpleNamespace(**sums.packed()))
+    16.0
+    """
+    B = span.basis
+    if span.rank is None:
+        inverse = B @ B.T
+        weights, shift = upper(2 * inverse - np.diag(np.diag(inverse))), inverse @ span.shift
+        constant = float(span.shift @ shift)
+    else:
+        weights, shift = upper(np.eye(span.rank)), B.T @ span.shift
+        constant = float(shift @ shift)
+
+    def residual(sums: Any) -> float:
+        inside = weights @ sums.upper + 2 * (shift @ sums.sums) + sums.n_rows * constant
+        return max(float(sums.trace - inside), 0.0)
+
+    return residual
+
+
 # Gram matrices travel as triangles.
 
 
@@ -221,6 +246,13 @@ _SHARED_LANDMARKS, _SHARED_NUMBERS = 1000, 1 << 20  # that are kept for others o
 _last_span: list[Any] = [None]  # of such landmarks, with what it was made of
 _EPS = 2.0**-24  # of float32
 _MARGIN = 1000.0  # by which rounding is to stay below the variance in every direction
+_RANDOM = 1 / 12  # of 2⁻²⁴ tr H: products were off by .03 to .1 of it where it mattered
+_SLACK = 3 / 4  # rows that are a little less even than landmarks are no reason to begin anew
+_SURELY = 5 / 4  # and who chooses landmarks does not choose them so
+_ROUGHLY = 0.01  # of the variance: of less outside, what is then off would be more than 2 %
+# Of the last wanted eigenvalue, what landmarks left out may have beside the others.
+_LITTLE, _SPANNED = 2e-6, 1e-5
+_NOTHING = 1e-5  # of one landmark's share of it: so little that nobody has to look for it
 _HYBRID_SHARE = 1 / 4
 _PROOF_ROWS = 16  # a landmark: with fewer rows, float64 costs less than the proof that float32 does
 _PROJECTION_ERROR = 1e-4  # of the variance, that float32 projections may be off
@@ -297,6 +329,14 @@ class Span:
         lower = np.linalg.cholesky(self.K)
         return np.asarray(scipy.linalg.lapack.dtrtri(lower, lower=1)[0].T)
 
+    def coordinates(self, H: Doubles) -> Doubles:
+        """BᵀHB of a symmetric H."""
+        B = self.basis
+        if not self.is_triangular:
+            return np.asarray(B.T @ H @ B)
+        half = scipy.linalg.blas.dtrmm(1.0, B.T, H.T, lower=1)  # half the work of a product
+        return np.asarray(scipy.linalg.blas.dtrmm(1.0, B.T, half, side=1, lower=1, trans_a=1))
+
     @cached_property
     def _leading_basis(self) -> Doubles:
         assert self.rank is not None
@@ -335,12 +375,9 @@ class Span:
 
     def exceeds(self, floor: float) -> bool:
         """Whether all eigenvalues of K(Y, Y) are above `floor`; no eigenvectors needed."""
-        # Cholesky fails where an eigenvalue is not positive; eigenvectors take ten times as long.
-        try:
-            np.linalg.cholesky(self.K - floor * np.eye(len(self.K)))
-        except np.linalg.LinAlgError:
-            return False
-        return True
+        if self.is_triangular and floor * float(np.vdot(self.basis, self.basis)) < 1:
+            return True  # tr K⁻¹ is above the inverse of the smallest
+        return _exceeds(self.K, floor)
 
     def captured(self, H: Doubles, regular: bool) -> float:
         """The trace of BᵀHB; where K(Y, Y) is far from singular, by a triangular factor alone."""
@@ -363,6 +400,15 @@ class Span:
         return error <= _PROJECTION_ERROR * (self.variance if variance is None else variance)
 
 
+def _exceeds(K: Doubles, floor: float) -> bool:
+    # Cholesky fails where an eigenvalue is not positive; eigenvectors take ten times as long.
+    try:
+        np.linalg.cholesky(K - floor * np.eye(len(K)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Route:
     """How sums are made.
@@ -373,6 +419,7 @@ class Route:
 
     name: str
     unsafe: Any = None
+    is_rough: bool = False  # safe since rounding is random, unless little is outside the span
 
     def is_stricter_than(self, other: Route) -> bool:
         """Whether it is safe where the other may not be."""
@@ -390,7 +437,56 @@ def first_route(span: Span, A: Rows, Y: Rows) -> Route:
     return _safe_route(span, span.energy(level=True), span.variance)
 
 
-def _safe_route(span: Span, energy: float, variance: float) -> Route:
+def spanning(span: Span, A: Rows, k: int) -> Span:
+    """Of fewer landmarks, where these have of the others all but what k components do not miss.
+
+    That is where float32 would not carry sums over all: what few more directions hold would be
+    rounding, or cost twice as many products as all the others.
+    """
+    if A.shape[0] < _PROOF_ROWS * len(span.K) or block_dtype(span.kernel, A, A) != np.float32:
+        return span
+    energy, variance = span.energy(level=True), span.variance
+    if not (np.isfinite(energy) and variance > 0):
+        return span
+    if span.is_triangular and _safe_route(span, energy, variance).name == "raw":
+        return span
+    few = _spanning_rows(span.K, k, _SURELY * _RANDOM * _floor(1, energy, variance))
+    if len(few) == len(span.K):
+        return span
+    return type(span)._new(span.kernel, span.landmarks[few], span.is_shared, None).by_factor()
+
+
+def _spanning_rows(K: Doubles, k: int, floor: float) -> Any:
+    """The numbers, sorted, of the rows that a Cholesky factor with pivots takes first.
+
+    Where few are enough they are so many that nothing is left. Else a little is, or a little more
+    if all eigenvalues are then above the floor, times their number.
+    """
+    q = len(K)
+    triangle, order, rank, _ = scipy.linalg.lapack.dpstrf(K, lower=1)
+    order = order - 1
+    factor = np.tril(triangle)[:, :rank]
+    left = np.append(np.trace(K) - np.cumsum(np.square(factor).sum(axis=0)), 0.0)
+    # Of a subspace, so that it is no more than the (k + 1)th eigenvalue.
+    Q = K[:, order[: 2 * (k + 1)]]
+    for _ in range(2):
+        Q = K @ np.linalg.qr(Q)[0]
+    Q = np.linalg.qr(Q)[0]
+    last = float(np.linalg.eigvalsh(Q.T @ K @ Q)[-min(k + 1, Q.shape[1])])
+
+    def count(share: float) -> int:
+        return int(min(max(1 + int(np.argmax(left <= share * last)), k + 1), rank))
+
+    few, more, fewer = count(_NOTHING), count(_LITTLE * q), count(_SPANNED * q)
+    if few <= q / 2:
+        return np.sort(order[:few])
+    for first in (order[:more], order[:fewer]):
+        if _exceeds(K[np.ix_(first, first)], floor * len(first)):
+            return np.sort(first)
+    return np.sort(order[:more])
+
+
+def _safe_route(span: Span, energy: float, variance: float, slack: float = 1.0) -> Route:
     """Given the mean square of an entry of K' and the variance of the rows inside the span."""
     if not (np.isfinite(energy) and variance > 0):
         return Route("double")
@@ -399,9 +495,13 @@ def _safe_route(span: Span, energy: float, variance: float) -> Route:
     if span.rank is not None:
         return Route("project" if span.holds_single(variance) else "double")
     q = len(span.K)
-    floor = _MARGIN * _EPS * q * energy / variance
+    floor = _floor(q, energy, variance)
     if span.exceeds(floor):
         return Route("raw")
+    if span.is_triangular:  # whose columns are no eigenvectors: none is safe by itself
+        if span.exceeds(slack * _RANDOM * floor):
+            return Route("raw", is_rough=True)
+        return Route("project" if span.holds_single(variance) else "double")
     unsafe, r = span.weights < floor, len(span.weights)
     # K'B takes q r products a row and PᵀP half of r², by symmetry; H half of q².
     few = r * (2 * q + r) <= q * q
@@ -424,14 +524,7 @@ def shifted_sums(
     H counts inside the span: what rounding put outside may be left out. `gather_from` takes the
     place of `gather` where rows are not in main memory.
     """
-    route = first_route(span, A, Y)
-    while True:
-        kernel, pieces = _run(route, span, A, kept, gather_from or gather)
-        # The landmarks only stand for the rows: what these add up to has the last word.
-        verdict = _check(route, span, pieces, A.shape[0])
-        if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
-            break
-        route = verdict
+    route, kernel, pieces = _settled(span, A, Y, kept, gather_from or gather)
     H, s = _whole(route, span, pieces)
     # The blocks had the shift c + e, rounded or one number for all: K − 1cᵀ = K' + 1eᵀ.
     e = kernel.shift - span.shift
@@ -440,6 +533,70 @@ def shifted_sums(
         H += cross + cross.T + A.shape[0] * np.outer(e, e)
         s = s + A.shape[0] * e
     return H, s, pieces.trace, route
+
+
+class InsideSums(NamedTuple):
+    """What rows add up to in orthonormal coordinates of a span."""
+
+    scatter: Doubles  # (r, r), about their mean
+    mean: Doubles  # (r,)
+    n_rows: int
+    trace: float  # Σ k(x, x)
+
+    @property
+    def outside(self) -> float:
+        """Σ‖φ(a) − Pφ(a)‖² over all rows."""
+        inside = float(np.trace(self.scatter)) + self.n_rows * float(self.mean @ self.mean)
+        return max(self.trace - inside, 0.0)
+
+
+def inside_sums(span: Span, A: Rows, kept: KernelValues | None = None) -> InsideSums:
+    """The sums of rows for whoever has no use for H: coordinates need no way back from them.
+
+    >>> X, Y = np.array([[3.0, 4.0], [5.0, 4.0]]), np.array([[1.0, 0.0]])
+    >>> sums = inside_sums(Span.of(Kernel("linear"), Y), X)
+    >>> sums.scatter, sums.mean, sums.outside
+    (array([[2.]]), array([4.]), 32.0)
+    """
+    A, n = raw_rows(A), int(A.shape[0])
+    with one_blas_thread():
+        route, kernel, pieces = _settled(span, A, A, kept, gather)
+        return pieces.inside or _inside(route, span, kernel, pieces, n)
+
+
+def _inside(route: Route, span: Span, kernel: ShiftedKernel, pieces: Pieces, n: int) -> InsideSums:
+    B, G, u = span.basis, pieces.projected, pieces.projected_sums
+    if G is None:
+        assert pieces.raw is not None
+        scatter = span.coordinates(_about_mean(pieces.raw, pieces.sums, n))
+        u = B.T @ pieces.sums
+    else:
+        if pieces.raw is not None and pieces.cross is not None:
+            G, u = _joined(route, B, pieces.raw, pieces.cross, pieces)
+        scatter = _about_mean(G, u, n)
+    return InsideSums(scatter, u / n + B.T @ kernel.shift, n, pieces.trace)
+
+
+def _about_mean(gram: Doubles, sums: Doubles, n: int) -> Doubles:
+    return np.asarray(gram - np.outer(sums, sums) / n)
+
+
+def _floor(q: int, energy: float, variance: float) -> float:
+    return _MARGIN * _EPS * q * energy / variance
+
+
+def _settled(
+    span: Span, A: Rows, Y: Rows, kept: KernelValues | None, gather_from: Callable[..., Pieces]
+) -> tuple[Route, ShiftedKernel, Pieces]:
+    """A route that is safe, and what blocks have added up to on it."""
+    route = first_route(span, A, Y)
+    while True:
+        kernel, pieces = _run(route, span, A, kept, gather_from)
+        # The landmarks only stand for the rows: what these add up to has the last word.
+        verdict = _check(route, span, kernel, pieces, A.shape[0])
+        if not verdict.is_stricter_than(route):  # ever stricter, so that this ends
+            return route, kernel, pieces
+        route = verdict
 
 
 def _run(
@@ -462,7 +619,7 @@ def _run(
     return kernel, gather_from(A, kernel, B, not projects, room)
 
 
-def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
+def _check(route: Route, span: Span, kernel: ShiftedKernel, pieces: Pieces, n: int) -> Route:
     if route.name == "double":
         return route
     if not (pieces.is_finite() and np.isfinite(pieces.trace)):
@@ -470,7 +627,14 @@ def _check(route: Route, span: Span, pieces: Pieces, n: int) -> Route:
     if pieces.raw is None:  # projections alone, whose rounding is of their own size
         return route
     energy = float(np.trace(pieces.raw)) / (n * len(span.K))
-    scatter = pieces.raw - np.outer(pieces.sums, pieces.sums) / n
+    if span.is_triangular:
+        pieces.inside = _inside(route, span, kernel, pieces, n)
+        inside = float(np.trace(pieces.inside.scatter))
+        verdict = _safe_route(span, energy, inside / n, _SLACK)
+        if not verdict.is_rough or pieces.inside.outside >= _ROUGHLY * inside:
+            return verdict
+        return Route("project" if span.holds_single(inside / n) else "double")
+    scatter = _about_mean(pieces.raw, pieces.sums, n)
     regular = route.unsafe is None
     return _safe_route(span, energy, span.captured(scatter, regular) / n)
 
@@ -545,6 +709,7 @@ class Pieces:
     sums: Doubles  # K'ᵀ1 (q,)
     projected_sums: Doubles  # Pᵀ1 (p,)
     trace: float = 0.0  # Σ k(x, x)
+    inside: InsideSums | None = None  # once they are worked out
 
     @classmethod
     def zeros(cls, q: int, p: int, raw: bool) -> Pieces:
@@ -622,6 +787,16 @@ class _InOrder:
                 ready = self._waiting.pop(self._next, None)
 
 
+def _column_parts(B: Floats) -> list[tuple[slice, Floats]]:
+    """Columns of B that are multiplied together, without rows of zeros below them."""
+    q, r = B.shape
+    middle = q // 2
+    if q != r or middle < _FEWEST_COLUMNS or B[middle:, :middle].any():
+        return [(slice(0, r), B)]
+    left = np.ascontiguousarray(B[:middle, :middle])
+    return [(slice(0, middle), left), (slice(middle, r), np.ascontiguousarray(B[:, middle:]))]
+
+
 class _Desk:
     """One thread's buffers: K' of a block, and what is made of it."""
 
@@ -637,6 +812,7 @@ class _Desk:
         self._room = room
         self._K = np.empty((0 if room is not None else self._rows, q), dtype)
         self._P = np.empty((self._rows, 0 if B is None else B.shape[1]), dtype)
+        self._parts = [] if B is None else _column_parts(B)
 
     def blocks(self, stripe: slice) -> Iterator[tuple[slice, Floats, Floats, Doubles]]:
         """Of every block of the stripe its rows, K', P and k(x, x)."""
@@ -646,8 +822,8 @@ class _Desk:
             # What overflows float32 is found in the sums, and worked again in float64.
             with np.errstate(over="ignore", invalid="ignore"):
                 diagonal = self._filler.fill(self._A[rows], K)
-                if self._B is not None:
-                    np.matmul(K, self._B, out=P)
+                for columns, part in self._parts:
+                    np.matmul(K[:, : len(part)], part, out=P[:, columns])
             yield rows, K, P, diagonal
 
 
@@ -738,6 +914,7 @@ _FEW_WEIGHTS = 1 << 17  # that stay in cache beside _NEAR_ROWS
 _LONG = 128  # columns
 _CACHED = 1 << 17  # values, that stay in cache between two passes over them
 _LEAST_ROWS = 64  # that are worth a matrix product
+_FEWEST_COLUMNS = 32  # the same of a triangle's half
 _HUGE = 64.0  # γ(‖x‖² + ‖y‖²), of which rounding is far below 1
 _NEAR = 4.0  # squared distance of the middle from the origin, in spreads, that costs few digits
 

@@ -21,6 +21,7 @@ from eigenmesh.numerics.eigen import (
 )
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
+    InsideSums,
     KernelValues,
     LandmarkSums,
     ShiftedKernel,
@@ -69,7 +70,23 @@ class LandmarkModel:
         mean = B.T @ (sums.sums / n + c) if centre else np.zeros(B.shape[1])
         # E = K(A, Y)B are orthonormal coordinates of Pφ(A); EᵀE (r, r) has the eigenvalues of the
         # (n, n) kernel matrix of the projected rows, which nobody needs to form.
-        G = B.T @ _scatter(sums, c, centre) @ B
+        G = span.coordinates(_scatter(sums, c, centre))
+        return cls._of(span, Y, G, mean, n, sums.trace, k)
+
+    @classmethod
+    def of_inside(cls, sums: InsideSums, k: int | None, centre: bool, span: Span, Y: Rows) -> Self:
+        """The same from sums in coordinates of the span."""
+        mean, n = sums.mean, sums.n_rows
+        if not centre:
+            mean = np.zeros_like(mean)
+        G = sums.scatter if centre else sums.scatter + n * np.outer(sums.mean, sums.mean)
+        return cls._of(span, Y, G, mean, n, sums.trace, k)
+
+    @classmethod
+    def _of(
+        cls, span: Span, Y: Rows, G: Doubles, mean: Doubles, n: int, trace: float, k: int | None
+    ) -> Self:
+        c, B, kernel = span.shift, span.basis, span.kernel
         advice = _advice(kernel, len(c) < n, float(np.mean(c)))
         n_pairs = B.shape[1] if k is None else min(k + 1, B.shape[1])
         values, W = top_eigenpairs((G + G.T) / 2, n_pairs)
@@ -79,7 +96,7 @@ class LandmarkModel:
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
         # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.
-        total = sums.trace - n * float(mean @ mean)
+        total = trace - n * float(mean @ mean)
         return cls(kernel, Y, B @ W, mean @ W, values[:k], after, total, n)
 
     def signed_by(self, span: Span) -> Self:

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, raw_rows
-from eigenmesh.numerics.draws import draw_repeatedly
+from eigenmesh.numerics.draws import Indices, draw_repeatedly
 from eigenmesh.numerics.eigen import SPAN_CUTOFF
 from eigenmesh.numerics.embeddings import Embedding, embedding, tensor_sketch
 from eigenmesh.numerics.kernels import Kernel, KernelWith, unit_rows
@@ -346,6 +346,12 @@ class Inside:
 
     @classmethod
     def _new(cls, span: Span) -> Self:
+        if span.is_triangular:
+            Bt, dtrmm = span.basis.T, scipy.linalg.blas.dtrmm
+            return cls(
+                lambda K: np.asarray(dtrmm(1.0, Bt, K.T, lower=1).T),
+                lambda k: np.asarray(Bt.T @ (Bt @ k)),
+            )
         # The trace is at least λ₁: what passes has no direction that B would drop, so both ways
         # project on the same span.
         if span.rank is not None or not span.exceeds(SPAN_CUTOFF * float(np.trace(span.K))):
@@ -373,6 +379,12 @@ class RowSample(NamedTuple):
     counts: Doubles  # (m,)
     noise: float  # share of the variance of draws with replacement that is left; 0 if all are here
     places: Any = None  # of these among all rows, where whoever draws says so
+    weights: Doubles | None = None  # (m,), where rows do not all count the same
+
+    @property
+    def roots(self) -> Doubles:
+        """By what φ(x) of a row is longer, so that its square counts by its weight."""
+        return np.ones(len(self.counts)) if self.weights is None else np.sqrt(self.weights)
 
 
 def rows_seen(share: float, n: int, fewest: int) -> int:
@@ -387,10 +399,11 @@ def rows_seen(share: float, n: int, fewest: int) -> int:
 
 @dataclass(frozen=True)
 class RowSampler:
-    """Draws samples of the rows."""
+    """Draws samples of the rows, by weight where they do not all count the same."""
 
     kernel: Kernel
     rows: Rows
+    weights: Doubles | None = None  # (n,)
 
     @classmethod
     def of(cls, kernel: Kernel, rows: Rows) -> RowSampler:
@@ -402,6 +415,11 @@ class RowSampler:
         """Of all rows."""
         n, d = self.rows.shape
         return int(n), int(d)
+
+    @property
+    def n_counted(self) -> float:
+        """How many rows there are, each as often as it counts."""
+        return int(self.rows.shape[0]) if self.weights is None else float(self.weights.sum())
 
     def draw(self, most: int, rng: np.random.Generator) -> RowSample:
         """All rows, or `most` draws of them: two at least, for one row shows no variance.
@@ -416,15 +434,13 @@ class RowSampler:
         A = self.rows
         n, m = A.shape[0], min(A.shape[0], max(most, 2))
         if m == n:
-            return RowSample(as_rows(A), np.ones(n), 0.0, slice(None))
-        if self.kernel.is_level:
+            return RowSample(as_rows(A), np.ones(n), 0.0, slice(None), self.weights)
+        if self._are_alike:
             # Without replacement: the variance has the factor 1 − m/n of a finite population.
             places = np.sort(rng.choice(n, m, replace=False))
             return RowSample(as_rows(A[places]), np.full(m, n / m), 1 - m / n, places)
         # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
-        chances, _ = self._weights
-        places = np.sort(draw_repeatedly(chances, m, rng))
-        return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0, places)
+        return self._drawn(np.sort(draw_repeatedly(self._chances, m, rng)))
 
     def draw_share(self, share: float, fewest: int, rng: np.random.Generator) -> RowSample:
         """As `draw`, of a share of the rows that is somebody else's choice.
@@ -435,7 +451,7 @@ class RowSampler:
         """
         A, n = self.rows, self.rows.shape[0]
         m = rows_seen(share, n, fewest)
-        if m < n and self.kernel.is_level:
+        if m < n and self._are_alike:
             places = rng.permutation(n)[:m]
             places.sort()
             counts = np.empty(m)
@@ -443,13 +459,30 @@ class RowSampler:
             return RowSample(as_rows(A[places]), counts, 1 - m / n)
         places = np.empty(0, np.intp)
         while m < n:
-            chances, _ = self._weights
-            places = np.append(places, draw_repeatedly(chances, m - len(places), rng))
+            places = np.append(places, draw_repeatedly(self._chances, m - len(places), rng))
             if len(np.unique(places)) >= fewest:
-                places = np.sort(places)
-                return RowSample(as_rows(A[places]), 1 / (m * chances[places]), 1.0)
+                return self._drawn(np.sort(places))
             m *= 2
-        return RowSample(as_rows(A), np.ones(n), 0.0)
+        return RowSample(as_rows(A), np.ones(n), 0.0, slice(None), self.weights)
+
+    def _drawn(self, places: Indices) -> RowSample:
+        """Rows that were drawn with replacement."""
+        counts = 1 / (len(places) * self._chances[places])
+        weights = None if self.weights is None else self.weights[places]
+        return RowSample(as_rows(self.rows[places]), counts, 1.0, places, weights)
+
+    @property
+    def _are_alike(self) -> bool:
+        return self.kernel.is_level and self.weights is None
+
+    @cached_property
+    def _chances(self) -> Doubles:
+        """The chance of every row to be drawn; rows without weight have none."""
+        chances, w = self._weights[0], self.weights
+        if w is None or not w.any():
+            return chances
+        by_length = w / w.max() * chances
+        return np.asarray(by_length / by_length.sum())
 
     @property
     def trace(self) -> float:

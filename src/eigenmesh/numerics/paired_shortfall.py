@@ -37,6 +37,8 @@ _SINGLE = 1e-3  # of k(x, x): where rows are as far outside, float32 knows pairs
 _ROUNDED = 2.0**-22  # of a kernel value in float32: that of its argument, a few times over
 _OFF = 0.01  # of the rows' mean distance to the span, that rounding may move one of them by
 _BLOCK_ROWS = 128  # at least, of pairs that are worth a task of their own
+_SQUARED_ROWS = 256  # that show how large pairs are
+_DEPENDENT = 1e-6  # share of the largest direction of the scores, below which there is none
 _BESIDE = 0.05  # of an eigenvalue: less outside moves what it gains by as little
 
 
@@ -45,10 +47,10 @@ class PairedRows:
     """A sample of rows, of all `n_rows`, as seen from outside the landmarks' span."""
 
     sample: RowSample
-    n_rows: int
+    n_rows: float  # each as often as it counts
     values: Doubles  # (m, q), k(X, Y)
-    distances: Doubles  # (m,), k⊥ of every row
-    pairs: Floats  # (m, m), k⊥ of different rows; 0 of a row with itself
+    distances: Doubles  # (m,), k⊥ of every row, times its weight
+    pairs: PairsOutside
 
     @classmethod
     def draw(
@@ -61,8 +63,9 @@ class PairedRows:
         kept: KernelValues | None = None,
     ) -> PairedRows:
         """So many of the rows, of which all have Σ k⊥(x, x) = `outside`."""
-        sample = RowSampler.of(span.kernel, rows).draw(count, rng)
-        distance = outside / rows.shape[0]
+        sampler = RowSampler.of(span.kernel, rows)
+        sample, n = sampler.draw(count, rng), sampler.n_counted
+        distance = outside / n
         K = _values_with_landmarks(span, sample, distance, kept)
         P = Inside.of(span).coordinates(K)
         exact = None if span.kernel.is_level else np.float64  # ones are so in any floats
@@ -70,17 +73,31 @@ class PairedRows:
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
         dtype = _pair_dtype(span.kernel, sample.rows, distance)
-        P = P.astype(dtype, copy=False)
-        pairs = _pairs_outside(span.kernel, as_rows(sample.rows, dtype), P)
-        return cls(sample, int(rows.shape[0]), K, distances, pairs)
+        pairs = PairsOutside.of(span.kernel, as_rows(sample.rows, dtype), P.astype(dtype))
+        if (
+            sample.noise == 1 and sample.places is not None
+        ):  # what was drawn twice is no pair either: `distances` have it
+            pairs = pairs.without(np.equal.outer(sample.places, sample.places))
+        if sample.weights is not None:
+            distances *= sample.weights
+            pairs = pairs.weighted(sample.roots)
+        return cls(sample, n, K, distances, pairs)
 
-    def squared_lengths(self, W: Doubles) -> tuple[Doubles, Doubles]:
+    def scores(self, coefficients: Doubles, offset: Doubles) -> Doubles:
+        """Those of the rows, each as long as the root of its weight."""
+        scores = self.values @ coefficients - offset
+        return np.asarray(scores * self.sample.roots[:, None])
+
+    def sums_with(self, W: Doubles) -> Doubles:
+        """Σ w(y) k⊥(x, y) over all other rows y, for every row of the sample, (m, p)."""
+        return np.asarray(self.pairs.times(W * self.sample.counts[:, None]), dtype=np.float64)
+
+    def squared_lengths(self, W: Doubles, sums: Doubles) -> tuple[Doubles, Doubles]:
         """‖Σ w(x) (1 − P)φ(x)‖² over all rows for weights (m, p), and their standard errors."""
         counts, m = self.sample.counts[:, None], len(W)
-        C = W * counts
         own = (np.square(W) * counts).T @ self.distances
         # By row, over all pairs with it.
-        others = C * (self.pairs @ C.astype(self.pairs.dtype, copy=False))
+        others = W * counts * sums
         if not self.sample.noise:
             return others.sum(axis=0) + own, np.zeros(W.shape[1])
         among = m / (m - 1) * (1 - 1 / self.n_rows if self.sample.noise < 1 else 1.0)
@@ -89,22 +106,25 @@ class PairedRows:
         spread = 4 * np.square(others - others.mean(axis=0)).sum(axis=0)
         return np.maximum(squares, 0.0), np.sqrt(self.sample.noise * spread)
 
-    def largest_variance(self, W: Doubles, centred: bool, least: float) -> float:
-        """A lower bound on the largest variance outside that goes with none of the scores W.
+    def largest_variance(self, scores: Doubles, W: Doubles, sums: Doubles, least: float) -> float:
+        """A lower bound on the largest variance outside that goes with none of the weights W.
 
-        Directions of less than `least` are not looked for.
+        These are the scores, and 1 if the variance is about the mean. Directions of less than
+        `least` are not looked for.
         """
         m = len(W)
         # A component that is one far row must not count twice.
-        rests = self.distances * np.maximum(1 - np.square(W).sum(axis=1), 0.0)
+        explained = np.square(scores).sum(axis=1)
+        if self.sample.weights is not None and W.shape[1] > scores.shape[1]:
+            explained += self.sample.weights / self.n_rows  # a heavy row has much of the mean
+        rests = self.distances * np.maximum(1 - explained, 0.0)
         farthest = float(rests.max(initial=0.0))
         whole = self._squares()
         if whole < least**2:
             return farthest
-        roots = np.sqrt(self.sample.counts)
-        shown = np.column_stack([W, np.ones(m)]) if centred else W
-        Q = np.linalg.qr(shown * roots[:, None])[0]
-        MQ = self._weighted(Q)
+        roots = np.sqrt(self.sample.counts)[:, None]
+        Q, R = np.linalg.qr(W * roots)
+        MQ = self._with_own(roots * sums @ np.linalg.pinv(R, rcond=_DEPENDENT), Q)
 
         def off_scores(v: Doubles) -> Doubles:
             image = self._weighted(v - Q @ (Q.T @ v))
@@ -118,40 +138,80 @@ class PairedRows:
             return farthest
         return max(farthest, (largest + float(np.sqrt(largest**2 - noise))) / 2)
 
-    def _weighted(self, V: Doubles) -> Doubles:
-        """M V, M being k⊥ with each row as often as it counts; of all rows with its diagonal."""
-        counts = self.sample.counts.reshape(-1, *[1] * (V.ndim - 1))
-        roots = np.sqrt(counts)
-        image = roots * (self.pairs @ (roots * V).astype(self.pairs.dtype, copy=False))
+    def _weighted(self, v: Doubles) -> Doubles:
+        """M v, M being k⊥ with each row as often as it counts."""
+        roots = np.sqrt(self.sample.counts)
+        return self._with_own(roots * self.pairs.times(roots * v), v)
+
+    def _with_own(self, image: Doubles, V: Doubles) -> Doubles:
+        """M V from what M has without its diagonal; of all rows it counts, of a sample not."""
         if self.sample.noise:
-            return np.asarray(image)
-        return np.asarray(image + counts * self.distances.reshape(counts.shape) * V)
+            return image
+        own = self.sample.counts * self.distances
+        return np.asarray(image + (V.T * own).T)
 
     def _squares(self) -> float:
-        """‖M‖²."""
-        counts, pairs = self.sample.counts, self.pairs
-        squares = float(counts @ np.einsum("ij,ij,j->i", pairs, pairs, counts.astype(pairs.dtype)))
-        own = 0.0 if self.sample.noise else float(np.square(counts * self.distances).sum())
-        return squares + own
+        """‖M‖², estimated where the rows are a sample."""
+        if not self.sample.noise:
+            own = float(np.square(self.sample.counts * self.distances).sum())
+            return self.pairs.squares(self.sample.counts, len(self.distances)) + own
+        return self.pairs.squares(self.sample.counts, _SQUARED_ROWS)
 
 
-def _pairs_outside(kernel: Kernel, X: Rows, P: Floats) -> Floats:
-    """k(x, y) − Pφ(x)·Pφ(y) of different rows, every pair once, on all idle cores."""
-    m = len(P)
-    pairs, cuts = np.empty((m, m), P.dtype), list(blocks(m, max(m // 4, _BLOCK_ROWS)))
-    tasks = [(left, right) for i, left in enumerate(cuts) for right in cuts[i:]]
+@dataclass(frozen=True)
+class PairsOutside:
+    """k⊥ of different rows, k(x, y) − Pφ(x)·Pφ(y), and 0 of a row with itself.
 
-    def worker(numbers: Iterator[int]) -> None:
-        for left, right in (tasks[i] for i in numbers):
-            here = X[left]
-            values = kernel.block(here, here if left == right else X[right])
-            values = np.subtract(values, P[left] @ P[right].T, out=pairs[left, right])
-            if left != right:
-                pairs[right, left] = values.T
+    The products are never formed as a whole: what asks for pairs asks for sums over few weights.
+    """
 
-    spread(worker, len(tasks))
-    np.fill_diagonal(pairs, 0.0)
-    return pairs
+    values: Floats  # (m, m), k(x, y), and ‖Pφ(x)‖² of a row with itself
+    inside: Floats  # (m, r), Pφ(x)
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Rows, P: Floats) -> PairsOutside:
+        """Of some rows; each pair's kernel value is computed once, on all idle cores."""
+        m = len(P)
+        values, cuts = np.empty((m, m), P.dtype), list(blocks(m, max(m // 4, _BLOCK_ROWS)))
+        tasks = [(left, right) for i, left in enumerate(cuts) for right in cuts[i:]]
+
+        def worker(numbers: Iterator[int]) -> None:
+            for left, right in (tasks[i] for i in numbers):
+                here = X[left]
+                block = kernel.block(here, here if left == right else X[right])
+                values[left, right] = block
+                if left != right:
+                    values[right, left] = block.T
+
+        spread(worker, len(tasks))
+        np.fill_diagonal(values, np.einsum("ij,ij->i", P, P))
+        return cls(values, P)
+
+    def without(self, alike: Any) -> PairsOutside:
+        """With 0 of pairs that are alike, (m, m), too."""
+        values = np.where(alike, self.inside @ self.inside.T, self.values)
+        return PairsOutside(values, self.inside)
+
+    def weighted(self, roots: Doubles) -> PairsOutside:
+        """Of rows that are so many times as long."""
+        longer = roots.astype(self.values.dtype)[:, None]
+        return PairsOutside(longer * self.values * longer.T, longer * self.inside)
+
+    def times(self, V: Doubles) -> Floats:
+        """Sums over pairs with weights V, (m,) or (m, p)."""
+        V = V.astype(self.values.dtype, copy=False)
+        return np.asarray(self.values @ V - self.inside @ (V.T @ self.inside).T)
+
+    def squares(self, counts: Doubles, most: int) -> float:
+        """Σ c(x) c(y) k⊥(x, y)², from every so manieth of the rows if they are more than `most`."""
+        m = len(counts)
+        some = slice(None, None, -(-m // most))
+        counts, P = counts[some], self.inside[some]
+        pairs, s = self.values[some, some] - P @ P.T, len(counts)
+        np.fill_diagonal(pairs, 0.0)
+        np.square(pairs, out=pairs)
+        scale = m * (m - 1) / max(s * (s - 1), 1)
+        return float(counts @ (pairs @ counts.astype(pairs.dtype))) * scale
 
 
 def _values_with_landmarks(
@@ -242,10 +302,14 @@ def paired_look(
     z = np.maximum(model.eigenvalues[:k], 0.0)
     paired = PairedRows.draw(span, rows, outside, count, rng, kept)
     scale = np.sqrt(np.maximum(z, np.finfo(float).tiny))
-    W = (paired.values @ model.coefficients[:, :k] - model.offset[:k]) / scale
+    W = paired.scores(model.coefficients[:, :k], model.offset[:k]) / scale
     # With weights 1 the sum is that of all rows.
-    squares, deviations = paired.squared_lengths(np.column_stack([W, np.ones(len(W))]))
-    level = min(paired.largest_variance(W, centred, _BESIDE * float(z[-1])), outside)
+    weights = np.column_stack([W, paired.sample.roots])
+    sums = paired.sums_with(weights)
+    squares, deviations = paired.squared_lengths(weights, sums)
+    shown = slice(None) if centred else slice(-1)
+    how = (weights[:, shown], sums[:, shown], _BESIDE * float(z[-1]))
+    level = min(paired.largest_variance(W, *how), outside)
     unseen = unseen_distance(float(paired.sample.counts @ paired.distances), outside)
     missing = shares_missing(z, squares[:-1], deviations[:-1], level, outside, unseen)
     n = paired.n_rows

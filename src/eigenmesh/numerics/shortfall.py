@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, raw_rows
+from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
+from eigenmesh.numerics.drawn_parties import DrawnParties, noise_of_draw
 from eigenmesh.numerics.eigen import largest_eigenpair
 from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -39,6 +40,7 @@ from eigenmesh.numerics.mean_outside import (
     RowSampler,
     unbiased_features,
 )
+from eigenmesh.numerics.rough_features import ROUGH, rough_features
 from eigenmesh.threads import one_blas_thread
 
 SAMPLE_ROWS = 512  # looked at in all, or five a landmark: with twice as many the estimates are
@@ -55,10 +57,15 @@ _SURE = 3.0  # standard errors
 _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard error
 _SEEN = 0.5  # of Σ k⊥ of all rows, that a sample has unless a few rows have most of it
 _UNSEEN = 1.0  # of a share that is read off, at least, for its standard error
-_ROUGH = ("laplacian", "arc-cosine")
 _PAIRED_ROWS = 512
-_LENGTHENING = (0.1, 100.0)  # of squares
+_SHORTENING = 0.1  # of squares, at most
+_LENGTHENING = 1e4  # beyond which features show no direction
 _TINY = 1e-300
+_NOTHING = 1e-10  # of the variance: if no more is outside, nothing is
+_SPANNED = 1e-6
+# Of the last wanted eigenvalue, that all outside may have where no direction there is sought: with
+# one that has it all, half as much again is missing as without.
+_NO_RIVAL = 1 / 3
 
 
 class Probes(NamedTuple):
@@ -72,6 +79,7 @@ class Probes(NamedTuple):
     scale: float  # the mean of k⊥ over all rows
     share: float  # of the rows, to be looked at
     n_features: int
+    seeks_directions: bool = True  # or whether none outside the span can matter by itself
 
     @property
     def n_numbers(self) -> int:
@@ -86,10 +94,10 @@ class ProbeSums(NamedTuple):
     features: Doubles  # (p, t), weighted with the probes' scores
     noise: Doubles  # (p,) what drawing a sample adds to the squared lengths of these
     mean: Doubles  # (t,), times √n_rows
-    direction: Doubles  # (t,), of the largest variance around the mean, times its root
+    direction: Doubles  # (t,), of the largest variance around the mean, times its root, if sought
     peak: float  # Σ (k⊥ / scale)^16, of what the probes do not explain of k⊥, or of a mean of some
     outside: float  # Σ k⊥
-    n_rows: int
+    n_rows: float  # each as often as it counts
 
 
 class SummedProbes(NamedTuple):
@@ -103,7 +111,7 @@ class SummedProbes(NamedTuple):
     whole: Doubles  # (t,), of all rows
     scatter: Doubles  # (t (t + 1) / 2,), the upper triangle of Σ z'z'ᵀ
     outside: float  # Σ k⊥
-    n_rows: int
+    n_rows: float  # each as often as it counts
     n_seen: int  # rows that were looked at
 
 
@@ -136,6 +144,14 @@ class Shortfall(NamedTuple):
     def error(self) -> float:
         """That of the largest share."""
         return float(self.errors[int(self.values.argmax())]) if len(self.values) else 0.0
+
+
+def spans_all(outside: float, total: float, n_landmarks: int, n_rows: int) -> bool:
+    """Whether landmarks that somebody gave leave no more than rounding outside their span.
+
+    With as many as rows they are likely these, and then as little as float32 makes is rounding.
+    """
+    return outside <= (_SPANNED if n_landmarks >= n_rows else _NOTHING) * total
 
 
 def nothing_missing(k: int) -> Shortfall:
@@ -210,6 +226,11 @@ def probe_directions(eigenvalues: Doubles, count: int) -> Doubles:
     return np.column_stack([directions, together / np.linalg.norm(together)])
 
 
+def may_have_rivals(eigenvalues: Floats, outside: float) -> bool:
+    """Whether a direction outside the span may come near a wanted eigenvalue."""
+    return outside > _NO_RIVAL * float(eigenvalues[-1])
+
+
 def share_to_see(n_landmarks: int, n_rows: int, is_closer: bool = False) -> float:
     """The share of all rows that parties look at, eight times as many if they look closer."""
     few = max(SAMPLE_ROWS, _ROWS_A_LANDMARK * n_landmarks)
@@ -227,15 +248,18 @@ def probe(
     rng: np.random.Generator,
     fewest: int = 2,
     n_far: int = 1,
+    weights: Doubles | None = None,
 ) -> ProbeSums:
     """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
 
     They are of `fewest` rows at least, whatever share is asked for; the distance of the farthest
-    rows is the mean of `n_far`.
+    rows is the mean of `n_far`. With weights they are those of rows √w φ(x), whose squares add up
+    to what as many copies of each as its weight says do.
     """
     with one_blas_thread():
-        rows = _rows_outside(span, A, probes, seed, rng, fewest)
-        return _sums(rows, probes, int(A.shape[0]), n_far)
+        sampler = RowSampler(span.kernel, raw_rows(A), weights)
+        rows = _rows_outside(span, sampler, probes, seed, rng, fewest)
+        return _sums(rows, probes, sampler.n_counted, n_far)
 
 
 def probe_for_sum(
@@ -245,28 +269,35 @@ def probe_for_sum(
     seed: int,
     rng: np.random.Generator,
     fewest: int = 2,
+    weights: Doubles | None = None,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
     with one_blas_thread():
-        rows = _rows_outside(span, A, probes, seed, rng, fewest)
-    counts, W = rows.sample.counts, rows.values @ probes.coefficients - probes.offset
+        sampler = RowSampler(span.kernel, raw_rows(A), weights)
+        rows = _rows_outside(span, sampler, probes, seed, rng, fewest)
+    counts, W = rows.sample.counts, rows.scores(probes)
     F, noise = rows.sums(W)
     scatter = (rows.features * counts[:, None]).T @ rows.features
     return SummedProbes(
         rows.at_length(F, W),
         noise,
-        counts @ rows.features,
+        (counts * rows.roots) @ rows.features,
         scatter[np.triu_indices(len(scatter))],
         float(counts @ rows.distances),
-        int(A.shape[0]),
+        sampler.n_counted,
         len(counts),
     )
 
 
 def _rows_outside(
-    span: Span, A: Rows, probes: Probes, seed: int, rng: np.random.Generator, fewest: int
+    span: Span,
+    sampler: RowSampler,
+    probes: Probes,
+    seed: int,
+    rng: np.random.Generator,
+    fewest: int,
 ) -> _OutsideRows:
-    sample = RowSampler(span.kernel, raw_rows(A)).draw_share(probes.share, fewest, rng)
+    sample = sampler.draw_share(probes.share, fewest, rng)
     return _OutsideRows.of(_view(span, probes.n_features, seed), sample)
 
 
@@ -287,7 +318,7 @@ def _view(span: Span, width: int, seed: int) -> _View:
 
 def _new_view(span: Span, width: int, seed: int) -> _View:
     inside, Y = Inside.of(span), span.landmarks
-    features = _features(span.kernel, int(Y.shape[1]), width, seed)
+    features = _features(span, width, seed)
     return _View(span, inside, features, inside.coefficients(features(Y)))
 
 
@@ -295,7 +326,7 @@ _shared_view = lru_cache(maxsize=1)(_new_view)
 
 
 class _OutsideRows(NamedTuple):
-    """A sample of rows as seen from outside the span."""
+    """A sample of rows as seen from outside the span, each as long as the root of its weight."""
 
     values: Doubles  # (m, q), k(X, Y)
     features: Doubles  # (m, t)
@@ -303,6 +334,7 @@ class _OutsideRows(NamedTuple):
     coordinates: Doubles  # (m, r), of Pφ(X)
     sample: RowSample
     kernel: Kernel
+    roots: Doubles  # (m,), of the weights
 
     @classmethod
     def of(cls, view: _View, sample: RowSample) -> _OutsideRows:
@@ -314,24 +346,41 @@ class _OutsideRows(NamedTuple):
         distances[distances < _ROUNDING * norms] = 0.0
         # z'(x) = z(x) − Zᵀa(x), with K(Y, Y)⁻¹ already in `of_landmarks`.
         outside = view.features(X) - K @ view.of_landmarks
-        return cls(K, outside, distances, P, sample, kernel)
+        roots = sample.roots
+        if sample.weights is not None:
+            distances *= sample.weights
+            for part in (K, outside, P):
+                part *= roots[:, None]
+        return cls(K, outside, distances, P, sample, kernel, roots)
+
+    def scores(self, probes: Probes) -> Doubles:
+        """Along the probes, by which what is outside counts."""
+        return np.asarray(self.values @ probes.coefficients - np.outer(self.roots, probes.offset))
 
     def at_length(self, F: Doubles, weights: Doubles) -> Doubles:
         """Σ w(x) z'(x) made as long as Σ w(x) (1 − P)φ(x), by kernel values of rows.
 
-        Of a rough kernel few features carry most, and too few of them are drawn as a rule.
+        Of a rough kernel few features carry most, and too few of them are drawn as a rule. Where
+        they show nothing of it, it is as if all parties' were along one feature: as much as it can
+        be, with an error as large.
         """
-        if self.kernel.name not in _ROUGH:
+        if self.kernel.name not in ROUGH:
             return F
-        some = slice(None, None, -(-len(weights) // _PAIRED_ROWS))
+        step = -(-len(weights) // _PAIRED_ROWS)
+        some = slice(None, None, step)
         P, X = self.coordinates[some], as_rows(self.sample.rows[some], np.float64)
         C = (weights * self.sample.counts[:, None])[some]
-        pairs = np.asarray(self.kernel.matrix(X), dtype=np.float64) - P @ P.T
+        roots = self.roots[some]
+        pairs = np.outer(roots, roots) * self.kernel.matrix(X) - P @ P.T
         by_values = np.einsum("ip,ip->p", C, pairs @ C)
         by_features = np.square(C.T @ self.features[some]).sum(axis=1)
         ones = np.ones(len(F))
         ratios = np.divide(by_values, by_features, out=ones, where=by_features > 0)
-        return np.asarray(F * np.sqrt(np.clip(ratios, *_LENGTHENING))[:, None])
+        at_length = F * np.sqrt(np.maximum(ratios, _SHORTENING))[:, None]
+        unseen = by_values > _LENGTHENING * by_features
+        at_length[unseen] = 0.0
+        at_length[unseen, 0] = step * np.sqrt(by_values[unseen])
+        return np.asarray(at_length)
 
     def sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Σ w(x) z'(x) for weights (m, p), and what the draw of rows adds to their squares."""
@@ -344,34 +393,35 @@ class _OutsideRows(NamedTuple):
         return F, self.sample.noise * np.maximum(variance, 0.0) * m / (m - 1)
 
 
-def _sums(rows: _OutsideRows, probes: Probes, n: int, n_far: int) -> ProbeSums:
-    W = rows.values @ probes.coefficients - probes.offset
+def _sums(rows: _OutsideRows, probes: Probes, n: float, n_far: int) -> ProbeSums:
+    W = rows.scores(probes)
     # The probes' scores and, for the mean, ones: all in one product.
-    weights = np.ones((len(W), W.shape[1] + 1))
-    weights[:, :-1] = W
-    F, noise = rows.sums(weights)
-    mean = _without_noise(F[-1], float(noise[-1])) / math.sqrt(n)
+    F, noise = rows.sums(np.column_stack([W, rows.roots]))
+    mean = _without_noise(F[-1], float(noise[-1])) / math.sqrt(n) if n > 0 else np.zeros(F.shape[1])
     ratios = np.zeros(1)
     if probes.scale > _MOST * np.finfo(float).tiny:
-        ratios = np.minimum(_unexplained(rows.distances, W, n_far) / probes.scale, _MOST)
+        explained = np.square(W).sum(axis=1)
+        if rows.sample.weights is not None:  # what the mean has of a heavy row is told with it
+            explained += rows.sample.weights / max(n, _TINY)
+        ratios = np.minimum(_unexplained(rows.distances, explained, n_far) / probes.scale, _MOST)
     return ProbeSums(
         rows.at_length(F[:-1], W),
         noise[:-1],
         mean,
-        _direction(rows, mean),
+        _direction(rows, mean) if probes.seeks_directions else np.zeros(len(mean)),
         float((ratios**_POWER).sum()),
         float(rows.sample.counts @ rows.distances),
         n,
     )
 
 
-def _unexplained(distances: Doubles, W: Doubles, n_far: int) -> Doubles:
+def _unexplained(distances: Doubles, explained: Doubles, n_far: int) -> Doubles:
     """What the probes do not explain of k⊥: of each row, or of the `n_far` farthest in the mean.
 
     Scores over √z are orthonormal over the rows: their squares tell how much of a row, and so of
     its k⊥, the probes have. A component that is one far row must not count twice.
     """
-    rests = distances * (1 - np.square(W).sum(axis=1))
+    rests = distances * (1 - explained)
     if n_far > 1:
         # Which rows these are hangs on no probe, and none falls out by one: probes are somebody
         # else's, and might leave a single row. One that was drawn twice is no two.
@@ -394,12 +444,13 @@ def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
     """
     (m, t), counts = rows.features.shape, rows.sample.counts
     # Counts as roots: a row that stands for c others adds c times its square.
-    around = rows.features - mean / math.sqrt(counts.sum())
+    n = max(float(counts @ np.square(rows.roots)), _TINY)
+    around = rows.features - np.outer(rows.roots, mean / math.sqrt(n))
     around *= np.sqrt(counts)[:, None]
     trace = float(np.vdot(around, around))
     if not 0 < trace < math.inf:  # what is not finite is in the probes' sums as well, and refused
         return np.zeros(t)
-    if rows.kernel.name in _ROUGH:
+    if rows.kernel.name in ROUGH:
         return _joint_direction(around.T @ around, m)
     # Both have the same eigenvalues above 0; the smaller is solved.
     scatter = around.T @ around if m >= t else around @ around.T
@@ -433,9 +484,16 @@ def _nothing_in_common(width: int) -> Doubles:
     return np.asarray(numbers + numbers.T)
 
 
+def _features(span: Span, width: int, seed: int) -> Embedding:
+    """Random features, drawn alike wherever the seed is known, and the landmarks are."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
+    if span.kernel.name in ROUGH:
+        return rough_features(span, width, stream)
+    return _smooth_features(span.kernel, int(span.landmarks.shape[1]), width, seed)
+
+
 @lru_cache(maxsize=2)  # parties of one process draw alike
-def _features(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
-    """Random features, drawn alike wherever the seed is known."""
+def _smooth_features(kernel: Kernel, n_columns: int, width: int, seed: int) -> Embedding:
     stream = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
     return unbiased_features(kernel, n_columns, width, stream)
 
@@ -449,8 +507,13 @@ def shortfall(
     parties: Sequence[ProbeSums],
     outside: float,
     centred: bool,
+    drawn: DrawnParties | None = None,
+    seeks_directions: bool = True,
 ) -> Shortfall:
     """Of eigenvalues inside the span, from the sums of all parties; `outside` is Σ k⊥ of all rows.
+
+    Or from those of `drawn` parties, which they are in order. Where no directions were sought, the
+    error counts what one with all that is outside would make.
 
     >>> from eigenmesh.numerics.landmark_sums import landmark_sums
     >>> from eigenmesh.numerics.landmarks import LandmarkModel
@@ -467,13 +530,22 @@ def shortfall(
     >>> bool(np.abs(missing.values - true).max() < 0.01)
     True
     """
+    weights = np.ones(len(parties)) if drawn is None else 1 / drawn.chances_in_order
     F, noise = np.zeros_like(parties[0].features), np.zeros_like(parties[0].noise)
-    for party in parties:  # one by one: an array of all would be as large as all they have sent
-        F += party.features
-        noise += party.noise
-    level = _level(parties, F, outside, centred)
-    unseen = unseen_distance(sum(p.outside for p in parties), outside)
-    return missing_shares(kernel, eigenvalues, (F, noise), level, outside, unseen)
+    for weight, party in zip(weights, parties, strict=True):
+        F += weight * party.features  # an array of all would be as large as all they have sent
+        noise += weight * party.noise
+    unseen, within = 0.0, outside
+    if drawn is not None:
+        noise += noise_of_draw(weights, [party.features for party in parties])
+        # No party that was left out has more: that is a bound, and no more than a doubt asks for.
+        unseen, within = drawn.largest_left / _SURE, drawn.within
+    if seeks_directions:
+        level = highest = _level(parties, weights, F, outside, centred)
+    else:
+        level, highest = min(_peak(parties, weights, outside), outside), outside
+    unseen = max(unseen, unseen_distance(sum(p.outside for p in parties), within))
+    return missing_shares(kernel, eigenvalues, (F, noise), level, outside, unseen, highest)
 
 
 def summed_shortfall(
@@ -489,7 +561,7 @@ def summed_shortfall(
     # What as much variance without any direction would show in so few rows and features.
     floor = float(np.trace(scatter)) / t * (1 + np.sqrt(t / m)) ** 2
     scatter -= sums.features.T @ sums.features
-    if kernel in _ROUGH:
+    if kernel in ROUGH:
         level = float(np.square(_joint_direction(scatter, m)).sum())
     else:
         level = max(float(np.linalg.eigvalsh(scatter)[-1]) - floor, 0.0)
@@ -505,24 +577,32 @@ def missing_shares(
     level: float,
     outside: float,
     unseen: float = 0.0,
+    highest: float = 0.0,
 ) -> Shortfall:
     """`shortfall` from what all parties' `features` and `noise` add up to.
 
     `level` is a lower bound on the largest variance outside the span; `unseen` is what may be in a
     single direction that nobody has looked at. Scores over √z are orthonormal over the rows, so
-    that rows which are not seen add no more than it to ‖r‖²/z either.
+    that rows which are not seen add no more than it to ‖r‖²/z either. `highest` is what the level
+    may be, where it is higher.
     """
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
-    return shares_missing(z, *_squared_lengths(kernel, *sums), level, outside, unseen)
+    return shares_missing(z, *_squared_lengths(kernel, *sums), level, outside, unseen, highest)
 
 
 def shares_missing(
-    z: Doubles, ratios: Doubles, errors: Doubles, level: float, outside: float, unseen: float
+    z: Doubles,
+    ratios: Doubles,
+    errors: Doubles,
+    level: float,
+    outside: float,
+    unseen: float,
+    highest: float = 0.0,
 ) -> Shortfall:
     """`missing_shares` from ‖r‖²/z of the probes and the standard errors of these."""
     values = _missing(z, _for_all(z, ratios), level, outside)
     most = ratios + np.maximum(errors, unseen)
-    more = _missing(z, _for_all(z, most), max(level, unseen), outside)
+    more = _missing(z, _for_all(z, most), max(level, unseen, highest), outside)
     errors_of_all = np.abs(more - values)
     others = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
     errors_of_all[others] = np.maximum(errors_of_all[others], _UNSEEN * values[others])
@@ -539,18 +619,26 @@ def _squared_lengths(kernel: str, F: Doubles, noise: Doubles) -> tuple[Doubles, 
     return np.maximum(energies.sum(axis=1) - noise, 0.0), errors
 
 
-def _level(parties: Sequence[ProbeSums], F: Doubles, outside: float, centred: bool) -> float:
+def _level(
+    parties: Sequence[ProbeSums], weights: Doubles, F: Doubles, outside: float, centred: bool
+) -> float:
     """A lower bound on the largest variance outside the span that no r_i explains."""
-    n = sum(p.n_rows for p in parties)
-    peak = peak_distance(sum(p.peak for p in parties), outside, n)
     directions = np.array([d for p in parties for d in (p.mean, p.direction)])
+    directions *= np.sqrt(np.repeat(weights, 2))[:, None]
     # Rows of F are r_i/√z_i: FᵀF is the part of the scatter outside that goes with the probes.
     scatter = directions.T @ directions - F.T @ F
     if centred:  # Σ n_p m_p m_pᵀ − n m mᵀ, between the parties
-        whole = np.sum([p.mean * np.sqrt(p.n_rows) for p in parties], axis=0)
-        scatter -= np.outer(whole, whole) / n
+        roots = weights * np.sqrt([p.n_rows for p in parties])
+        whole = roots @ np.array([p.mean for p in parties])
+        scatter -= np.outer(whole, whole) / float(weights @ [p.n_rows for p in parties])
     between = float(np.linalg.eigvalsh(scatter)[-1])
-    return float(min(max(peak, between, 0.0), outside))
+    return float(min(max(_peak(parties, weights, outside), between, 0.0), outside))
+
+
+def _peak(parties: Sequence[ProbeSums], weights: Doubles, outside: float) -> float:
+    """The squared distance of the farthest row."""
+    n = float(weights @ [p.n_rows for p in parties])
+    return peak_distance(sum(p.peak for p in parties), outside, n)
 
 
 def unseen_distance(sampled: float, outside: float) -> float:

@@ -47,13 +47,16 @@ _SAY_LITTLE = frozenset(_LITTLE)
 _INSIDE_MODELS = frozenset(("rows", "centroids"))
 _SUMMED = frozenset(("gram", "moments", "sketch", "aggregate"))
 _TOGETHER = "together"
+_FARTHEST_TO_NEIGHBOURS = "to neighbours how far its farthest row is from the landmarks"
 # Steps with a largest value, which is about one row where rows may leave.
 _LARGEST = {
     ".leverage_mass": "its largest leverage",
     ".probe_outside": "how far its farthest row is from the landmarks",
-    ".tell_missing": "to neighbours how far its farthest row is from the landmarks",
+    ".tell_missing": _FARTHEST_TO_NEIGHBOURS,
+    ".tell_missing_at_root": _FARTHEST_TO_NEIGHBOURS,
 }
 _COUNTED = (".count_below", ".offer_counts")  # steps that tell how many values are below what
+_OF_CLUSTERS = (".sum_clusters", ".cluster_moments", ".cluster_features")  # of all rows of each
 # Steps of joint distances.
 _JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
 _OTHERS = "parties"
@@ -176,7 +179,7 @@ def audit(account: Plan | RunReport) -> Audit:
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     beyond = (*_beyond(lines, account.split), *_weights(account), *_joint_distances(account))
-    beyond += (*_largest(account), *_medians(account))
+    beyond += (*_largest(account), *_medians(account), *_by_cluster(account))
     return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
@@ -505,6 +508,17 @@ def _medians(account: Plan | RunReport) -> Iterator[str]:
             "the median of a column is a value that one row has, or the mean of two rows'; who may "
             "ask by thresholds of its own choice has any other rank's: between organisations "
             "parties hold them against the totals, where sums are masked, and else they are rows"
+        )
+
+
+def _by_cluster(account: Plan | RunReport) -> Iterator[str]:
+    """What a masked sum tells where it is of each cluster: masks leave the total."""
+    summed = (d for d in account.disclosures if d.kind == "aggregate" and d.floats)
+    if any(d.step.endswith(_OF_CLUSTERS) for d in summed):
+        yield (
+            "masked sums are of each cluster: where one has a single row of all parties' the sum "
+            "is that row, and sums of two rounds that differ by one row tell it, though not whose "
+            "it is; whoever chooses the centres chooses the clusters"
         )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,7 +50,7 @@ class Alone(Federation):
 
     def __init__(self, rows: Any, kernel_values: Any = None, weights: Any = None) -> None:
         self.split = "rows"
-        self.own_rows, self.own_values = rows, kernel_values
+        self.own_rows, self.own_values, self.own_weights = rows, kernel_values, weights
         self.known_columns = dict
         self.remarks = {"ids": ""}  # an array's columns are looked at where it comes in
         self.align = "strict"
@@ -116,7 +116,7 @@ class Alone(Federation):
         step: Step,
         message: Message | None = None,
         *,
-        each: Sequence[Message] | Mapping[str, Message] | None = None,
+        each: Sequence[Message] | Mapping[str, Message | None] | None = None,
     ) -> Replies:
         """Call a step."""
         if isinstance(each, Mapping) and NAME not in each:
@@ -138,6 +138,10 @@ class Alone(Federation):
     ) -> Total:
         """A sum of one, of which there is nothing to compare."""
         return Total(self.ask(step, message, each=each).messages[0], self.parties)
+
+    def naming_errors(self) -> AbstractContextManager[None]:
+        """As of a step."""
+        return _named()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,7 @@ def row_digests(data: Any) -> Digests:
     >>> bool((row_digests(X) == row_digests(X[::-1].astype(np.float32))).all())
     True
     """
-    places = np.arange(data.shape[1])
-    factors = _MULTIPLIERS[places % len(_MULTIPLIERS)] * (places.astype(np.uint64) * 2 + 1)
+    factors = _factors(int(data.shape[1]))
     sums = np.zeros(data.shape[0], np.uint64)
     if hasattr(data, "tocoo"):
         entries = data.tocoo()
@@ -88,6 +87,12 @@ def row_digests(data: Any) -> Digests:
             block = _mixed(np.asarray(data[start : start + 4096])) * factors
             sums[start : start + 4096] = block.sum(axis=1, dtype=np.uint64)
     return np.sort(sums)
+
+
+@lru_cache(maxsize=8)
+def _factors(n_columns: int) -> Digests:
+    places = np.arange(n_columns)
+    return _MULTIPLIERS[places % len(_MULTIPLIERS)] * (places.astype(np.uint64) * 2 + 1)
 
 
 def _mixed(values: Any) -> Digests:

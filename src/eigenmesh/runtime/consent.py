@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.runtime.bounds import outside
 from eigenmesh.runtime.budget import Spent, require_epsilon, row_digests
@@ -16,12 +18,21 @@ from eigenmesh.runtime.content import (
     OVER_ROWS,
     Release,
     determine_columns,
+    is_square,
     is_triangular_factor,
     kinds_of_release,
     numbers_over_rows,
 )
 from eigenmesh.runtime.courier import naming
-from eigenmesh.runtime.message import Message, fields_of, floats_by_kind, planned_floats, sizes_of
+from eigenmesh.runtime.message import (
+    Form,
+    Message,
+    fields_of,
+    floats_by_kind,
+    form_of,
+    planned_floats,
+    sizes_of,
+)
 from eigenmesh.runtime.party import Step, Worth
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.privacy import loss_of, promised_by
@@ -29,23 +40,26 @@ from eigenmesh.runtime.requests import Tree
 from eigenmesh.runtime.schedule import Ask, Own, Places, limits, turns_of
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.study import Study, fit_digest
+from eigenmesh.runtime.tally import Tally
 
 SUMS_OVER_ROWS = frozenset(("centroids", "gram", "moments"))
 _OF_NO_ROW = frozenset(("counts", "hashes", "seed"))  # neighbours have the same (`privacy`)
 _FREE = nullcontext()  # nothing is counted
+_NOTHING, _ROWS, _COLUMNS = frozenset[str](), frozenset({"rows"}), frozenset({"columns"})
+_UNASKED = Worth()  # of a step that has nothing to say of its replies
+_FORMS = 4096  # of replies, that are remembered
 
 
 class Consent:
     """A site's side of the studies that it is asked for.
 
-    Of the study under way it counts the numbers that have left and the products with the site's
-    columns: what they come to is not seen in any one reply.
+    Of the fit under way it counts the numbers that have left and the products with the site's
+    columns (`tally`): what they come to is not seen in any one reply.
     """
 
     def __init__(self, site: Site, view: SiteView) -> None:
         self.site, self.view = site, view
         self._is_charged = False  # whether the run under way has been counted as a study
-        self.numbers, self.directions = 0, 0
         self._fit: tuple[str, int] = ("", -1)  # the fit under way, and the last of its runs
         self._approval = ""  # the digest by which a person approved the run under way
 
@@ -60,7 +74,8 @@ class Consent:
         are held to the policy's words, and nothing is told of what the site owns.
         """
         policy, trust = self.site.policy, self.site.trust
-        if policy.hangs_on_words and _keeps_to_words(study, policy, trust):
+        if policy.leaves_to_sizes and _keeps_to_words(study, policy, trust):
+            self._require_content(study, fit, owns)
             return
         for refusal in self.refusals(study, fit, owns):
             if is_asked_only and refusal.rule == "approve":
@@ -79,7 +94,7 @@ class Consent:
             yield from _refusals_by_words(study, policy, trust, self.site.name)
         checks: tuple[Callable[[], None], ...] = (
             lambda: self._require_approval(study, fit),
-            lambda: self._require_content(study, owns),
+            lambda: self._require_content(study, fit, owns),
             lambda: self._require_epsilon(study),
         )
         for check in checks:
@@ -119,15 +134,27 @@ class Consent:
         last = self._fit[1] if self._fit[0] == whole else -1
         return any(i == 0 or i >= last for i in places)
 
-    def _require_content(self, study: Study, owns: Callable[[], Own]) -> None:
+    def _require_content(self, study: Study, fit: list[str], owns: Callable[[], Own]) -> None:
         if not self.site.policy.minds_content or study.tree is None:
             return
-        own = owns()
-        nothing = self._release(own, own.rows, 0, study.scope.split)
-        if _keeps_to_content(study, nothing, self.site.policy.allow):
+        own, numbers = owns(), self._tally_of(study, fit).numbers
+        so_far = self._release(own, own.rows, numbers, study.scope.split)
+        if _keeps_to_content(study, so_far, self.site.policy.allow):
             return
-        for expected in expected_releases(study, nothing):
+        for expected in expected_releases(study, so_far):
             self._check(*expected)
+
+    def _tally_of(self, study: Study | None, fit: list[str]) -> Tally:
+        """What was told before a run begins: by the fit of the last run, if it is a later one."""
+        tally = Tally()
+        if study is None or not fit or self._fit[0] != fit_digest(fit):
+            return tally
+        digest = study.as_agreed.digest
+        if digest == self.view.study:
+            return self.view.tally.begun_anew()
+        if digest != fit[0]:
+            tally.go_on_from(self.view.tally)
+        return tally
 
     def _require_epsilon(self, study: Study) -> None:
         """A study of several noised releases is refused before the first, not half-way."""
@@ -142,7 +169,8 @@ class Consent:
 
     def begin(self, study: Study | None, fit: list[str]) -> None:
         """A run has begun: nothing of it has left."""
-        self.numbers, self.directions, self._is_charged = 0, 0, False
+        self._is_charged = False
+        self.view.tally = self._tally_of(study, fit)
         if study is not None and self.site.policy.budget is not None:
             self.view.question = study.nameless.digest
         self.view.study = "" if study is None else study.as_agreed.digest
@@ -165,11 +193,13 @@ class Consent:
         view = self.view
         of: list[Any] = [view.question, view.study, view.fit, view.lineage]
         of += [self._approval, view.prepared, view.n_summed]
-        return [self.numbers, self.directions, *self._fit, self._is_charged, *of]
+        counts = (view.tally.numbers, view.tally.directions)
+        return [*counts, *self._fit, self._is_charged, *of]
 
     def restore(self, exported: list[Any]) -> None:
         """Go on where `export` was called."""
-        self.numbers, self.directions, whole, place, self._is_charged, *of = exported
+        numbers, directions, whole, place, self._is_charged, *of = exported
+        self.view.tally = Tally(numbers, directions)
         self._fit = (whole, place)
         self.view.question, self.view.study, self.view.fit, self.view.lineage = of[:4]
         self._approval, self.view.prepared, self.view.n_summed = of[4:]
@@ -245,20 +275,22 @@ class Consent:
         Gives the fewest rows behind any number of it, if that was looked at.
         """
         own, split, secure = at
-        asks = places.asks
-        masked = secure and bool(asks) and all(ask.summed for ask in asks)
-        if not self.site.policy.minds_content or masked:
+        if not self.site.policy.minds_content or (secure and places.all_summed):
             return None
-        fewest = own.rows
+        fewest, tally = own.rows, self.view.tally
         for message in messages:
-            self.numbers += numbers_over_rows(floats_by_kind(message))
-            self.directions += _directions_of(message, places)
-            worth = Worth() if step.worth is None else step.worth(party, message)
+            content = _content_of(message)
+            tally.add(content.numbers, _directions_of(message, places))
+            worth = _UNASKED if step.worth is None else step.worth(party, message)
             covers = own.rows if worth.covers is None else min(worth.covers, own.rows)
-            release = self._release(own, covers, self.numbers, split)
-            kinds = worth.kinds | _worth_of(self.directions, own) | _factors_in(message)
-            if self.site.trust == "organisations" and split == "rows":
-                kinds |= _whole_rows_in(message, own)
+            release = self._release(own, covers, tally.numbers, split)
+            kinds = (
+                worth.kinds
+                | _worth_of(tally.directions, own)
+                | _factors_in(message, content.squares)
+            )
+            if release.trust == "organisations" and split == "rows":
+                kinds |= _ROWS if 0 < own.columns <= content.width else _NOTHING
             self._check(step, step.reveals, release, kinds)
             fewest = min(fewest, covers)
         return fewest
@@ -268,8 +300,9 @@ class Consent:
         return Release(covers, numbers, own.rows, own.columns, policy.min_rows, trust, split)
 
     def _check(self, step: Step, declared: Kinds, release: Release, besides: Kinds) -> None:
-        kinds = kinds_of_release(declared, release) | besides
-        if self.site.policy.forbids(kinds):
+        kinds = declared if release.is_as_declared else kinds_of_release(declared, release)
+        kinds = kinds | besides if besides else kinds
+        if not self.site.policy.allow.issuperset(kinds):
             why = _reasons(release, besides)
             self.site.policy.check_kinds(kinds, step.name, self.site.name, why)
 
@@ -379,38 +412,38 @@ class Expected(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # parties of one size, and of one party question and enlistment
-def expected_releases(study: Study, nothing: Release) -> tuple[Expected, ...]:
-    """What will leave a party of which `nothing` has left: numbers at least, products at most."""
-    return tuple(_expected_releases(study, nothing))
+def expected_releases(study: Study, so_far: Release) -> tuple[Expected, ...]:
+    """What will leave a party of which `so_far` has: numbers at least, products at most."""
+    return tuple(_expected_releases(study, so_far))
 
 
 @lru_cache(maxsize=256)
-def _keeps_to_content(study: Study, nothing: Release, allow: Kinds) -> bool:
+def _keeps_to_content(study: Study, so_far: Release, allow: Kinds) -> bool:
     """Whether all that will leave such a party is of kinds that may."""
-    return all(each.kinds <= allow for each in expected_releases(study, nothing))
+    return all(each.kinds <= allow for each in expected_releases(study, so_far))
 
 
-def _expected_releases(study: Study, nothing: Release) -> Iterator[Expected]:
-    own, numbers, directions = Own(nothing.n_rows, nothing.n_columns), 0, 0
+def _expected_releases(study: Study, so_far: Release) -> Iterator[Expected]:
+    own, numbers, directions = Own(so_far.n_rows, so_far.n_columns), so_far.numbers, 0
     for ask, fewest, most in turns_of(study.tree) if study.tree is not None else ():
         kinds = ask.reveals(study.scope.secure)
         if kinds & OVER_ROWS:
             numbers += fewest * _fewest_numbers(ask, own) if fewest else 0
             directions += most * _most_directions(ask, own) if most else 0
-            release = nothing._replace(numbers=numbers, covers=_fewest_rows(ask, nothing))
+            release = so_far._replace(numbers=numbers, covers=_fewest_rows(ask, so_far))
             yield Expected(ask.step, kinds, release, _worth_of(directions, own))
 
 
-def _fewest_rows(ask: Ask, nothing: Release) -> int:
+def _fewest_rows(ask: Ask, so_far: Release) -> int:
     """Rows behind a number of a reply: of sums over some rows, as few as its type says.
 
     Numbers about single samples have kinds of their own (scores, eigenvectors).
     """
     gives = ask.step.signature.gives
-    if gives is None or gives.reveals not in SUMS_OVER_ROWS or nothing.split != "rows":
-        return nothing.covers
+    if gives is None or gives.reveals not in SUMS_OVER_ROWS or so_far.split != "rows":
+        return so_far.covers
     covers = gives.covers
-    return min(covers, nothing.covers) if isinstance(covers, int) else nothing.covers
+    return min(covers, so_far.covers) if isinstance(covers, int) else so_far.covers
 
 
 def _fewest_numbers(ask: Ask, own: Own) -> int:
@@ -431,29 +464,59 @@ def _most_directions(ask: Ask, own: Own) -> int:
     return ask.up[ask.directions].limit(own).size
 
 
+class Content(NamedTuple):
+    """What a reply's form alone says of it."""
+
+    numbers: int  # that tell of rows
+    width: int  # numbers of a single row; 0 where none is about one
+    squares: tuple[str, ...]  # fields over rows that may be triangular factors
+
+
+_contents: dict[Form, Content] = {}
+
+
+def _content_of(message: Message) -> Content:
+    """Looked up: replies of one form are many, of parties alike and of rounds."""
+    form = form_of(message)
+    content = _contents.get(form)
+    if content is None:
+        if len(_contents) >= _FORMS:
+            _contents.clear()
+        content = _contents[form] = _content(message)
+    return content
+
+
+def _content(message: Message) -> Content:
+    fields = fields_of(type(message))
+    shapes = {field.name: np.shape(getattr(message, field.name)) for field in fields}
+    widths = [s[1] for s in shapes.values() if len(s) == 2 and s[0]]
+    over_rows = (f.name for f in fields if f.kind in OVER_ROWS)  # counts may have gaps
+    return Content(
+        numbers_over_rows(floats_by_kind(message)),
+        max(widths, default=0) if message.has_single_rows else 0,
+        tuple(name for name in over_rows if is_square(shapes[name])),
+    )
+
+
 def _directions_of(message: Message, places: Places) -> int:
-    counts = [ask.directions for ask in places.asks]
-    sizes: dict[str, int] = sizes_of(message) if any(counts) else {}
-    return max((n if isinstance(n, int) else sizes.get(n, 0) for n in counts), default=0)
+    counts = places.directions
+    if not counts:
+        return 0
+    sizes: dict[str, int] = sizes_of(message)
+    return max(n if isinstance(n, int) else sizes.get(n, 0) for n in counts)
 
 
-def _worth_of(directions: int, own: Own) -> frozenset[str]:
-    enough = directions and determine_columns(directions, own.rows, own.columns)
-    return frozenset({"columns"} if enough else ())
+def _worth_of(directions: int, own: Own) -> Kinds:
+    if not directions or not determine_columns(directions, own.rows, own.columns):
+        return _NOTHING
+    return _COLUMNS
 
 
-def _factors_in(message: Message) -> frozenset[str]:
-    over_rows = (f for f in fields_of(type(message)) if f.kind in OVER_ROWS)  # counts may have gaps
-    factor = any(is_triangular_factor(getattr(message, f.name)) for f in over_rows)
-    return frozenset({"columns"} if factor else ())
-
-
-def _whole_rows_in(message: Message, own: Own) -> frozenset[str]:
-    """Of single rows as many numbers each as there are columns, though not of all rows."""
-    values = (getattr(message, f.name) for f in fields_of(type(message)))
-    widths = [a.shape[1] for a in values if getattr(a, "ndim", 0) == 2 and len(a)]
-    whole = message.has_single_rows and max(widths, default=0) >= own.columns
-    return frozenset({"rows"} if whole else ())
+def _factors_in(message: Message, squares: tuple[str, ...]) -> Kinds:
+    if not squares:
+        return _NOTHING
+    factor = any(is_triangular_factor(getattr(message, name)) for name in squares)
+    return _COLUMNS if factor else _NOTHING
 
 
 def _reasons(release: Release, besides: frozenset[str]) -> str:

@@ -8,6 +8,7 @@ products or a triangular factor that determine columns up to rotation are `colum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -30,8 +31,8 @@ _ROUNDING = 1e-9  # where all distances are one number, and the guess is right
 class Release(NamedTuple):
     """What a party is about to let out of its data, and of how many.
 
-    `covers` are the fewest rows behind any number of it; `numbers` all that one study has released
-    so far, these included; `trust` and `min_rows` are the party's own.
+    `covers` are the fewest rows behind any number of it; `numbers` all that one fit has released so
+    far, these included; `trust` and `min_rows` are the party's own.
     """
 
     covers: int
@@ -46,6 +47,12 @@ class Release(NamedTuple):
     def is_determined(self) -> bool:
         """Whether as many numbers are out as the party has."""
         return is_determined(self.numbers, self.n_rows, self.n_columns)
+
+    @property
+    def is_as_declared(self) -> bool:
+        """Whether no kind is another than it is declared, which is so of nearly all."""
+        few = self.numbers < enough_of_pairs(self.n_rows, self.n_columns)  # and so of its numbers
+        return few and self.covers >= self.min_rows
 
     @property
     def tells_pairs(self) -> bool:
@@ -120,22 +127,31 @@ def tells_distances(spectrum_kernel: Any, kernel: Any) -> bool:
     what is rebuilt has to err half as much as that at most. (The first eigenvector alone, which
     tells how far each sample is from the middle and of no pair, comes to three quarters of it.)
     """
-    off = ~np.eye(len(kernel), dtype=bool)
-    true = -np.log(np.maximum(np.asarray(kernel)[off], 1e-300))
-    guess = -np.log(np.maximum(np.asarray(spectrum_kernel)[off], 1e-300))
-    apart = true > 0
-    if not apart.any():
+    pairs = _pairs(len(kernel))
+    true = -np.log(np.maximum(np.asarray(kernel)[pairs], 1e-300))
+    guess = -np.log(np.maximum(np.asarray(spectrum_kernel)[pairs], 1e-300))
+    if not np.all(true > 0):
+        guess, true = guess[true > 0], true[true > 0]
+    errors = np.abs(guess - true) / true
+    if 2 * np.count_nonzero(errors <= _NEAR) < max(len(errors), 1):  # their median is larger
         return False
-    error, blind = (
-        np.median(np.abs(some - true[apart]) / true[apart])
-        for some in (guess[apart], np.median(true[apart]))
-    )
-    return bool(error <= min(_NEAR, _INFORMED * blind + _ROUNDING))
+    blind = np.median(np.abs(np.median(true) - true) / true)
+    return bool(np.median(errors) <= min(_NEAR, _INFORMED * blind + _ROUNDING))
+
+
+@lru_cache(maxsize=4)
+def _pairs(n: int) -> NDArray[np.bool_]:
+    return np.triu(np.ones((n, n), dtype=bool), 1)
 
 
 def looked_at(n_samples: int) -> NDArray[np.int64]:
     """The samples on which distances are compared, evenly over all."""
     return np.unique(np.linspace(0, n_samples - 1, min(n_samples, _LOOKED_AT)).astype(np.int64))
+
+
+def is_square(shape: tuple[int, ...]) -> bool:
+    """Whether an array of this shape may be triangular, and no single number."""
+    return len(shape) == 2 and shape[0] == shape[1] > 1
 
 
 def is_triangular_factor(values: Any) -> bool:
@@ -144,8 +160,7 @@ def is_triangular_factor(values: Any) -> bool:
     >>> is_triangular_factor(np.triu(np.ones((3, 3)))), is_triangular_factor(np.eye(3))
     (True, False)
     """
-    square = getattr(values, "ndim", 0) == 2 and values.shape[0] == values.shape[1] > 1
-    if not square:
-        return False
+    if not is_square(np.shape(values)) or (values[0, -1] and values[-1, 0]):
+        return False  # most have both corners, and need no closer look
     above, below = np.any(np.triu(values, 1)), np.any(np.tril(values, -1))
     return bool(above != below)

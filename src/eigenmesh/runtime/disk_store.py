@@ -28,13 +28,22 @@ ANY = "any"  # the lineage of what every run may read
 class Origin(NamedTuple):
     """What a share in a site's store is of: the question that was asked, its study and its fit.
 
-    `lineage` says who may read it: runs of the same, or of any if it is ANY.
+    `lineage` says who may read it: runs of the same, or of any if it is ANY. `numbers` had left by
+    then, and `directions` been multiplied with: whoever goes on from it has them, too (`tally`).
     """
 
     question: str = ""
     study: str = ""
     fit: str = ""
     lineage: str = ""
+    numbers: int = 0
+    directions: int = 0
+
+    @classmethod
+    def read(cls, words: list[Any]) -> Origin:
+        """As a file has it; older ones have no counts."""
+        question, study, fit, lineage = map(str, words[:4])
+        return cls(question, study, fit, lineage, *map(int, words[4:]))
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ def _words_of(file: Path) -> Path:
 def _read(file: Path) -> StoredShare:
     try:
         words = json.loads(file.read_bytes())
-        origin = None if words["origin"] is None else Origin(*map(str, words["origin"]))
+        origin = None if words["origin"] is None else Origin.read(words["origin"])
         key, version = str(words["key"]), str(words["version"])
         fields, values = tuple(map(str, words["fields"])), file.with_suffix(".share")
         return StoredShare(key, origin, float(words["at"]), version, fields, values)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import networkx as nx
@@ -28,7 +29,7 @@ from eigenmesh.runtime import records
 from eigenmesh.runtime.courier import Courier, Requests, naming
 from eigenmesh.runtime.engine import Engine, Reply
 from eigenmesh.runtime.exchange import Exchange
-from eigenmesh.runtime.ledger import COORDINATOR, Books, Recording, step_label
+from eigenmesh.runtime.ledger import COORDINATOR, Books, Ledger, Recording, step_label
 from eigenmesh.runtime.message import (
     NO_LIMITS,
     Limits,
@@ -90,6 +91,7 @@ _REMEDIES = {
     "counts": "check that every party holds the same samples, or the same columns",
 }
 MASKABLE_LOSSES = ("raise", "survivors")
+_BESIDE_ANSWERS = {"counts", "hashes"}  # kinds of sizes and of names of samples
 _LOSSES = (PartyLost, PartyFailed, MessageRefused)  # errors that `on_loss` decides about
 
 
@@ -121,6 +123,7 @@ class Federation:
     _prepared_as: str = ""  # the name under which sites keep how rows are prepared
     _prepare: Callable[[], Any] | None = None  # what is still to be done for it
     _how_to_prepare: Callable[[], Any] | None = None
+    _in_preparation: Sequence[Ledger] = ()  # of the runs for it
     _n_runs = 0
     _preparation: Any = None  # how rows were prepared: its `apply`, `undo` and `width`
 
@@ -153,6 +156,7 @@ class Federation:
         self.max_age = max_age
         self.lost: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
+        self._in_answer: list[Ledger] = []  # of runs, as far as nothing began anew
         self.reused: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._statements = Statements()
@@ -267,7 +271,12 @@ class Federation:
 
     own_rows: Any = None  # where they are the caller's, who asks nobody else and sends nothing
     own_values: Any = None  # room for kernel values of these
+    own_weights: Any = None  # by which these count
     is_alone = False  # whether nobody could refuse what the owner of the rows asks
+
+    def naming_errors(self) -> AbstractContextManager[None]:
+        """Errors of work on the caller's own rows, as they come from a party."""
+        return nullcontext()
 
     def local_sites(self) -> Mapping[str, Site]:
         """The sites that live in this process, by name. Their stores are theirs, not messages."""
@@ -370,16 +379,32 @@ class Federation:
             self.lost = dict(run.lost)
             self.reused, self.dropped = Counter(run.reused), Counter(run.dropped)
             self._statements.facts = {name: dict(facts) for name, facts in run.facts.items()}
+        self._in_answer.append((run.last_try or run.recording).ledger)
         for site in self.local_sites().values():
             for about, words in site.remarks.items():
                 self.remark(about, words)
         return run
 
+    def sent_before_lost(self) -> dict[str, tuple[str, ...]]:
+        """Whoever was lost, and the steps to which it had replied in runs that the answer is of.
+
+        Sizes and names of samples are no part of an answer.
+        """
+        steps: dict[str, dict[str, None]] = {name: {} for name in self.lost}
+        if steps:
+            for total in chain.from_iterable(own.entries.totals() for own in self._in_answer):
+                if total.sender in steps and not total.kinds.keys() <= _BESIDE_ANSWERS:
+                    steps[total.sender][total.step] = None
+        return {name: tuple(own) for name, own in steps.items()}
+
     def _run_until_all_stay(
         self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Run[R]:
-        """Once, or as often as a party leaves a protocol whose answer is to be the survivors'."""
-        if not protocol.begins_anew or self.on_loss == "raise":
+        """Once, or as often as a party leaves a protocol whose answer is to be the survivors'.
+
+        A masked sum is not asked for twice: the second, less the first, is who has left.
+        """
+        if not protocol.begins_anew or self.on_loss == "raise" or self.secure:
             return self._run_here(protocol, args, kwargs)
         with self.recording() as recording:  # who has left stays out
             while True:
@@ -392,7 +417,7 @@ class Federation:
                     continue
                 if self.parties == covered:
                     break
-        return replace(run, recording=recording)
+        return replace(run, recording=recording, last_try=run.recording)
 
     def in_turn(self, first: Callable[[], A], then: Callable[[A], R]) -> R:
         """`then` of what `first` came to; on a graph both anew where a party has left in between.
@@ -401,6 +426,7 @@ class Federation:
         parties, and the next of others, would be a mixture of two questions. What asked nobody
         hangs on nobody, and each run sees to its own losses.
         """
+        n_before = len(self._in_answer)
         while True:
             covered = []
             for work in (self.prepare_now, first):
@@ -412,6 +438,7 @@ class Federation:
             if self._graph is None or all(here == self.parties for here in covered):
                 return result
             self._prepare = self._how_to_prepare
+            del self._in_answer[n_before:]
 
     def _run_here(
         self, protocol: Protocol[R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -494,10 +521,12 @@ class Federation:
             return self._preparation
         prepare, self._prepare = self._prepare, None
         name, self._prepared_as = self._prepared_as, ""
+        n_before = len(self._in_answer)
         try:
             self._preparation = prepare()
         finally:
             self._prepared_as = name
+        self._in_preparation = self._in_answer[n_before:]
         for facts in self._statements.facts.values():  # prepared rows have columns of their own
             facts.pop(OwnColumns, None)
             facts.pop(OwnSquares, None)
@@ -612,6 +641,7 @@ class Federation:
         """Everybody is in again, unless a recording is on, to which this belongs."""
         if self._books.idle:
             self.lost, self.left_out = {}, {}
+            self._in_answer = list(self._in_preparation)
             self.reused, self.dropped = Counter(), Counter()
             self._statements = Statements()
             self._engine.begin_anew()
@@ -654,7 +684,7 @@ class Federation:
         step: Step,
         message: Message | None = None,
         *,
-        each: Sequence[Message] | Mapping[str, Message] | None = None,
+        each: Sequence[Message] | Mapping[str, Message | None] | None = None,
     ) -> Replies:
         """One round: every party runs `step`. `each` gives each party a message of its own."""
         received: list[tuple[int, Any]] = []
@@ -830,7 +860,7 @@ class Federation:
     def _addressed(
         self,
         message: Message | None,
-        each: Sequence[Message] | Mapping[str, Message] | None,
+        each: Sequence[Message] | Mapping[str, Message | None] | None,
     ) -> dict[int, Message | None]:
         active = self._active()
         if each is None:

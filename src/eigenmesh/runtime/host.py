@@ -68,6 +68,7 @@ from eigenmesh.runtime.schedule import (
     fitting,
     going,
     of_rows,
+    own_of,
 )
 from eigenmesh.runtime.site import Site, SiteView
 from eigenmesh.runtime.spanning_tree import NOBODY, Losses
@@ -345,7 +346,7 @@ class Host:
             return self._guard.admit(key, tree.get("told", _NOTHING), self._owns)
 
     def _owns(self) -> Own:
-        return Own(*self._view.shape, len(self._view.neighbours), self._view.index)
+        return own_of(*self._view.shape, len(self._view.neighbours), self._view.index)
 
     def _build(self, role: str, setup: bytes, message: Message, steps: Mapping[str, Step]) -> Party:
         party = self._role(role)(self._view, message)
@@ -462,11 +463,16 @@ class Host:
 
     def _begin_sum(self, tree: Tree) -> Tree:
         """Run a step whose reply leaves under masks only."""
-        from eigenmesh.runtime.masked_sum import Masker, describe
+        from eigenmesh.runtime.masked_sum import Masker, describe, too_large
         from eigenmesh.runtime.masks import summed_floats
 
-        with self._consents.question(tree, lambda: [_message_bytes(tree)]):
-            step, result, places = self._reply_to(tree)
+        try:
+            with self._consents.question(tree, lambda: [_message_bytes(tree)]):
+                step, result, places = self._reply_to(tree)
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            _log.exception("site %s: a step failed", self.site.name)
+            with naming(self.site.name):
+                raise too_large() from error
         assert self._guard is not None, "a sum without a study was refused"
         if result is None:
             raise StepRefused("a step that gives nothing has no sum", party=self.site.name)
@@ -795,6 +801,8 @@ class Host:
             party = self._build(role, setup, message, self._listed(role, saved["steps"]))
             party.restore(saved["state"])
             self._enlisted[role].calls.update(saved["calls"])
+        # Parties that are built anew have read again what the run goes on from: it counts once.
+        self._consents.restore(tree["consent"])
 
     def _restored_masker(self, tree: Tree) -> Masker | None:
         if tree is None or self._guard is None:

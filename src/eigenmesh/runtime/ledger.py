@@ -96,7 +96,7 @@ class Recording:
 
 
 class Books:
-    """Enters every message into all recordings that are on, inner and outer."""
+    """Enters every message into the innermost recording; when that ends, into the one around it."""
 
     def __init__(self) -> None:
         self.rounds = 0
@@ -118,19 +118,25 @@ class Books:
         finally:
             recording.seconds = time.perf_counter() - started
             self._recordings.remove(recording)
+            self._put(recording.ledger)
 
     def absorb(self, ledger: Ledger) -> None:
         """Take over what another process has recorded of the run that both are part of."""
         self.rounds += ledger.rounds
-        for recording in self._recordings:
-            recording.ledger.entries.extend_later(ledger.entries, recording.ledger.rounds)
-            recording.ledger.rounds += ledger.rounds
+        self._put(ledger)
+
+    def _put(self, ledger: Ledger) -> None:
+        """All at once, after what the innermost recording has."""
+        if self._recordings:
+            own = self._recordings[-1].ledger
+            own.entries.extend_later(ledger.entries, own.rounds)
+            own.rounds += ledger.rounds
 
     def new_round(self) -> None:
         """Count a round."""
         self.rounds += 1
-        for recording in self._recordings:
-            recording.ledger.rounds += 1
+        if self._recordings:
+            self._recordings[-1].ledger.rounds += 1
 
     def enter(
         self,
@@ -142,8 +148,7 @@ class Books:
         relayed: bool = False,
     ) -> None:
         """Enter one message of `size` bytes."""
-        floats, key = sum(kinds.values()), tuple(kinds.items())
-        for recording in self._recordings:
-            ledger = recording.ledger
-            way = (ledger.rounds, step, sender, receiver)
-            ledger.entries.enter(*way, key, floats, size, relayed)
+        if self._recordings:
+            ledger, way = self._recordings[-1].ledger, (step, sender, receiver)
+            floats, key = sum(kinds.values()), tuple(kinds.items())
+            ledger.entries.enter(ledger.rounds, *way, key, floats, size, relayed)

@@ -159,6 +159,14 @@ class Opened(Message, reveals="aggregate"):
     shares: Annotated[Integers, Shape("h", SHARE)]
 
 
+def too_large() -> MessageRefused:
+    """Why a summand is not summed, in the same words wherever it overflowed on its way."""
+    return MessageRefused(
+        "its summand is too large for a masked sum, or no number: rescale the columns, lower the "
+        "kernel's degree or gamma, or convert float32 to float64"
+    )
+
+
 # What both sides say alike.
 
 
@@ -380,7 +388,7 @@ class Masker:
 
         With the total before, that it is the sum of what all have added has to be agreed on, too.
         """
-        check(summand)
+        exponents = self._exponents_of(summand)
         if self._keeps_circle and not self._forgiving:  # before anybody remembers it
             self._site.rosters.require_circle(self._site.marks, self._names, self._run_digest)
         own_check, check_signature = self._check_of(total_before)
@@ -390,7 +398,7 @@ class Masker:
         text = _key_text(self._study.digest, self._run, name, run_key)
         return Opening(
             shapes=shapes_of(summand),
-            exponents=exponents_of(summand, self._site.key),
+            exponents=exponents,
             site_key=_row(self._site_key),
             run_key=_row(run_key),
             signature=_row(sign(self._site.identity, text)),
@@ -399,6 +407,20 @@ class Masker:
             check=own_check,
             check_signature=_row(check_signature),
         )
+
+    def _exponents_of(self, summand: Message) -> Integers:
+        """What may be told of a summand's size; too large a one is refused by that alone.
+
+        Refused by its numbers, it would tell whoever scales a question one of them to the last bit.
+        """
+        try:
+            check(summand)
+            exponents = exponents_of(summand, self._site.key)
+        except MessageRefused as error:
+            raise too_large() from error
+        if not are_exponents(exponents):
+            raise too_large()
+        return exponents
 
     def _check_of(self, total: Words | None) -> tuple[Words, bytes]:
         """The own part of a proof of what was shown, under masks that cancel in all parts."""

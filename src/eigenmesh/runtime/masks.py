@@ -45,7 +45,7 @@ _ROUNDED_UP = b"exponent"
 WIDE = 3  # words of a number of a wide field: 10^-31 of the largest keeps all of its digits
 _BITS = 62  # of the ring that the largest possible sum takes; one is the sign, one to spare
 _SMALLEST = -1000  # exponent of what is taken for nothing
-_LARGEST = 1100  # exponent of what no number reaches
+_LARGEST = 1000  # exponent beyond which no summand is summed, well below where numbers overflow
 _SKETCHED = 4096  # words whose factors are drawn at a time
 _PRIME = 2**255 - 19  # shares are numbers below it
 _SECRET = 31  # bytes of a secret that is shared: less than the prime
@@ -119,14 +119,19 @@ def _nonce(number: int, sender: int) -> bytes:
     return number.to_bytes(8, "little") + sender.to_bytes(4, "little")
 
 
+@lru_cache(maxsize=1024)  # a site signs by one key
+def _signing_key(secret: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
 def identity(secret: bytes) -> bytes:
     """The public half of the key by which a site signs."""
-    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    return _signing_key(secret).public_key().public_bytes_raw()
 
 
 def sign(secret: bytes, text: bytes) -> bytes:
     """A site's signature."""
-    return Ed25519PrivateKey.from_private_bytes(secret).sign(text)
+    return _signing_key(secret).sign(text)
 
 
 @lru_cache(maxsize=1 << 14)  # the hosts of one process verify the same signatures
@@ -258,13 +263,15 @@ def exponents_of(message: Message, key: bytes) -> NDArray[np.int64]:
 
     By how much hangs on the numbers and on the site's `key`. Rounded alone, whoever may scale a
     question (by gamma, say) would find where the power moves, and have the largest number of one
-    party's summand to as many digits as it asks questions.
+    party's summand to as many digits as it asks questions. Of what goes with a high power of a
+    distance the same digits would be more digits of the distance.
     """
-    fields = fields_of(type(message))
-    return np.array([_exponent(field, getattr(message, field.name), key) for field in fields])
+    fields, coarse = fields_of(type(message)), COARSE * type(message).steepness
+    values = ((field, getattr(message, field.name)) for field in fields)
+    return np.array([_exponent(field, value, key, coarse) for field, value in values])
 
 
-def _exponent(field: Field, value: Any, key: bytes) -> int:
+def _exponent(field: Field, value: Any, key: bytes, coarse: int) -> int:
     if _is_exact(field):
         return 0
     values = np.ascontiguousarray(value, dtype=float)
@@ -274,8 +281,8 @@ def _exponent(field: Field, value: Any, key: bytes) -> int:
     drawn = hashlib.blake2b(values.data, digest_size=8, key=key, person=_ROUNDED_UP)
     drawn.update(field.name.encode())
     share = int.from_bytes(drawn.digest()) / 2**64
-    exponent = COARSE * math.ceil(math.log2(largest) / COARSE + share)
-    exponent += COARSE * (math.ldexp(largest, -exponent) > 1)  # by the rounding of a logarithm
+    exponent = coarse * math.ceil(math.log2(largest) / coarse + share)
+    exponent += coarse * (math.ldexp(largest, -exponent) > 1)  # by the rounding of a logarithm
     return max(exponent, _SMALLEST)
 
 

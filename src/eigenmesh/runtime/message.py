@@ -247,6 +247,7 @@ class Message:
     has_single_rows: ClassVar[bool] = False  # whether lines of its arrays are about a row each
     covers: ClassVar[Covered] = "all"
     noised: ClassVar[bool] = False
+    steepness: ClassVar[int] = 1  # under masks sizes of its numbers are told so much more coarsely
 
     def __init_subclass__(
         cls, *, reveals: str | None, covers: Covered | None = None, noised: bool = False

@@ -171,12 +171,12 @@ class Policy:
         return not self.allow >= _DATA
 
     @cached_property
-    def hangs_on_words(self) -> bool:
-        """Whether its words alone tell what it allows: no person, no content, and nothing spent.
+    def leaves_to_sizes(self) -> bool:
+        """Whether words and sizes alone tell what it allows: no person, and nothing spent.
 
         Nor a bound: the mapping of bounds is its owner's, who may change it.
         """
-        others = self.approve != "any" or self.minds_content or self.budget is not None
+        others = self.approve != "any" or self.budget is not None
         return self.protocols is None and not others
 
     def forbids(self, kinds: Iterable[str]) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ class Protocol(Generic[R]):
     next; without it, `on_loss="skip"` is refused. `schedule` gives, from a `Scope` and those of the
     coordinator's arguments that it names, what will be asked of the parties. `only_counts` says
     that it asks for sizes alone, for which rows need not be prepared. `begins_anew` says that it is
-    run again when parties have left on the way: its answer is that of those who stay.
+    run again when parties have left on the way: its answer is that of those who stay. `version`
+    rises where a site that has the last one could not follow: it then refuses the study by it.
     """
 
     name: str
@@ -52,6 +53,7 @@ def protocol(
     roles: tuple[type[Party], ...],
     skips: bool = False,
     schedule: Callable[..., Any] | None = None,
+    version: int = 1,
     only_counts: bool = False,
     begins_anew: bool = False,
 ) -> Callable[[Callable[..., R]], Protocol[R]]:
@@ -62,7 +64,7 @@ def protocol(
             raise TypeError(f"a protocol {name!r} is registered already")
         _require_own_names(roles)
         how = {"only_counts": only_counts, "begins_anew": begins_anew}
-        registered = Protocol(name, roles, coordinate, skips, schedule, **how)
+        registered = Protocol(name, roles, coordinate, skips, schedule, version, **how)
         _protocols[name] = registered
         _roles.update({role_name(role): role for role in roles})
         _scheduled.update(roles if schedule is not None else ())

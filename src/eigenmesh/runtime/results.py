@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
+from eigenmesh.errors import PartyLost
 from eigenmesh.runtime.ledger import Recording
 from eigenmesh.runtime.records import record
+from eigenmesh.runtime.statements import in_short
 
 R = TypeVar("R")
 
@@ -50,6 +52,20 @@ class Total:
         return self.units.get(name, 0.0) * float(np.sqrt(len(self.parties) / 12))
 
 
+def require_all_stayed(before: Total, after: Total, remedy: str) -> None:
+    """That two sums are of the same parties, where those of some and of fewer make no answer.
+
+    A protocol that begins anew does so; of masked sums a second would tell who has left.
+    """
+    still_in = set(after.parties)
+    gone = [name for name in before.parties if name not in still_in]
+    if gone:
+        raise PartyLost(
+            f"{in_short(gone)} left between two sums over all parties, which no longer go "
+            f"together; {remedy}"
+        )
+
+
 @record
 @dataclass(frozen=True)
 class Run(Generic[R]):
@@ -63,3 +79,4 @@ class Run(Generic[R]):
     dropped: Mapping[str, int]  # how often a neighbour went on without a party's message
     stop_reason: str
     facts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by party, of itself
+    last_try: Recording | None = None  # what the answer came of, if the run began anew on the way

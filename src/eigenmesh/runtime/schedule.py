@@ -84,6 +84,12 @@ class Own:
     receiver: Own | None = None  # the neighbour that a message of a plan goes to
 
 
+@lru_cache(maxsize=1 << 14)
+def own_of(rows: int, columns: int, degree: int, index: int) -> Own:
+    """The same record again: a host says what it owns several times a request."""
+    return Own(rows, columns, degree, index)
+
+
 Amount = int | Callable[[Own], int]
 
 
@@ -782,6 +788,16 @@ class Places(tuple[Match, ...]):
     def shows(self) -> bool:
         """Whether a total before it is shown at any of them."""
         return any(ask.shows for ask in self.asks)
+
+    @cached_property
+    def all_summed(self) -> bool:
+        """Whether only sums are wanted of all of them."""
+        return bool(self.asks) and all(ask.summed for ask in self.asks)
+
+    @cached_property
+    def directions(self) -> tuple[str | int, ...]:
+        """How many products with a party's columns replies have: numbers, or sizes by name."""
+        return tuple({ask.directions for ask in self.asks if ask.directions})
 
     def _only(self, places: Iterable[Match]) -> Places:
         some = Places(places)

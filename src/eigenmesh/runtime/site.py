@@ -24,6 +24,7 @@ from eigenmesh.runtime.prepared import FIELDS, RowRule, store_key
 from eigenmesh.runtime.rolls import MOST_ROSTERS, Rolls
 from eigenmesh.runtime.site_log import SiteLog
 from eigenmesh.runtime.spanning_tree import NOBODY
+from eigenmesh.runtime.tally import Tally
 from eigenmesh.safe_files import create_once, private_folder
 
 OWN_TARGETS, OWN_WEIGHTS = "the site's own targets", "the site's own weights"  # keys of a store
@@ -79,6 +80,7 @@ class Site:
     first_keys: bool = False
     # Which question, study and fit a key of the store is of.
     left_by_studies: MutableMapping[str, Origin] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=dict)  # of the run that left it, by key
     split: str | None = None
     log: SiteLog | None = None
     submitter: str = ""  # on whose behalf requests come, as far as the engine knows
@@ -317,6 +319,7 @@ class SiteView:
         # The total before, as a message of a type, where the coordinator has to show and prove it.
         self.shown: Callable[[type[Any]], Any] | None = None
         self.prepared = ""  # the name of how rows were prepared for the run under way
+        self.tally = Tally()  # of the run under way
 
     @property
     def name(self) -> str:
@@ -461,11 +464,15 @@ class SiteView:
         lineage = ANY if for_any else self._lineage
         # In this order: a site that stops in between must not take the share for its owner's.
         self._site.left_by_studies.pop(key, None)
-        self._site.left_by_studies[key] = Origin(self.question, self.study, self.fit, lineage)
+        whose = (self.question, self.study, self.fit, lineage)
+        counts = (self.tally.numbers, self.tally.directions)
+        self._site.left_by_studies[key] = Origin(*whose, *counts)
+        self._site.tallies[key] = self.tally
         self._site.store[key] = dict(share)
         while len(self._site.left_by_studies) > _MOST_KEPT:
             oldest = next(iter(self._site.left_by_studies))
             del self._site.left_by_studies[oldest]
+            self._site.tallies.pop(oldest, None)
             self._site.store.pop(oldest, None)
 
     def kept(self, key: str, *fields: str) -> Mapping[str, Any] | None:
@@ -479,6 +486,9 @@ class SiteView:
             self.takes.append(f"the owner's {key}" if origin is None else origin.question)
         if origin is not None and origin.lineage not in (ANY, self._lineage):
             return None
+        if origin is not None and origin.lineage != ANY:  # else a fit is over
+            left_by = self._site.tallies.setdefault(key, Tally(origin.numbers, origin.directions))
+            self.tally.go_on_from(left_by)
         share = self._site.store.get(key)
         if share is not None and not share.keys() >= set(fields):
             raise StepRefused("what the site keeps under this name is something else")
@@ -506,4 +516,6 @@ class SiteView:
         self.draws += 1
         purpose = f"draw {protocol} {round_}".encode()
         entropy = hashlib.blake2b(purpose, key=self._site.key).digest()
-        return np.random.default_rng(int.from_bytes(entropy, "little"))
+        # The words of the number that the digest is: whoever seeds by it drops zeros at its end.
+        words = np.frombuffer(entropy, "<u4")
+        return np.random.default_rng(words if words[-1] else np.trim_zeros(words, "b"))

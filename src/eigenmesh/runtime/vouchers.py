@@ -9,6 +9,7 @@ study has not signed. A voucher is the site's public key, its signature and a di
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -59,8 +60,21 @@ def require_vouched(
     if rows is None or not rows.shape[0]:
         return
     signed = _signed_rows(site, names, study, run, vouchers)
-    if not signed.issuperset(row_digests(rows)):
+    if not signed.issuperset(_digests_in(message, rows)):
         raise StepRefused("rows of others come with their owners' signatures for this run")
+
+
+_latest: list[tuple[weakref.ref[Message], list[bytes]]] = []
+
+
+def _digests_in(message: Message, rows: Any) -> list[bytes]:
+    """Of a message's rows; the hosts of one process that read the same one look once."""
+    for of, digests in _latest[-1:]:
+        if of() is message:
+            return digests
+    digests = row_digests(rows)
+    _latest[:] = [(weakref.ref(message), digests)]
+    return digests
 
 
 def _signed_rows(

@@ -5,6 +5,7 @@ The coordinator's side, with who learns what, is in `kmeans.py`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from eigenmesh.runtime.message import (
     Reveals,
     SameEverywhere,
     Shape,
+    Wide,
 )
 from eigenmesh.runtime.party import Party, step
 from eigenmesh.runtime.site import SiteView
@@ -124,8 +126,9 @@ class FarCentres(Message, reveals="moments"):
 class FarSums(Message, reveals="moments", covers=1):
     """For each cluster the sum of the points, weighed by how far they are; near a far one's own."""
 
-    sums: Annotated[Floats, Shape("k", "dim")]
-    masses: Annotated[Floats, Shape("k"), NonNegative]
+    steepness: ClassVar[int] = 8  # of a distance's eighth power
+    sums: Annotated[Floats, Shape("k", "dim"), Wide]
+    masses: Annotated[Floats, Shape("k"), NonNegative, Wide]
 
 
 class FarGroupSums(FarSums, reveals="moments", covers="fewest"):
@@ -211,7 +214,11 @@ class PointHolder(Party):
         self.own_centres = np.zeros((0, self.data.points.shape[1]))
         # Where rows are kept, whatever the setup says: cells of single points would tell them.
         keeps_points = not site.may_tell_rows and site.n_summed == 1
-        self.groups = self._groups(MOST_GROUPS) if setup.groups or keeps_points else None
+        self.groups = self._whole_groups if setup.groups or keeps_points else None
+
+    @cached_property
+    def _whole_groups(self) -> Groups:
+        return self._groups(MOST_GROUPS)
 
     @step
     def tell_size(self) -> PointSize:
@@ -282,8 +289,12 @@ class PointHolder(Party):
 
     @step
     def sum_far(self, request: FarCentres) -> FarSums:
-        """Where points are far from their centres."""
-        return FarSums(*far_sums(self.data, request.centres, request.spread))
+        """Where points are far from their centres; where rows are kept, groups of points.
+
+        Masks hide whose a sum is, and such a sum is one row, of the asker's choice.
+        """
+        points = self.data if self.site.may_tell_rows else self._whole_groups.means
+        return FarSums(*far_sums(points, request.centres, request.spread))
 
     @step
     def sum_far_groups(self, request: FarCentres) -> FarGroupSums:
@@ -337,7 +348,7 @@ class PointHolder(Party):
 
     def _groups(self, most: int) -> Groups:
         # Which points a mean covers must not be known: the draw is the site's own.
-        return site_groups(self.site, self._counting(), most)
+        return site_groups(self.site, self.data, most)
 
     def _counting(self) -> WeightedPoints:
         """The points that have a weight."""

@@ -63,6 +63,7 @@ from eigenmesh.runtime.prepared import (
     sum_over_blocks,
 )
 from eigenmesh.runtime.protocol import protocol
+from eigenmesh.runtime.results import require_all_stayed
 from eigenmesh.runtime.schedule import (
     Node,
     Scope,
@@ -362,18 +363,21 @@ def schedule(scope: Scope, setup: PrepareSetup) -> Node:
     )
 
 
-@protocol("prepare-rows", roles=(RowPreparer,), schedule=schedule)
+@protocol("prepare-rows", roles=(RowPreparer,), schedule=schedule, begins_anew=True)
 def prepare_rows(rows: Federation, setup: PrepareSetup) -> RowPreparation:
     """Learn from all rows how each is prepared, and tell every party."""
     rows.enlist(RowPreparer, setup)
-    sums = rows.total(RowPreparer.column_sums).sum
+    first = rows.total(RowPreparer.column_sums)
+    sums = first.sum
     n, present = int(sums.n_rows), np.round(sums.n_present)
     require_share(np.maximum(n - present, 0.0) / n, setup.fill_missing)
     fill = sums.sums / present
     if setup.fill_with == "median":
         fill = _medians(rows, present)
     mean = filled_means(n, present, sums.sums, fill)
-    squares = rows.total(RowPreparer.column_squares, ColumnMeans(means=mean)).sum.squares
+    then = rows.total(RowPreparer.column_squares, ColumnMeans(means=mean))
+    require_all_stayed(first, then, "open the federation without who has left")
+    squares = then.sum.squares
     levels = _levels_of(rows, setup) if setup.level_columns else NO_LEVELS
     facts = ColumnFacts.of(n, present, fill, mean, squares, sums.n_sparse > 0)
     outcome = conclude(setup, facts, levels)

@@ -40,15 +40,23 @@ def site_centroids(site: SiteView, rows: Rows, count: int, before: int = 0) -> F
 def site_groups(site: SiteView, points: WeightedPoints, most: int) -> Groups:
     """At most `most` groups of the site's rows as points, each of as many as a sum must be over.
 
+    Of points that have a weight: their rows have a tree of their own, if these are not all rows.
     Where a policy keeps rows they are nodes of the trees of `site_centroids`. Groups that follow
     from where points are would be others for each study: of 160 studies with components of the
     asker's choice the differences of their sums told single rows.
     """
-    n, least = len(points.points), _least(site)
-    if site.may_tell_rows or n < max(least, int(site.data.shape[0])):
-        return point_groups(points, most, least, site.private_generator(_GROUPS))
-    numbers = groups_of_rows(site.data, most, least, _draws(site), _split_by(site))
-    return groups_by_label(points, numbers)
+    counting, least = np.flatnonzero(points.weights > 0), _least(site)
+    n_points, n_rows = len(points.points), int(site.data.shape[0])
+    is_whole = len(counting) == n_points
+    some = points if is_whole else WeightedPoints(points.points[counting], points.weights[counting])
+    if site.may_tell_rows or len(counting) < least or n_points != n_rows:
+        return point_groups(some, most, least, site.private_generator(_GROUPS))
+    by = _split_by(site)
+    if is_whole:
+        return groups_by_label(some, groups_of_rows(site.data, most, least, _draws(site), by))
+    of_counting = None if by is None else lambda places: by(counting[places])
+    rows = site.data[counting]
+    return groups_by_label(some, groups_of_rows(rows, most, least, _draws(site), of_counting))
 
 
 def _least(site: SiteView) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import networkx as nx
@@ -10,6 +11,7 @@ import pytest
 from sklearn.metrics.pairwise import pairwise_kernels
 
 import eigenmesh as em
+from eigenmesh.methods.gossip import protocol
 from eigenmesh.numerics.tracking import orthonormal
 
 
@@ -162,6 +164,25 @@ def test_measuring_costs_a_tenth_and_is_planned(topology, kernel):
     plan = em.plan(em.GossipKPCA(2, **how, accuracy=1.0), parts)
     assert plan.by_step == measured.report_.by_step
     assert plan.rounds == measured.report_.rounds
+
+
+@pytest.mark.parametrize("topology", ["ring", "star", nx.path_graph(6)], ids=str)
+@pytest.mark.parametrize("center", [True, False])
+def test_on_a_tree_a_look_ends_at_the_root_where_little_is_outside(topology, center, monkeypatch):
+    X = np.random.default_rng(3).normal(size=(900, 10)) * np.arange(1, 11) ** -0.5
+    parts = em.split(X, 6, random_state=0)
+    how = {"kernel": "rbf", "gamma": 0.01, "topology": topology, "center": center}
+    make = functools.partial(em.GossipKPCA, 2, n_features=60, accuracy=0.1, random_state=0, **how)
+    few, _ = fitted(make(), parts)
+    monkeypatch.setattr(protocol, "may_have_rivals", lambda z, outside: True)
+    whole, _ = fitted(make(), parts)
+    plan = em.plan(make(), parts)
+    assert plan.by_step == whole.report_.by_step
+    assert "ends at the root" in str(plan)
+    assert few.report_.rounds < whole.report_.rounds
+    assert few.report_.floats_up < whole.report_.floats_up
+    assert few.shortfalls_ == pytest.approx(whole.shortfalls_, rel=0.1)
+    assert few.shortfall_error_ >= 0.99 * whole.shortfall_error_
 
 
 @pytest.mark.parametrize("seed", range(3))

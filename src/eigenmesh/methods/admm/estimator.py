@@ -370,8 +370,8 @@ class ADMMKPCA(GraphEstimator):
         return (
             f"z of {len(moves)} of {len(result.parties)} nodes still moves, by up to {last:.2g} in "
             f"the last iteration where {most:g} is rest{worse}: {_listed(moves)}. Their components "
-            f"may not be those of all rows; raise n_iterations, choose a graph with more edges, or "
-            f"use GossipKPCA",
+            f"may not be those of all rows; raise n_iterations (of ADMMKPCA), choose a graph with "
+            f"more edges, or use GossipKPCA",
         )
 
     def _facts(self, result: AdmmResult) -> tuple[str, ...]:
@@ -432,7 +432,7 @@ def _missed_centre(shares: Any) -> tuple[str, ...]:
         f"the centroids that nodes share do not reach the mean of all rows: {shares[i]:.0%} of the "
         f"variance along component {i + 1} was its distance from there, {_OFF_CENTRE:.0%} is "
         f"expected. It is taken off eigenvalues and scores, but the component is turned towards "
-        f"it; raise n_centroids, or use GossipKPCA",
+        f"it; raise n_centroids (of ADMMKPCA), or use GossipKPCA",
     )
 
 

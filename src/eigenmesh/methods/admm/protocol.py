@@ -34,7 +34,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from eigenmesh.errors import MessageRefused, StepRefused
+from eigenmesh.errors import FederationError, MessageRefused, StepRefused
 from eigenmesh.graphs.consensus import (
     MixingParty,
     average,
@@ -100,6 +100,7 @@ for kind in (LandmarkModel, Kernel):
     record(kind)
 
 CORRECTIONS = 3  # of a z-step; more change little
+_MOST = 1.01  # of all variance, along components; lost messages leave some difference
 _APART = 1e-3  # of a total, between nodes that have agreed; lost messages leave some difference
 _TINY = 1e-300
 VARIANCE_ACCURACY = 1e-8  # the nodes' components differ by more than that
@@ -493,8 +494,19 @@ def admm_kpca(
     _require_aligned(outcomes)
     totals = {n: own.total for n, own in zip(outcomes.parties, outcomes, strict=True)}
     require_agreement(totals, _APART)
+    _require_possible(outcomes[0])
     changes = tuple((outcome.change, outcome.least_change) for outcome in outcomes)
     return AdmmResult(outcomes[0], changes, tuple(similarities), outcomes.parties, reason)
+
+
+def _require_possible(outcome: Outcome) -> None:
+    """Components have unit norm and right angles: along them is no more than all variance."""
+    along, total = float(np.sum(outcome.eigenvalues)), outcome.total
+    if along > _MOST * total:
+        raise FederationError(
+            f"the components have {along / total:.2f} of all variance: too many messages between "
+            f"the nodes were lost, or what one of them sent is wrong; nobody can say which"
+        )
 
 
 def _similarities(peers: Federation) -> dict[str, Similarity]:

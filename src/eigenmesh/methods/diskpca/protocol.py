@@ -45,7 +45,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from eigenmesh.errors import InputError, MessageRefused, PartitionError, RankError
+from eigenmesh.errors import InputError, MessageRefused, PartitionError, PartyLost, RankError
 from eigenmesh.methods.diskpca.drawn import (
     Draw,
     SummedRows,
@@ -58,8 +58,9 @@ from eigenmesh.methods.diskpca.site_scores import (
     LandmarkSetup,
     ScoredComponents,
 )
-from eigenmesh.numerics.arrays import Doubles, Rows, blocks, is_sparse
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, is_sparse, raw_rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
+from eigenmesh.numerics.drawn_parties import FEWEST_DRAWN, DrawnParties, drawn_parties
 from eigenmesh.numerics.draws import Indices, draw_distinct
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedded_width, embedding
@@ -69,9 +70,12 @@ from eigenmesh.numerics.landmark_sums import (
     LandmarkSums,
     Span,
     full,
+    inside_sums,
     landmark_sums,
+    residual_of,
     residuals,
     span_residual,
+    spanning,
     upper,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -81,6 +85,7 @@ from eigenmesh.numerics.mean_outside import (
     MeanOutside,
     OutsideSums,
     OutsideView,
+    RowSampler,
     corrected,
     corrected_by,
     outside_floats,
@@ -95,6 +100,7 @@ from eigenmesh.numerics.shortfall import (
     ProbeSums,
     Shortfall,
     SummedProbes,
+    may_have_rivals,
     nothing_missing,
     probe,
     probe_directions,
@@ -105,6 +111,7 @@ from eigenmesh.numerics.shortfall import (
     shortfall,
     summed_shortfall,
 )
+from eigenmesh.numerics.whole_look import whole_look
 from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
@@ -133,13 +140,13 @@ from eigenmesh.runtime.schedule import (
     at_most,
     by_rows,
     enlist,
-    loop,
     maybe,
     sequence,
     settle,
     total,
 )
 from eigenmesh.runtime.site import SiteView
+from eigenmesh.runtime.statements import in_short
 from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     CentredSums,
@@ -177,6 +184,7 @@ _WARNED = 2.0  # standard errors above what may be missing, with which no closer
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
 _FLOAT32_SUMS = 3 * 2.0**-24
+_SINGLE_SHOWS = 1e-6  # of Σ k(x, x): smaller eigenvalues are near what float32 sums are off by
 _PROVEN = 1e-3  # of the last wanted eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
@@ -250,6 +258,7 @@ class ProbeAsk(Message, reveals="gram"):
     scale: Annotated[float, Reveals("moments"), NonNegative]
     share: Annotated[float, Positive]
     n_features: Annotated[int, Positive]
+    seeks_directions: bool
 
 
 class OutsideProbes(Message, reveals="moments", covers="fewest"):
@@ -472,14 +481,15 @@ class RowHolder(ScoredRows):
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
         """What landmarks miss of some components, `numerics.shortfall`, by rows of its choice."""
         measure = partial(probe, n_far=self.site.rows_of_a_largest)
-        return OutsideProbes(*map(self._few, self._probed(measure, components)))
+        return OutsideProbes(*map(self._few, self.probed(measure, components)))
 
     @step(reusable=False)
     def probe_summed(self, components: ProbeAsk) -> SummedOutside:
         """The same where sums are masked: nobody shall see what a party's rows alone miss."""
-        return SummedOutside(*self._probed(probe_for_sum, components))
+        return SummedOutside(*self.probed(probe_for_sum, components))
 
-    def _probed(self, by: Callable[..., Any], components: ProbeAsk) -> Any:
+    def probed(self, by: Callable[..., Any], components: ProbeAsk) -> Any:
+        """What the own rows show of them."""
         span = Span.of(self.kernel, self.all_landmarks(), self.rank or None)
         question = probes_of(components, span)
         rng = self.site.private_generator(diskpca.number, _PROBING)
@@ -558,6 +568,7 @@ class LandmarkSet(NamedTuple):
     left: dict[str, int]  # how many more
     draw: Draw | None = None  # of landmarks that no party gave
     bits: int = EXACT  # in which they are rounded
+    seed: int = 0  # by which whatever is the coordinator's to draw is drawn
 
     @property
     def most_in_all(self) -> int:
@@ -580,6 +591,13 @@ class SpanFit(NamedTuple):
     error: float = 0.0  # standard error of the model's total
     rounding: float = 0.0  # by which, at most, numbers in fewer bits move an eigenvalue
     planned_rank: int = 0  # directions that a plan counts; 0 for as many as landmarks
+    by_party: Mapping[str, float] = {}  # of `outside`, what is whose; empty where it was not asked
+    weight: float | None = None  # of all rows, where they do not all count the same
+
+    @property
+    def n_counted(self) -> float:
+        """How many rows there are, each as often as it counts."""
+        return self.model.n_rows if self.weight is None else self.weight
 
 
 class MeasuredFit(NamedTuple):
@@ -973,9 +991,10 @@ def _looks(
             return total(role.probe_summed, down=down, up=up)
         return ask(role.probe_outside, down=down, up=up)
 
-    closer = maybe(look(k, k, _CLOSER_FEATURES), planned=False)
-    # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank.
-    return loop(1, look(count, most, 1), closer, usual=int(not (is_whole or is_alone)))
+    # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank;
+    # and of many parties some may be asked for a closer look alone.
+    first = maybe(look(count, most, 1), planned=not (is_whole or is_alone))
+    return sequence(first, maybe(look(k, k, _CLOSER_FEATURES), planned=False))
 
 
 def floats_of_fit(kernel: str, sizes: tuple[int, int, int], center: bool) -> int:
@@ -1013,10 +1032,12 @@ def diskpca(
 
     # 3. disLR: the best subspace inside span φ(Y).
     def fit(landmark_set: LandmarkSet) -> SpanFit:
+        if landmarks == "centroids" and _shows_mean(rows, accuracy):
+            return fit_at_home(rows, kernel_of(setup), n_components, landmark_set.Y, center)
         total = partial(median_total, rows) if is_robust else None
         rank = _rank(setup, landmark_set.Y, n_components, center, accuracy)
-        how = (n_components, landmark_set, center, not _shows_mean(rows, accuracy))
-        in_span = fit_in_span(rows, kernel_of(setup), *how, total_of=total, rank=rank)
+        how = (n_components, landmark_set, center, not _shows_mean(rows, accuracy), total, rank)
+        in_span = fit_in_span(rows, kernel_of(setup), *how, accuracy is not None)
         if setup.gram_rank is None:
             return in_span
         q = landmark_set.Y.shape[0]
@@ -1115,6 +1136,7 @@ def choose_landmarks(
         "sizes": n_rows,
         "most": most,
         "bits": bits_of(setup, q, n),
+        "seed": setup.seed,
     }
     if landmarks == "drawn":
         draw = draw_landmarks(rows, sum_setup(setup, q), d)
@@ -1140,8 +1162,18 @@ def choose_landmarks(
         left = {name: left[name] - part.shape[0] for name, part in fresh.items()}
         Y.extend(fresh.values())
     landmark_rows = stack(Y)
+    _require_some_given(rows, landmark_rows)
     rows.settle(q=landmark_rows.shape[0])
     return LandmarkSet(landmark_rows, new_to_each(fresh), skew, left=left, **facts)
+
+
+def _require_some_given(rows: Federation, Y: Rows) -> None:
+    """Few landmarks are shared out by size: all may have fallen to who has left."""
+    if rows.lost and not Y.shape[0]:
+        raise PartyLost(
+            f"{in_short(list(rows.lost))} left, to whom all landmarks had been shared out, before "
+            f"any was given; fit again with those who stay, or pass more landmarks"
+        )
 
 
 def masses_by_size(n_rows: Mapping[str, int], are_bounded: bool) -> dict[str, float]:
@@ -1236,14 +1268,25 @@ def fit_in_span(
     in_total: bool = True,
     total_of: Callable[..., Any] | None = None,
     rank: int = 0,
+    tells_parties: bool = False,
 ) -> SpanFit:
     """The best components inside the span; `in_total` says whether the total variance matters.
 
     If centred, that takes the mean outside the span, too. `total_of` adds up in place of
     `rows.total`. With a `rank` the span is that of so many directions, and all else outside.
+    Whoever then draws some of many parties needs to know what each has outside (`tells_parties`).
     """
     estimated = center and in_total and landmark_set.share > 0
-    add_up = total_of or (lambda step, each: rows.total(step, each=each).sum)
+    by_party: dict[str, float] = {}
+    note: Callable[[str, Any], None] | None = None
+    is_told = total_of is None and not rows.scope.secure and len(rows.parties) > FEWEST_DRAWN
+    if tells_parties and is_told:
+        measured = residual_of(Span.of(kernel, landmark_set.Y, rank or None))
+
+        def note(party: str, sums: Any) -> None:
+            by_party[party] = measured(sums)
+
+    add_up = total_of or (lambda step, each: rows.total(step, each=each, look=note).sum)
     if estimated:
         total = add_up(RowHolder.centred_gram, _questions(landmark_set, rank, is_sampled=True))
     else:
@@ -1260,7 +1303,30 @@ def fit_in_span(
     if estimated:
         model, error = corrected(model, outside_of(total), outside)
     model = replace(model, total=model.total + rounding)
-    return SpanFit(model, span, outside, error, rounding)
+    return SpanFit(model, span, outside, error, rounding, by_party=by_party)
+
+
+def fit_at_home(
+    rows: Federation, kernel: Kernel, n_components: int | None, Y: Rows, center: bool
+) -> SpanFit:
+    """The same of an owner's own rows, without messages to itself.
+
+    Landmarks that others span are left out where some components are wanted, not all there are.
+    """
+    with rows.naming_errors():
+        span, A = Span.of(kernel, Y).by_factor(), rows.own_rows
+        if n_components is not None:
+            span = spanning(span, A, n_components)
+        sums = inside_sums(span, A, rows.own_values)
+    how, Y = (n_components, center, span), as_rows(span.landmarks, Y.dtype)
+    model = LandmarkModel.of_inside(sums, *how, Y)
+    smallest = model.eigenvalues[0 if n_components is None else -1]
+    if A.dtype == np.float32 and smallest < _SINGLE_SHOWS * sums.trace:
+        sums = inside_sums(span, A.astype(np.float64))
+        model = LandmarkModel.of_inside(sums, *how, Y)
+    model = model.signed_by(span)
+    require_possible_sums(float(np.sum(model.eigenvalues)), model.total)
+    return SpanFit(model, span, sums.outside)
 
 
 def require_single_sums(rows: Federation) -> None:
@@ -1355,12 +1421,13 @@ def measure(
 
     The second looks at more rows, in more features, and at every wanted component by itself. None
     is needed where all there is outside could not make a wanted eigenvalue larger by more than a
-    thousandth, or by half of the accuracy. Else all are asked: one may have a component alone.
+    thousandth, or by half of the accuracy. Of many parties, each of which has little outside, the
+    first is at some (`numerics.drawn_parties`), the second at all.
     """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
-    certain = _certain_shortfall(fit, k, q, accuracy)
+    certain = _certain_shortfall(fit, k, landmark_set, accuracy)
     if certain is not None:
         return fit, Coverage(certain, {}, landmark_set.unheard)
     d = int(model.landmarks.shape[1])
@@ -1371,31 +1438,53 @@ def measure(
     if rank is not None:
         coefficients = fit.span.basis.T @ fit.span.K @ coefficients
 
-    def ask_for(count: int, share: float, n_features: int) -> ProbeAsk:
+    def ask_for(count: int, n_features: int, share: float, directions: bool = True) -> ProbeAsk:
         scaled = probe_directions(z, count) / np.sqrt(np.maximum(z, np.finfo(float).tiny))[:, None]
         return ProbeAsk(
             coefficients=in_few_bits(coefficients @ scaled, landmark_set.bits),
             offset=in_few_bits(model.offset[:k] @ scaled, landmark_set.bits),
-            scale=fit.outside / n,
+            scale=fit.outside / fit.n_counted,
             share=share,
             n_features=n_features,
+            seeks_directions=directions,
         )
 
-    def look(question: ProbeAsk) -> Coverage:
-        missing, outside = _missing(rows, role, question, model.kernel.name, z, fit.outside, center)
+    def look(question: ProbeAsk, some: DrawnParties | None = None) -> Coverage:
+        how = (model.kernel.name, z, fit.outside, center, some)
+        missing, outside = _missing(rows, role, question, *how)
+        outside = dict(fit.by_party) or outside
         return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
 
-    first = look(ask_for(count, share_to_see(q, n), width))
+    some = _drawn_of(rows, fit, z, accuracy, landmark_set)
+    among = n if some is None else sum(landmark_set.sizes[name] for name in some.chances)
+    # Of parties that are masked nobody sees single directions anyhow.
+    rivals = rows.scope.secure or may_have_rivals(z, fit.outside)
+    first = look(ask_for(count, width, share_to_see(q, among), rivals), some)
     if not first.shortfall.is_doubtful(accuracy.largest_missing):
         return fit, first
-    closer = ask_for(k, share_to_see(q, n, is_closer=True), _CLOSER_FEATURES * width)
-    return fit, look(closer)
+    share = share_to_see(q, n, is_closer=True)
+    return fit, look(ask_for(k, _CLOSER_FEATURES * width, share))
 
 
-def _certain_shortfall(fit: SpanFit, k: int, q: int, accuracy: Accuracy) -> Shortfall | None:
+def _drawn_of(
+    rows: Federation, fit: SpanFit, z: Doubles, accuracy: Accuracy, landmark_set: LandmarkSet
+) -> DrawnParties | None:
+    """Which parties look first; None if all do."""
+    if not fit.by_party:
+        return None
+    outside = {name: fit.by_party[name] for name in rows.parties if name in fit.by_party}
+    rng = np.random.default_rng((landmark_set.seed, landmark_set.Y.shape[0], _PROBING))
+    return drawn_parties(outside, fit.outside, accuracy.largest_missing * float(z[-1]), rng)
+
+
+def _certain_shortfall(
+    fit: SpanFit, k: int, landmark_set: LandmarkSet, accuracy: Accuracy
+) -> Shortfall | None:
     """What is missing where it is known without a look, since so little is outside the span."""
     model, z = fit.model, fit.model.eigenvalues[:k]
-    if (q >= model.n_rows and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
+    # Of rows that are lost since, landmarks may outnumber those that stay and not be these.
+    is_every_row = landmark_set.Y.shape[0] >= sum(landmark_set.sizes.values())
+    if (is_every_row and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
         return nothing_missing(k)
     most_missing = fit.outside + fit.rounding
     if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
@@ -1408,7 +1497,8 @@ def _shows_mean(rows: Federation, accuracy: Accuracy | None) -> bool:
 
     A share of the variance is wanted of a total that is known.
     """
-    return rows.is_alone and accuracy is not None and accuracy.variance_share is None
+    knows = accuracy is not None and accuracy.variance_share is None
+    return rows.is_alone and rows.own_weights is None and knows
 
 
 def _look_at_own(
@@ -1422,12 +1512,14 @@ def _look_at_own(
 ) -> tuple[SpanFit, Coverage]:
     """`measure` of rows in one place, which shows how far their mean is outside, too."""
     k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
-    missing, mean, exhausted = _certain_shortfall(fit, k, q, accuracy), None, False
+    missing, mean = _certain_shortfall(fit, k, landmark_set, accuracy), None
+    exhausted = False
     if missing is None:
         # What a pass has kept for `fit_transform` must not decide how many landmarks there are.
         kept = rows.own_values if q >= accuracy.most_landmarks else None
         how = (k, accuracy.largest_missing, center, fit, may_grow)
-        missing, mean = _pairs_of_own(rows.own_rows, kept, *how)
+        sampler = RowSampler(fit.model.kernel, raw_rows(rows.own_rows), rows.own_weights)
+        missing, mean = _pairs_of_own(sampler, kept, *how)
         exhausted = q >= landmark_set.most_in_all
     if center and landmark_set.share > 0 and _shows_mean(rows, accuracy):
         fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
@@ -1435,7 +1527,7 @@ def _look_at_own(
 
 
 def _pairs_of_own(
-    rows: Rows,
+    rows: RowSampler,
     kept: KernelValues | None,
     k: int,
     largest_missing: float,
@@ -1447,6 +1539,10 @@ def _pairs_of_own(
 
     Where landmarks may double they do so as soon as they are likely to miss too much.
     """
+    few_rows = _OWN_LOOKS[-1]  # of so few all pairs cost less than the fit
+    if rows.shape[0] <= few_rows:
+        all_of_them = (rows.rows, fit.outside, center, rows.weights)
+        return whole_look(fit.span, fit.model, k, *all_of_them)
 
     def look_at(count: int) -> PairedLook:
         rng = np.random.default_rng((_PROBING, count))
@@ -1489,15 +1585,30 @@ def _missing(
     z: Doubles,
     outside: float,
     center: bool,
+    some: DrawnParties | None,
 ) -> tuple[Shortfall, dict[str, float]]:
-    """What parties see outside the span, and how much of it is whose; masked, nobody's is known."""
+    """What parties see outside the span, and how much of it is whose; masked, nobody's is known.
+
+    With `some` these alone are asked.
+    """
     if rows.scope.secure:
-        summed = _fields_of(SummedProbes, rows.total(role.probe_summed, question).sum)
+        summed = _probed_sums(SummedProbes, rows.total(role.probe_summed, question).sum)
         return summed_shortfall(kernel, z, summed, outside, center), {}
-    replies = by_party(rows.ask(role.probe_outside, question))
-    sums = [_fields_of(ProbeSums, reply) for reply in replies.values()]
+    each = None if some is None else dict.fromkeys(some.chances, question)
+    replies = by_party(rows.ask(role.probe_outside, question, each=each))
+    if not replies:
+        raise PartyLost("no party that was to look at what is missing has answered")
+    sums = [_probed_sums(ProbeSums, reply) for reply in replies.values()]
     by_name = {name: reply.outside for name, reply in replies.items()}
-    return shortfall(kernel, z, sums, outside, center), by_name
+    drawn = None if some is None else some.of(replies)
+    how = (center, drawn, question.seeks_directions)
+    return shortfall(kernel, z, sums, outside, *how), by_name
+
+
+def _probed_sums(record_type: Any, message: Message) -> Any:
+    """Their rows count by weight, where the message has one."""
+    sums, weight = _fields_of(record_type, message), getattr(message, "weight", None)
+    return sums if weight is None else sums._replace(n_rows=weight)
 
 
 def _fields_of(record_type: Any, message: Message) -> Any:
@@ -1537,6 +1648,8 @@ def more_landmarks(
         Y, left, draw = [before.Y], before.left, role.draw_rows
         if landmarks == "centroids":
             Y, left, draw = [], before.most, role.local_centroids
+        still_in = set(rows.parties)
+        left = {name: own for name, own in left.items() if name in still_in}
         masses = {name: float(size) for name, size in before.sizes.items() if name in left}
         if landmarks not in ("uniform", "centroids"):
             nothing = NewLandmarks(**pack(before.Y[:0]), before=0, own=0, rank=0)

@@ -141,7 +141,8 @@ def landmark_scores(
     first = choose_landmarks(rows, RowHolder, setup, n_landmarks, landmarks, leverage, sizes)
 
     def fit(landmark_set: LandmarkSet) -> SpanFit:
-        return fit_in_span(rows, kernel_of(setup), None, landmark_set, center, in_total=False)
+        how = (kernel_of(setup), None, landmark_set, center)
+        return fit_in_span(rows, *how, in_total=False, tells_parties=accuracy is not None)
 
     if accuracy is None:
         landmark_set, in_span, coverage = first, fit(first), None

@@ -10,43 +10,50 @@ party reveals        what it reveals in disKPCA, with sums that are weighted, an
 coordinator learns   these; the landmarks go to all parties
 ===================  ============================================================================
 
-What landmarks miss is estimated from the variance outside their span alone, without another round;
-the mean outside the span is not looked for, so that a centred variance is an upper bound.
+With an accuracy parties are asked what landmarks miss, as in disKPCA, by sums of rows that are as
+much longer as makes their squares count by weight. The mean outside the span is not looked for, so
+that a centred variance is an upper bound.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.drawn import SummedRows
 from eigenmesh.methods.diskpca.protocol import (
-    ROUNDING,
     Accuracy,
     DisKPCAResult,
     LandmarkSet,
     NewLandmarks,
     Numbers,
+    OutsideProbes,
+    ProbeAsk,
+    ProbedComponents,
     RowHolder,
+    SpanFit,
+    SummedOutside,
     choose_landmarks,
     choosing,
-    doublings,
+    fit_until_accurate,
     gram_rounds,
     growing,
     landmarks_of_fit,
     leverage_by_gram,
     more_landmarks,
     require_fresh_replies,
+    result_of,
 )
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.landmark_sums import LandmarkSums, Span, full, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.plausible import is_gram, require_possible_sums
-from eigenmesh.numerics.shortfall import Shortfall, nothing_missing, unprobed_shortfall
+from eigenmesh.numerics.plausible import exceeds, is_gram, require_possible_sums
+from eigenmesh.numerics.shortfall import probe, probe_for_sum
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
     Context,
@@ -60,7 +67,6 @@ from eigenmesh.runtime.message import (
 from eigenmesh.runtime.party import step
 from eigenmesh.runtime.protocol import protocol
 from eigenmesh.runtime.schedule import Node, Scope, Size, enlist, sequence, total
-from eigenmesh.stages.coverage import Coverage
 from eigenmesh.stages.row_messages import (
     NOT_A_GRAM,
     kernel_of,
@@ -86,25 +92,70 @@ class WeightedSums(Message, reveals="gram"):
         return wrong_trace(context, self.trace, self.weight)
 
 
+class WeightedProbes(OutsideProbes, reveals="moments", covers="fewest"):
+    """The same of rows that count by weight."""
+
+    weight: Annotated[float, NonNegative]
+
+    def contradiction(self, context: Context) -> str | None:
+        """Distances to a span are no longer than the rows."""
+        if kernel_of(context.setup).is_level and exceeds(self.outside, self.weight):
+            return (
+                f"squared distances of rows that weigh {self.weight:.6g} add up to "
+                f"{self.outside:.6g}, where k(x, x) = 1"
+            )
+        return None
+
+
+class WeightedOutside(SummedOutside, reveals="moments"):
+    """What may be masked of it."""
+
+    weight: Annotated[float, NonNegative]
+
+
 class WeightedRows(RowHolder):
     """Holds rows, and how much each counts."""
 
     @step(reusable=False)
     def weighted_gram(self, others: NewLandmarks) -> WeightedSums:
         """What the rows add up to with all landmarks."""
-        Y, w = self.take_up(others), np.asarray(weights_of(self.site, self.setup.weights))
+        Y, w = self.take_up(others), self.weights
         sums = weighted_landmark_sums(Span.of(self.kernel, Y), self.site.data, w)
         return WeightedSums(**sums.packed(), weight=float(w.sum()))
+
+    @step(reusable=False)
+    def probe_outside(self, components: ProbeAsk) -> WeightedProbes:
+        """As of rows that all count the same."""
+        measure = partial(probe, n_far=self.site.rows_of_a_largest, weights=self.weights)
+        sums = self._weighed(self.probed(measure, components))
+        return WeightedProbes(**{name: self._few(own) for name, own in sums.items()})
+
+    @step(reusable=False)
+    def probe_summed(self, components: ProbeAsk) -> WeightedOutside:
+        """As of rows that all count the same."""
+        by = partial(probe_for_sum, weights=self.weights)
+        return WeightedOutside(**self._weighed(self.probed(by, components)))
+
+    def _weighed(self, sums: Any) -> dict[str, Any]:
+        """Fields of a message with sums, whose rows count by weight."""
+        return {**sums._asdict(), "n_rows": len(self.scores), "weight": sums.n_rows}
+
+    @property
+    def weights(self) -> Doubles:
+        """How much each row counts."""
+        return np.asarray(weights_of(self.site, self.setup.weights), dtype=np.float64)
 
 
 def schedule(
     scope: Scope,
     setup: LandmarkSetup,
+    n_components: int | None,
     n_landmarks: int,
     landmarks: str,
+    center: bool,
     accuracy: Accuracy | None,
 ) -> Node:
-    """Landmarks, and sums with their weights; with an accuracy perhaps more of both."""
+    """Landmarks, and sums with weights; with an accuracy looks, and perhaps more of all."""
 
     def fit(numbers: Numbers, is_sure: bool) -> Node:
         new = landmarks_of_fit(numbers)
@@ -113,7 +164,9 @@ def schedule(
     def fits(numbers: Numbers) -> Node:
         if accuracy is None:
             return fit(numbers, True)
-        return growing(scope, WeightedRows, landmarks, None, accuracy, numbers, fit)
+        is_exact = n_components is not None and accuracy.variance_share is None
+        probes = ProbedComponents(setup.kernel, n_components, is_exact, center)
+        return growing(scope, WeightedRows, landmarks, probes, accuracy, numbers, fit)
 
     leverage = gram_rounds(WeightedRows)
     return sequence(
@@ -122,7 +175,7 @@ def schedule(
     )
 
 
-@protocol("weighted-kpca", roles=(WeightedRows, SummedRows), schedule=schedule)
+@protocol("weighted-kpca", roles=(WeightedRows, SummedRows), schedule=schedule, version=2)
 def weighted_kpca(
     rows: Federation,
     setup: LandmarkSetup,
@@ -136,29 +189,20 @@ def weighted_kpca(
     require_fresh_replies(rows)
     rows.enlist(WeightedRows, setup)
     leverage = leverage_by_gram(WeightedRows)
-    landmark_set = choose_landmarks(rows, WeightedRows, setup, n_landmarks, landmarks, leverage)
-    draw_more = more_landmarks(rows, WeightedRows, setup, landmarks)
-    most = landmark_set.most_in_all
-    largest = 0 if accuracy is None else min(accuracy.most_landmarks, most)
-    left = doublings(landmark_set.Y.shape[0], largest)
-    while True:
-        model, outside = _fit(rows, setup, n_components, landmark_set, center)
-        q = landmark_set.Y.shape[0]
-        missing = _missing(model, outside, q >= sum(landmark_set.sizes.values()), accuracy)
-        if not left or accuracy is None or missing.is_within(accuracy.largest_missing):
-            break
-        landmark_set = draw_more(landmark_set, min(2 * q, largest))
-        # As with all landmarks, none may be new: then these are the last.
-        left = left - 1 if landmark_set.Y.shape[0] > q else 0
-    coverage = Coverage(missing, {}, landmark_set.unheard, q >= most)
-    unknown = outside if center else 0.0  # of the mean, at most so much lies outside the span
-    facts = (landmark_set.skew, outside, landmark_set.n_values, unknown, coverage)
-    return DisKPCAResult(model, *facts)
+    first = choose_landmarks(rows, WeightedRows, setup, n_landmarks, landmarks, leverage)
+
+    def fit(landmark_set: LandmarkSet) -> SpanFit:
+        return _fit(rows, setup, n_components, landmark_set, center)
+
+    if accuracy is None:
+        return result_of(first, fit(first), None)
+    more = more_landmarks(rows, WeightedRows, setup, landmarks)
+    return result_of(*fit_until_accurate(rows, WeightedRows, accuracy, center, first, fit, more))
 
 
 def _fit(
     rows: Federation, setup: LandmarkSetup, k: int | None, landmark_set: LandmarkSet, center: bool
-) -> tuple[LandmarkModel, float]:
+) -> SpanFit:
     total = rows.total(WeightedRows.weighted_gram, each=landmark_set.unseen).sum
     if not total.weight > 0:
         raise InputError("sample_weight is 0 everywhere; a positive weight is expected of some row")
@@ -175,16 +219,9 @@ def _fit(
         next_eigenvalue=model.next_eigenvalue / scale,
         total=model.total / scale,
     )
-    return weighted, span_residual(span, sums) / scale
-
-
-def _missing(
-    model: LandmarkModel, outside: float, every: bool, accuracy: Accuracy | None
-) -> Shortfall:
-    k = len(model.eigenvalues) if accuracy is None else accuracy.n_wanted(model)
-    if every or outside <= ROUNDING * model.total:
-        return nothing_missing(k)
-    return unprobed_shortfall(model.eigenvalues[:k], outside, int(model.landmarks.shape[0]))
+    outside = span_residual(span, sums) / scale
+    unknown = outside if center else 0.0  # of the mean, at most so much lies outside the span
+    return SpanFit(weighted, span, outside, unknown, weight=float(total.weight))
 
 
 def weighted_landmark_sums(span: Span, A: Rows, weights: Doubles) -> LandmarkSums:

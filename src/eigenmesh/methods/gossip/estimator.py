@@ -99,8 +99,9 @@ class GossipKPCA(GraphEstimator):
     total_variance_, residual_, explained_variance_ratio_ : the variance in feature space, an upper
         bound if centred; with "random" that of the random features.
     shortfalls_ : with an accuracy, the share of each eigenvalue that the features miss, estimated,
-        (k,); of random features, by how much they are off, mostly too large. `shortfall_` is the
-        largest and `shortfall_error_` its standard error.
+        (k,); of random features, by how much they are off, mostly too large, as a share of the
+        larger one of what is there and what is true. `shortfall_` is the largest and
+        `shortfall_error_` its standard error.
     history_ : with `keep_history`, every node's directions after every round, not yet rotated, as
         coefficients of the centroids, or of random features, (rounds, nodes, n_features,
         n_components + 1); `transform_history` gives scores. None without, and where sums along a
@@ -345,7 +346,8 @@ class GossipKPCA(GraphEstimator):
         return (
             f"as if {self.n_features} features and {goal.n_rounds} rounds were enough: rounds go "
             f"on and features double while more than accuracy={self.accuracy:g} lets them is "
-            f"missing, which takes at most {more:,} floats more",
+            f"missing, which takes at most {more:,} floats more; on a tree a look ends at the root "
+            f"where little is outside the features' span",
         )
 
     def _adopt(self, result: GossipResult, gamma: float | None) -> None:
@@ -442,7 +444,7 @@ register(
 )
 
 
-_BY_ROWS = "method='admm', by which rows go to neighbours"
+_BY_ROWS = "ADMMKPCA (KernelPCA's method='admm'), by which rows go to neighbours"
 
 
 def graph_caveats(result: GossipResult, features: str, accuracy: float | None) -> tuple[str, ...]:
@@ -500,7 +502,7 @@ def _what_helps(result: GossipResult) -> str:
         )
     if result.exhausted:
         return (
-            f": there are no more means of {MIN_CLUSTER} rows. Ask for fewer components, or pass "
+            f": there are no more means of {MIN_CLUSTER} rows. Ask for fewer components, or take "
             f"{_BY_ROWS}"
         )
     return ": raise n_landmarks (of GossipKPCA n_features), or ask for fewer components"

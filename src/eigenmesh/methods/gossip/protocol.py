@@ -26,8 +26,9 @@ are averaged to rounding and rotated by the variances of all rows: all nodes hav
 Above the usual length: the node's steps, the schedule that orders them and the coordinator that
 asks for them are read side by side, letter by letter.
 
-With an accuracy the nodes average once more, what their rows add up to outside the features' span
-(`numerics.shortfall`, moments), and share more centroids while too much is missing.
+With an accuracy the nodes average once more, what their rows add up to outside the centroids' span
+(`numerics.shortfall`, moments), and share more centroids while too much is missing; of random
+features, what rows and scores add up to in others (`numerics.feature_errors`, moments).
 """
 
 from __future__ import annotations
@@ -64,6 +65,16 @@ from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.eigen import fix_signs, pseudo_inverse_root, require_rank
 from eigenmesh.numerics.embeddings import embedded_width, embedding
+from eigenmesh.numerics.feature_errors import (
+    CheckSums,
+    check_features,
+    check_sums,
+    check_width,
+    feature_errors,
+    n_check_groups,
+    squared_residuals,
+    unit_scores,
+)
 from eigenmesh.numerics.feature_model import FeatureModel
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span
@@ -72,6 +83,7 @@ from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.numerics.shortfall import (
     Probes,
     Shortfall,
+    may_have_rivals,
     missing_shares,
     peak_distance,
     probe,
@@ -177,6 +189,7 @@ class ProbeBudget(Message, reveals=None):
     """Floats of the fit, of which probing may take a tenth: `numerics.shortfall.probed`."""
 
     floats: Annotated[int, NonNegative]
+    seeks_directions: bool  # outside the features' span, that come near an eigenvalue
 
 
 class Missing(Message, reveals="moments"):
@@ -194,6 +207,7 @@ class GossipOutcome(Message, reveals="moments", covers="joint"):
     total: float
     n_rows: int
     n_dimensions: int
+    outside: float  # squared distance of all rows to the features' span
 
 
 class GossipNode(CentroidNode):
@@ -202,7 +216,7 @@ class GossipNode(CentroidNode):
     Setup = GossipSetup
     state = (
         *(*CentroidNode.state, "n_features", "n_given", "mean", "W", "product"),
-        *("outside", "own_probes", "probes", "growing"),
+        *("outside", "own_probes", "probes", "growing", "variances", "checks", "whole_checks"),
     )
 
     def __init__(self, site: SiteView, setup: GossipSetup) -> None:
@@ -212,7 +226,8 @@ class GossipNode(CentroidNode):
         self.n_features, self.n_given = 0, 0
         self.outside = 0.0  # Σ k⊥ of all rows, their squared distance to the features' span
         self.own_probes, self.probes = np.zeros((2, 0)), np.zeros(0)
-        self.mean = self.growing = np.zeros(0)
+        self.mean = self.growing = self.variances = np.zeros(0)
+        self.checks, self.whole_checks = np.zeros((0, 0)), np.zeros(0)
         self.W = self.product = np.zeros((0, 0))
 
     @step
@@ -415,6 +430,7 @@ class GossipNode(CentroidNode):
         require_rank(values, self.setup.n_wanted, round(n), f"{D} shared features")
         k = self._n_kept(values)
         components = self._signed(vectors[:, :k])
+        self.W, self.variances = vectors, np.maximum(values, 0.0)
         outside = 0.0 if self.setup.features == "random" else n * self.mean @ self.mean
         self.outside = 0.0 if self.setup.features == "random" else max(float(trace - inside), 0.0)
         facts = {
@@ -424,7 +440,7 @@ class GossipNode(CentroidNode):
             "n_rows": round(n),
         }
         self.site.keep(KEPT, {"consensus": self._model(components, facts)})
-        return GossipOutcome(**facts, n_dimensions=D)
+        return GossipOutcome(**facts, n_dimensions=D, outside=self.outside)
 
     def _n_kept(self, values: Doubles) -> int:
         """All that are wanted, and of the others those well above what rounding makes of none."""
@@ -447,7 +463,50 @@ class GossipNode(CentroidNode):
         coefficients = self.basis @ components
         return LandmarkModel(self.kernel, self.landmarks, coefficients, offset, **facts)
 
-    # 4. What the features miss.
+    # 4. What random features are off by, by other features (`numerics.feature_errors`).
+
+    @step(reusable=False)
+    def begin_check(self) -> None:
+        """Average what scores, and rows, add up to in features that were drawn apart."""
+        own = check_sums(self._check_features, self._check_scores, bool(self.setup.center))
+        self.start_mixing(np.append(own.weighted.ravel(), own.whole))
+
+    @property
+    def _check_features(self) -> list[Doubles]:
+        X = as_rows(self.site.data, np.float64)
+        groups = check_features(self.kernel, int(X.shape[1]), self.setup.seed)
+        return [np.vstack([embed(X[rows]) for rows in blocks(X.shape[0])]) for embed in groups]
+
+    @property
+    def _check_scores(self) -> Doubles:
+        s = min(self.setup.n_wanted + 1, len(self.variances))
+        return unit_scores(self._seen @ self.W[:, :s], self.variances[:s])
+
+    @step(reusable=False)
+    def begin_residuals(self, whole: NodeTotal) -> None:
+        """Average how far the scores are from eigenvectors, by these features."""
+        sums, features = self.mixture * whole.n_nodes, self._check_features
+        s = min(self.setup.n_wanted + 1, len(self.variances))
+        width = len(sums) // (s + 1)
+        self.checks, self.whole_checks = sums[:-width].reshape(s, width), sums[-width:]
+        own: Any = self.site.kept(KEPT, "consensus")
+        n = own["consensus"].n_rows
+        self.start_mixing(squared_residuals(features, self._check_scores, self._sums_of_check(), n))
+
+    def _sums_of_check(self) -> CheckSums:
+        n_groups = n_check_groups(self.kernel, int(self.site.data.shape[1]))
+        return CheckSums(self.checks, self.whole_checks, n_groups)
+
+    @step(reusable=False)
+    def tell_errors(self, whole: NodeTotal) -> Missing:
+        """By how much the wanted eigenvalues are off."""
+        residuals = self.mixture * whole.n_nodes
+        lacking = feature_errors(
+            self.variances, self._sums_of_check(), residuals, self.setup.n_wanted
+        )
+        return Missing(values=lacking.values, errors=lacking.errors)
+
+    # 5. What centroids miss.
 
     @step(reusable=False)
     def begin_probes(self, budget: ProbeBudget) -> None:
@@ -462,7 +521,8 @@ class GossipNode(CentroidNode):
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients[:, :k] @ scaled, model.offset[:k] @ scaled)
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
-        probes, span = Probes(*directions, mean, share, width), Span.of(self.kernel, self.landmarks)
+        probes = Probes(*directions, mean, share, width, budget.seeks_directions)
+        span = Span.of(self.kernel, self.landmarks)
         fewest = self.site.fewest_seen(probes.n_numbers)
         seed, n_far = self.setup.seed, self.site.rows_of_a_largest
         sums = probe(span, self.site.data, probes, seed, rng, fewest, n_far)
@@ -480,18 +540,28 @@ class GossipNode(CentroidNode):
     @step(reusable=False)
     def tell_missing(self, whole: NodeTotal) -> Missing:
         """How much the wanted eigenvalues lack."""
-        share: Any = self.site.kept(KEPT, "consensus")
-        z = share["consensus"].eigenvalues[: self.setup.n_wanted]
-        F, mean, noise, facts = self._probe_sums()
-        peak, n, sampled = facts
+        F, mean, _, (peak, n, _) = self._probe_sums()
         g = self._direction()
         along = float(g @ self.mixture) * whole.n_nodes - float(np.sum((F @ g) ** 2))
         along -= float(mean @ g) ** 2 / n if self.setup.center else 0.0
         bounds = (peak_distance(peak, self.outside, n), along, self._own_level(F, mean, n), 0.0)
-        level = min(max(bounds), self.outside)
+        return self._lacking(max(bounds), 0.0)
+
+    @step(reusable=False)
+    def tell_missing_at_root(self) -> Missing:
+        """The same of the sums that have come up the tree, where no directions were sought."""
+        self.probes = self.total_at_root()
+        peak, n, _ = self._probe_sums()[-1]
+        return self._lacking(peak_distance(peak, self.outside, n), self.outside)
+
+    def _lacking(self, level: float, highest: float) -> Missing:
+        """By the largest variance outside, at least; and at most, where that is more."""
+        share: Any = self.site.kept(KEPT, "consensus")
+        z = share["consensus"].eigenvalues[: self.setup.n_wanted]
+        F, _, noise, (_, _, sampled) = self._probe_sums()
+        levels = (min(level, self.outside), self.outside, unseen_distance(sampled, self.outside))
         sums = (F, np.maximum(noise, 0.0))
-        unseen = unseen_distance(sampled, self.outside)
-        lacking = missing_shares(self.kernel.name, z, sums, level, self.outside, unseen)
+        lacking = missing_shares(self.kernel.name, z, sums, *levels, highest)
         return Missing(values=lacking.values, errors=lacking.errors)
 
     def _probe_sums(self) -> tuple[Doubles, Doubles, Doubles, Doubles]:
@@ -597,7 +667,7 @@ def schedule(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: boo
     A plan counts the fit alone and, if `is_fullest`, all the rounds and looks that it may take.
     """
     if setup.features != "centroids":
-        return sequence(_counting(setup), _one_fit(scope, setup, goal, is_fullest))
+        return sequence(_counting(setup), _other_fit(scope, setup, goal, is_fullest))
     return sequence(
         _counting(setup),
         settle(
@@ -657,7 +727,7 @@ def _centroid_fits(
     taken = features_for(setup, goal, [first.most_rows])
     if taken != setup.features:
         setup = dataclasses.replace(setup, features=taken)
-        return sequence(enlist(GossipNode, setup), _one_fit(scope, setup, goal, is_fullest))
+        return sequence(enlist(GossipNode, setup), _other_fit(scope, setup, goal, is_fullest))
     n, d = scope.n_taking_part, first.n_columns
 
     def fit(q: int, each: Size | Amount) -> Node:
@@ -673,6 +743,36 @@ def _centroid_fits(
     return sequence(
         fit(first.q, first.each),
         loop(first.more, more, usual=0) if first.more else None,
+    )
+
+
+def _other_fit(scope: Scope, setup: GossipSetup, goal: GossipGoal, is_fullest: bool) -> Node:
+    """`_one_fit` of random features, or of a node that is alone; with an accuracy a check."""
+    fit = _one_fit(scope, setup, goal, is_fullest)
+    if setup.features != "random" or goal.accuracy is None:
+        return fit
+    check = _checking(scope, setup, goal)
+    # Whether there are as many features as columns, which are then exact, the count shows.
+    return sequence(fit, maybe(check, planned=False) if setup.kernel in NARROW else check)
+
+
+def _checking(scope: Scope, setup: GossipSetup, goal: GossipGoal) -> Node:
+    """`_check`."""
+    node, total = GossipNode, node_total(scope)
+
+    def directions(own: Own) -> int:
+        return min(setup.n_wanted + 1, embedded_width(setup.kernel, own.columns, goal.n_features))
+
+    def n_sums(own: Own) -> int:
+        width = check_width(setup.kernel, own.columns, setup.degree, setup.coef0)
+        return (directions(own) + 1) * width
+
+    return sequence(
+        ask(node.begin_check),
+        mixing_rounds(scope, node, Size(n_sums), PROBED),
+        ask(node.begin_residuals, down=total),
+        mixing_rounds(scope, node, Size(directions), PROBED),
+        ask(node.tell_errors, down=total, up={"k": setup.n_wanted}),
     )
 
 
@@ -799,16 +899,28 @@ def _looking(
 ) -> Node:
     """`_look`."""
     node, total = GossipNode, node_total(scope)
-    return sequence(
-        ask(node.begin_probes, down=budget),
-        mixing_rounds(scope, node, sums, PROBED),
+    begin = ask(node.begin_probes, down=budget)
+    rest = sequence(
         ask(node.begin_level, down=total),
         mixing_rounds(scope, node, level, PROBED),
         ask(node.tell_missing, down=total, up={"k": k}),
     )
+    if not _ends_at_root(scope):
+        return sequence(begin, mixing_rounds(scope, node, sums, PROBED), rest)
+    up, down = (
+        tree_rounds(scope, node.offer_mixture, node.take_mixture, (way,), n=sums)
+        for way in (UP, DOWN)
+    )
+    at_root = ask(node.tell_missing_at_root, up={"k": k})
+    return sequence(begin, up, maybe(down, rest), maybe(at_root, planned=False))
 
 
-@protocol("gossip-kpca", roles=(GossipNode,), schedule=schedule, begins_anew=True)
+def _ends_at_root(scope: Scope) -> bool:
+    """Whether sums that came up a tree are all there is to know where no directions are sought."""
+    return not (scope.gossips or scope.lossy)
+
+
+@protocol("gossip-kpca", roles=(GossipNode,), schedule=schedule, version=2, begins_anew=True)
 def gossip_kpca(nodes: Federation, setup: GossipSetup, goal: GossipGoal) -> GossipResult:
     """Subspace iteration; once more with twice the features while they miss too much."""
     nodes.enlist(GossipNode, setup)
@@ -946,11 +1058,15 @@ def _missing(
     nodes: Federation, setup: GossipSetup, goal: GossipGoal, outcome: GossipOutcome, complete: bool
 ) -> Missing:
     """What the features miss of each eigenvalue; nothing if they are `complete`."""
-    if setup.features != "centroids" or complete:
-        return unprobed(outcome, setup.n_wanted, complete)
+    if complete:
+        return Missing(values=np.zeros(setup.n_wanted), errors=np.zeros(setup.n_wanted))
+    if setup.features == "random":
+        return _check(nodes)
     k, accuracy = setup.n_wanted, goal.accuracy
     budget = probe_budget(require_graph(nodes), setup, goal, outcome.n_dimensions)
-    first = _look(nodes, budget)
+    z = outcome.eigenvalues[:k]
+    rivals = not _ends_at_root(nodes.scope) or may_have_rivals(z, outcome.outside)
+    first = _look(nodes, budget, rivals)
     doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
     sizes = (outcome.n_dimensions, outcome.n_rows)
     every_row = share_looked_at(*sizes, budget) == share_looked_at(*sizes, EVERYTHING)
@@ -968,18 +1084,42 @@ def shortfall_of(missing: Missing) -> Shortfall:
     return Shortfall(np.asarray(missing.values, float), np.asarray(missing.errors, float))
 
 
-def _look(nodes: Federation, budget: int) -> Missing:
+def _look(nodes: Federation, budget: int, seeks_directions: bool = True) -> Missing:
     """One look at what is outside the features' span."""
-    nodes.ask(GossipNode.begin_probes, ProbeBudget(floats=budget))
+    question = ProbeBudget(floats=budget, seeks_directions=seeks_directions)
+    nodes.ask(GossipNode.begin_probes, question)
+    if not seeks_directions:
+        along_tree(nodes, GossipNode.offer_mixture, GossipNode.take_mixture, (UP,))
+        return _of_root(nodes)
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     whole = NodeTotal(n_nodes=len(nodes.parties))
     nodes.ask(GossipNode.begin_level, whole)
     average(nodes, GossipNode, mixes_for(nodes, PROBED))
     # A direction that one node alone knows of is missing for all.
-    replies = nodes.ask(GossipNode.tell_missing, whole)
+    return _worst(nodes.ask(GossipNode.tell_missing, whole))
+
+
+def _worst(replies: Replies) -> Missing:
     worst = int(np.argmax([float(node.values.max(initial=0.0)) for node in replies]))
     most: Missing = replies[worst]
     return most
+
+
+def _check(nodes: Federation) -> Missing:
+    """One look at what other features make of the scores."""
+    nodes.ask(GossipNode.begin_check)
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    whole = NodeTotal(n_nodes=len(nodes.parties))
+    nodes.ask(GossipNode.begin_residuals, whole)
+    average(nodes, GossipNode, mixes_for(nodes, PROBED))
+    return _worst(nodes.ask(GossipNode.tell_errors, whole))
+
+
+def _of_root(nodes: Federation) -> Missing:
+    """What the root of the tree makes of the sums of all."""
+    root = nodes.members[nodes.tree.root]
+    reply: Missing = nodes.ask(GossipNode.tell_missing_at_root, each={root: None})[0]
+    return reply
 
 
 def probe_budget(graph: nx.Graph, setup: GossipSetup, goal: GossipGoal, width: int) -> int:
@@ -995,24 +1135,6 @@ def fills_all(setup: GossipSetup, width: int, n_columns: int) -> bool:
     """Whether the features' span holds every row, whatever the rows are."""
     narrow = setup.kernel in NARROW and width >= n_columns
     return setup.features == "rows" or narrow
-
-
-def unprobed(outcome: GossipOutcome, n_wanted: int, complete: bool) -> Missing:
-    """Of random features: by how much their eigenvalues are off, mostly too large.
-
-    With D features eigenvalue ℓ shows as ℓ + (R/D) ℓ / (ℓ − R/n), where R is the variance that no
-    wanted component explains, as if it were spread evenly over the rows (the spiked model of
-    Johnstone, 2001). Solved for ℓ.
-    """
-    z, n = outcome.eigenvalues, outcome.n_rows
-    if complete:
-        return Missing(values=np.zeros(n_wanted), errors=np.zeros(n_wanted))
-    rest = max(outcome.total - float(np.sum(z)), 0.0)
-    each, shown = rest / n, rest / outcome.n_dimensions
-    middle = (each + z - shown) / 2
-    true = middle + np.sqrt(np.maximum(middle**2 - each * z, 0.0))
-    values = np.clip(1 - true / np.maximum(z, np.finfo(float).tiny), 0.0, 1.0)[:n_wanted]
-    return Missing(values=values, errors=values / 2)
 
 
 def _is_enough(missing: Missing, goal: GossipGoal) -> bool:
