@@ -258,7 +258,9 @@ def test_sparse_rows_beyond_the_exact_limit():
 def test_huge_rows_beside_small_ones_leave_kernel_values_finite():
     rng = np.random.default_rng(2)
     X = rng.standard_cauchy((900, 5)) ** 3 + 1e9 * rng.normal(size=5)
-    kpca, _ = quietly(em.KernelPCA(2, kernel="rbf", gamma=0.2, random_state=0), em.split(X, 9))
+    kpca, _ = quietly(
+        em.KernelPCA(2, kernel="rbf", gamma=0.2, random_state=0), em.split(X, 9, random_state=0)
+    )
     assert np.isfinite(kpca.eigenvalues_).all()
 
 
@@ -267,7 +269,9 @@ def test_more_components_than_there_are_end_in_words(parties):
     for seed in range(4):
         X = np.random.default_rng(seed).normal(size=(110, 2))
         with pytest.raises(em.EigenmeshError, match="determine 2; set n_components to at most 2"):
-            em.KernelPCA(5, kernel="linear", method="diskpca").fit(em.split(X, parties))
+            em.KernelPCA(5, kernel="linear", method="diskpca").fit(
+                em.split(X, parties, random_state=0)
+            )
 
 
 def test_a_closer_look_is_said_beforehand_to_the_float():

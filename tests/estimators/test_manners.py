@@ -121,7 +121,7 @@ def test_scores_of_parties_come_in_frames(kind, source):
 
 @pytest.mark.parametrize("split", ["rows", "columns"])
 def test_frames_are_indexed_by_sample_ids(split):
-    parts = em.split(X, 2, by=split)
+    parts = em.split(X, 2, by=split, random_state=0)
     ids = [
         [f"{name}{i}" for i in range(len(own))] for name, own in zip("ab", parts.parts, strict=True)
     ]

@@ -202,7 +202,7 @@ def test_what_has_no_pooled_rows_is_refused():
     with pytest.raises(InputError, match="not for columns"):
         em.KernelPCA(2, preparation=how).fit(em.split(X, 2, by="columns"))
     with pytest.raises(InputError, match="preparation is 'yes'"):
-        em.KernelPCA(2, preparation="yes").fit(em.split(X, 3))
+        em.KernelPCA(2, preparation="yes").fit(em.split(X, 3, random_state=0))
     with pytest.raises(InputError, match="one after the other"):
         em.KernelPCA(2, preparation=how).fit(iter([X]))
 

@@ -101,7 +101,7 @@ def test_a_host_follows_its_own_tree_and_no_other():
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=["ring", "lattice", "path", "star", "regular"])
 def test_fifteen_times_fewer_floats_than_by_gossip(graph):
-    rows = em.split(np.zeros((10 * len(graph), 4)), len(graph))
+    rows = em.split(np.zeros((10 * len(graph), 4)), len(graph), random_state=0)
     columns = em.split(np.zeros((20, 2 * len(graph))), len(graph), by="columns")
     fits = {
         em.GossipKPCA(3, kernel="rbf", gamma=0.1, topology=graph): rows,
@@ -137,7 +137,7 @@ def test_the_answer_is_that_of_gossip_and_of_the_survivors():
 
 
 def test_the_audit_says_who_learns_a_summand():
-    parts = em.split(np.zeros((60, 3)), 4)
+    parts = em.split(np.zeros((60, 3)), 4, random_state=0)
     for way, words in (("tree", "of a leaf its own summand"), ("gossip", "from the first mix")):
         kpca = em.GossipKPCA(1, kernel="rbf", gamma=0.1, topology="ring", averaging=way)
         assert words in str(em.audit(em.plan(kpca, parts)))

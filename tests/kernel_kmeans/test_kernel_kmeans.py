@@ -169,7 +169,7 @@ def test_recovery_improves_with_landmarks():
     errors = []
     for q in (15, 50, 200):
         model = em.KernelKMeans(8, gamma=0.1, n_eigenvectors=8, n_landmarks=q, random_state=0)
-        errors.append(recovery_error(model.fit(em.split(X, 3)).transform(X), *top))
+        errors.append(recovery_error(model.fit(em.split(X, 3, random_state=0)).transform(X), *top))
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 1e-5
 
@@ -291,7 +291,7 @@ def test_weights_reach_every_engine_and_new_ones_take_the_place_of_old_ones():
 def test_no_row_and_no_score_of_one_leaves_by_default():
     for kernel in ("rbf", "poly", "linear", "arc-cosine"):
         model = em.KernelKMeans(4, kernel=kernel, degree=2, random_state=0)
-        model.fit(em.split(few_digits(), 4))
+        model.fit(em.split(few_digits(), 4, random_state=0))
         kinds = set().union(*model.report_.reveals.values())
         assert kinds <= {"centroids", "gram", "moments", "counts"}
         assert f"what left the parties: {', '.join(sorted(kinds))}" in model.method_
@@ -400,7 +400,7 @@ def test_wrong_parameters_say_what_is_expected(wrong):
 
 def test_exact_does_not_pool():
     with pytest.raises(em.EigenmeshError, match="one place.*one array"):
-        em.KernelKMeans(3, method="exact").fit(em.split(few_digits(60), 2))
+        em.KernelKMeans(3, method="exact").fit(em.split(few_digits(60), 2, random_state=0))
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_exact_does_not_pool():
     ],
 )
 def test_weights_that_do_not_fit_are_named(weights, words):
-    parts = em.split(few_digits(60), 2)
+    parts = em.split(few_digits(60), 2, random_state=0)
     with pytest.raises(em.EigenmeshError, match=words):
         em.KernelKMeans(3, gamma=0.1).fit(parts, sample_weight=weights)
 
@@ -460,7 +460,10 @@ def test_new_rows_in_any_form_get_the_same_clusters(estimator):
     np.testing.assert_array_equal(model.predict(X[7:8]), model.labels_[7:8])
     with pytest.raises(em.EigenmeshError, match="2D"):
         model.predict(X[7])
-    with em.federation(em.split(X, 2)) as fed, pytest.raises(em.EigenmeshError, match="labels_"):
+    with (
+        em.federation(em.split(X, 2, random_state=0)) as fed,
+        pytest.raises(em.EigenmeshError, match="labels_"),
+    ):
         model.predict(fed)
 
 

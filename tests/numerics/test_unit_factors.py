@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from eigenmesh.numerics.centroids import centroids
 from eigenmesh.numerics.unit_factors import FACTOR, ColumnMoments, moment_factors, unit_factors
+
+DIGITS = load_digits().data
 
 
 def means(parts, n_points=100):
@@ -145,7 +148,7 @@ def test_moments_of_ordinary_splits_and_heavy_tails_give_no_alarm():
 @pytest.mark.parametrize("n_parties", [2, 3, 6])
 def test_columns_about_zero_in_other_units_are_named_and_those_beside_them_are_not(n_parties):
     rng, named, beside = np.random.default_rng(n_parties), 0, 0
-    for _ in range(60):
+    for _ in range(200):
         d = int(rng.integers(4, 13))
         sizes = 10.0 ** rng.uniform(-2, 2, d)
         parts = [rng.normal(size=(300, d)) * sizes for _ in range(n_parties)]
@@ -155,8 +158,9 @@ def test_columns_about_zero_in_other_units_are_named_and_those_beside_them_are_n
         named += column in by_moments
         by_means = {f.column for f in unit_factors(means(parts))}
         beside += len((by_moments | by_means) - {column})
-    assert named >= 50
-    assert beside <= 1
+    # Of two parties' columns about 0 one in twenty has means as amounts have that are seldom there.
+    assert named >= 160
+    assert beside <= 2
 
 
 @pytest.mark.parametrize("n_parties", [2, 4, 10])
@@ -169,4 +173,14 @@ def test_moments_of_rare_and_heavy_values_raise_no_alarm(n_parties):
         parts = enumerate(np.array_split(X, n_parties))
         moments = {str(i): ColumnMoments(own.mean(0), own.var(0), len(own)) for i, own in parts}
         alarms += bool(moment_factors(moments))
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize("n_parties", [2, 3, 4, 8])
+def test_moments_of_pixels_that_are_seldom_inked_raise_no_alarm(n_parties):
+    """Columns of few values that are not 0, of which a party has more or larger ones by chance."""
+    rng, alarms = np.random.default_rng(n_parties), 0
+    for _ in range(50):
+        X = DIGITS[rng.permutation(len(DIGITS))[: rng.integers(200, len(DIGITS))]]
+        alarms += bool(moment_factors(moments(np.array_split(X, n_parties))))
     assert alarms <= 1

@@ -41,18 +41,18 @@ def test_tells_every_shape_in_party_order(by, sparse):
 
 @pytest.mark.parametrize("by", ["rows", "columns"])
 def test_costs_one_round_and_no_float(by):
-    ledger = run(em.split(np.ones((9, 6)), 3, by=by)).recording.ledger
+    ledger = run(em.split(np.ones((9, 6)), 3, by=by, random_state=0)).recording.ledger
     assert (ledger.rounds, ledger.floats_up, ledger.floats_down) == (1, 0, 0)
 
 
 def test_reveals_counts_only():
-    parts = em.split(np.ones((9, 6)), 3, policies=em.Policy(allow={"counts"}))
+    parts = em.split(np.ones((9, 6)), 3, policies=em.Policy(allow={"counts"}), random_state=0)
     revealed = run(parts).recording.ledger.revealed()
     assert revealed == {name: {"counts": 0} for name in parts.names}
 
 
 def test_a_policy_without_counts_refuses():
-    parts = em.split(np.ones((9, 6)), 3, policies=em.Policy(allow={"moments"}))
+    parts = em.split(np.ones((9, 6)), 3, policies=em.Policy(allow={"moments"}), random_state=0)
     with pytest.raises(PolicyRefusal, match="'counts'"):
         run(parts)
 

@@ -252,23 +252,28 @@ def test_points_of_no_weight_do_not_pull(method):
 
 def test_weights_of_nothing_are_an_error():
     with pytest.raises(em.EigenmeshError, match="weigh 0"):
-        cluster(em.split(DIGITS[:30], 2), 2, [np.zeros(15)] * 2)
+        cluster(em.split(DIGITS[:30], 2, random_state=0), 2, [np.zeros(15)] * 2)
 
 
 def test_a_site_without_points_says_what_to_do():
-    with em.federation(em.split(DIGITS[:30], 2)) as fed:
+    with em.federation(em.split(DIGITS[:30], 2, random_state=0)) as fed:
         with pytest.raises(em.EigenmeshError, match="party-0.*nothing under 'points'"):
             fed.run(distributed_kmeans, SETUP, 2)
 
 
 def test_an_unknown_method_is_named():
     with pytest.raises(em.EigenmeshError, match="'best'"):
-        cluster(em.split(DIGITS[:30], 2), 2, method="best")
+        cluster(em.split(DIGITS[:30], 2, random_state=0), 2, method="best")
 
 
 @pytest.mark.parametrize("method", ["lloyd", "coreset"])
 def test_a_party_that_keeps_its_scores_refuses(method):
-    parts = em.split(DIGITS[:90], 3, policies=[None, em.Policy(allow={"counts", "moments"}), None])
+    parts = em.split(
+        DIGITS[:90],
+        3,
+        policies=[None, em.Policy(allow={"counts", "moments"}), None],
+        random_state=0,
+    )
     with pytest.raises(PolicyRefusal, match="'scores'") as caught:
         cluster(parts, 3, method=method)
     assert caught.value.party == "party-1"

@@ -30,6 +30,7 @@ _NEAREST = 0.3  # of the median distance
 _SIDED = 0.8
 _FEWEST_COLUMNS = 3  # beside one, of two parties: fewer do not tell what their spreads differ by
 _ABOVE_CHANCE = 4.0  # standard errors of a mean
+_OF_ONE_SIGN = 1 - 1e-6  # standard errors, and rounding
 _CHANCE = 0.002  # of an alarm in a whole set of columns and parties that differ by chance alone
 
 
@@ -115,8 +116,12 @@ def moment_factors(
     if not len(columns):
         return []
     spreads = np.array([np.log(own.variance[columns]) / 2 for own in enough.values()])
-    one_sided = np.any([_is_one_sided(own)[columns] for own in enough.values()], axis=0)
-    errors = _spread_errors(spreads, one_sided)
+    from_zero = np.array([_errors_from_zero(own)[columns] for own in enough.values()])
+    one_sided = (np.abs(from_zero) >= _ABOVE_CHANCE).any(axis=0)
+    # So many values of n make up a column that is mostly 0, and no party knows its spread better.
+    n_values = np.maximum(np.abs(from_zero).min(axis=0), _OF_ONE_SIGN) ** 2
+    few_values = np.where(one_sided | _may_be_of_one_sign(from_zero), 1 / np.sqrt(n_values), 0.0)
+    errors = np.maximum(_spread_errors(spreads, one_sided), few_values)
     own = [
         _by_moments(at_party, columns, log_spread, errors)
         for at_party, log_spread in zip(enough.values(), spreads, strict=True)
@@ -179,9 +184,17 @@ def _varies(own: ColumnMoments) -> Any:
     return own.variance > _ROUNDING**2 * np.maximum(own.mean**2, np.finfo(float).tiny)
 
 
-def _is_one_sided(own: ColumnMoments) -> Any:
-    """Columns whose mean is not 0 by chance."""
-    return np.abs(own.mean) * np.sqrt(own.n_rows) >= _ABOVE_CHANCE * np.sqrt(own.variance)
+def _errors_from_zero(own: ColumnMoments) -> Doubles:
+    """How many of its standard errors each column's mean is from 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # columns that do not vary are not asked
+        return np.asarray(own.mean * np.sqrt(own.n_rows) / np.sqrt(own.variance))
+
+
+def _may_be_of_one_sign(from_zero: Doubles) -> Any:
+    """Columns that may lie on one side of 0 at all parties: amounts that are seldom there."""
+    # Values of one sign have (sum x)^2 >= sum x^2, so that their mean is at least one standard
+    # error from 0, however few are not 0; of a column about 0 few parties' means all are.
+    return (from_zero >= _OF_ONE_SIGN).all(axis=0) | (from_zero <= -_OF_ONE_SIGN).all(axis=0)
 
 
 def _by_moments(own: ColumnMoments, columns: Any, spreads: Doubles, errors: Doubles) -> _Columns:

@@ -81,7 +81,9 @@ def optimal_residual(kernel, X, k):
 @pytest.mark.parametrize("name", KERNELS)
 def test_equals_central_kpca_when_every_row_is_a_landmark(name, parties):
     X, X_new = DIGITS[:250], DIGITS[250:320]
-    model = em.DisKPCA(4, **KERNELS[name], n_landmarks=250).fit(em.split(X, parties))
+    model = em.DisKPCA(4, **KERNELS[name], n_landmarks=250).fit(
+        em.split(X, parties, random_state=0)
+    )
     kernel = KERNELS[name]
     central = KernelPCA(4, kernel="precomputed", eigen_solver="dense")
     central.fit(kernel_matrix(kernel, X))
@@ -360,7 +362,9 @@ def test_a_party_that_misses_a_round_stays_out_of_what_follows(round_, exact):
 
 def test_more_components_than_landmarks_is_an_error():
     with pytest.raises(RankError, match="20 components"):
-        em.DisKPCA(20, kernel="rbf", gamma=0.05, n_landmarks=10).fit(em.split(DIGITS[:100], 3))
+        em.DisKPCA(20, kernel="rbf", gamma=0.05, n_landmarks=10).fit(
+            em.split(DIGITS[:100], 3, random_state=0)
+        )
 
 
 @pytest.mark.parametrize(

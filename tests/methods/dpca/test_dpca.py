@@ -130,7 +130,7 @@ def test_wrong_parameters_are_explained(parts, options, words):
 
 def test_rows_and_broken_graphs_are_refused(X, parts):
     with pytest.raises(InputError, match="DPCA"):
-        em.DPCA(1).fit(em.split(X, 3, by="rows"))
+        em.DPCA(1).fit(em.split(X, 3, by="rows", random_state=0))
     with pytest.raises(TopologyError, match="add an edge"):
         em.DPCA(1, topology=nx.Graph([(0, 1), (2, 3)])).fit(parts)
 

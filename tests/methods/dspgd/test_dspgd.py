@@ -101,7 +101,7 @@ def test_a_sketch_as_wide_as_the_features_is_exact():
 def test_exact_features_give_the_exact_eigenvectors(solver, parties):
     """The features of a linear kernel are the rows themselves: nothing is left to chance."""
     agreed = setup(kernel="linear", gamma=None, n_features=64, sketch_width=70)
-    parts = em.split(X, parties)
+    parts = em.split(X, parties, random_state=0)
     found, H, _ = run(parts, Goal(5, 5, 10), 3, solver, agreed)
     rows = np.vstack(parts.parts)
     values, vectors = np.linalg.eigh(rows @ rows.T)
@@ -173,7 +173,7 @@ def test_missing_columns_are_made_up_with_zeros():
 def test_floats_and_rounds_equal_the_formula_and_do_not_grow_with_the_rows(parties):
     D, r, s, T = 40, 12, 6, 5
     for n in (200, 400):
-        parts = em.split(X[:n], parties)
+        parts = em.split(X[:n], parties, random_state=0)
         agreed = setup(sketch_width=r + 2)
         _, _, gram = run(parts, Goal(s, 8, r), T, "gram", agreed)
         _, _, sketch = run(parts, Goal(s, 8, r), T, "nystrom", agreed)
@@ -190,7 +190,7 @@ def test_floats_and_rounds_equal_the_formula_and_do_not_grow_with_the_rows(parti
 def test_the_mechanism_saves_what_the_papers_theorem_says():
     """(N + M D) Q0 over M (r + D) Q1, product by product."""
     n, M, D, T = 300, 5, 40, 4
-    parts, goal = em.split(X[:n], M), Goal(6, 8, 12)
+    parts, goal = em.split(X[:n], M, random_state=0), Goal(6, 8, 12)
     with_it, _, efficient = run(parts, goal, T, "lanczos")
     without, _, direct = run(parts, goal, T, "direct")
 
@@ -281,7 +281,7 @@ def test_a_reply_is_a_sum_over_rows():
 
 
 def test_reused_replies_and_skipped_products_are_refused():
-    parts = em.split(X, 3)
+    parts = em.split(X, 3, random_state=0)
     with pytest.raises(InputError, match="reuse.*features"):
         run(parts, Goal(3, 3, 8), 2, "gram", on_loss="reuse")
     with pytest.raises(InputError, match="same.*nystrom"):
@@ -292,7 +292,7 @@ def test_reused_replies_and_skipped_products_are_refused():
 
 def test_the_papers_threshold_needs_enough_features():
     with pytest.raises(InputError, match="n_clusters \\+ 2"):
-        run(em.split(X, 3), Goal(9, 9, None), 2, "gram", setup(n_features=10))
+        run(em.split(X, 3, random_state=0), Goal(9, 9, None), 2, "gram", setup(n_features=10))
 
 
 def test_rows_of_zeros_have_no_eigenvectors():

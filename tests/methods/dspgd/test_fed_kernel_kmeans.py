@@ -171,7 +171,9 @@ def test_a_plain_array_is_one_party_with_an_array_of_labels():
 
 def test_sparse_rows_give_the_clusters_of_dense_ones():
     X = DIGITS[:300]
-    dense, sparse = (fitted(5, source=em.split(data, 3)) for data in (X, sp.csr_array(X)))
+    dense, sparse = (
+        fitted(5, source=em.split(data, 3, random_state=0)) for data in (X, sp.csr_array(X))
+    )
     np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-9)
     assert sparse.report_.baseline_floats < dense.report_.baseline_floats
 
@@ -179,7 +181,7 @@ def test_sparse_rows_give_the_clusters_of_dense_ones():
 def test_a_polynomial_kernel_has_features_too():
     X = DIGITS[:300]
     options = {"kernel": "poly", "degree": 2, "gamma": 0.1, "coef0": 1.0, "n_features": 150}
-    model = fitted(30, source=em.split(X, 3), **options)
+    model = fitted(30, source=em.split(X, 3, random_state=0), **options)
     expected = np.linalg.eigvalsh((0.1 * X @ X.T + 1.0) ** 2)[::-1][:3]
     np.testing.assert_allclose(model.eigenvalues_[:3], expected, rtol=0.15)
 
@@ -196,7 +198,7 @@ def test_fewer_eigenvectors_than_asked_for_are_said_and_used():
 def test_the_paper_threshold_may_leave_fewer_columns_than_eigenvectors():
     model = em.FedKernelKMeans(3, n_eigenvectors=9, threshold="paper", solver="gram")
     with pytest.warns(em.EigenmeshWarning, match="of 9 eigenvectors"):
-        model.fit(em.split(DIGITS[:300], 3))
+        model.fit(em.split(DIGITS[:300], 3, random_state=0))
     assert 3 <= model.transform(DIGITS[:5]).shape[1] < 9
 
 
@@ -247,7 +249,7 @@ def test_a_party_pays_the_same_in_any_company():
     """The traffic of a party depends neither on the rows nor on the number of parties."""
     costs = set()
     for parties, n in ((3, 300), (12, 300), (12, 1200)):
-        report = fitted(4, source=em.split(DIGITS[:n], parties)).report_
+        report = fitted(4, source=em.split(DIGITS[:n], parties, random_state=0)).report_
         steps = [step for step in report.by_step if step.startswith("FeatureHolder")]
         costs.add(sum(report.by_step[step] for step in steps) / parties)
     assert len(costs) == 1
@@ -283,7 +285,7 @@ def test_no_row_and_no_landmark_leaves():
 def test_a_party_refuses_what_its_policy_forbids(forbidden, options):
     kinds = {"gram", "counts", "moments", "scores", "sketch"} - {forbidden}
     policies = [None, em.Policy(allow=kinds), None]
-    parts = em.split(DIGITS[:200], 3, policies=policies)
+    parts = em.split(DIGITS[:200], 3, policies=policies, random_state=0)
     with pytest.raises(PolicyRefusal, match=forbidden) as caught:
         fitted(2, source=parts, **options)
     assert caught.value.party == "party-1"
