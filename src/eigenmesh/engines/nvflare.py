@@ -16,6 +16,7 @@ import io
 import itertools
 import json
 import logging
+import socket
 import tempfile
 import threading
 import time
@@ -55,6 +56,7 @@ _SLACK = 1.25  # a site keeps to the time of a step itself, and says so; then th
 _MEETING_SECONDS = 60.0
 _JOB_SECONDS = 90.0  # until a job is up; 14 to 21 were measured
 _COMMAND_SECONDS = 60.0
+_BETWEEN_KNOCKS = 2.5  # seconds, at a server that has not answered: it mostly does within two
 _ENDING_SECONDS = 10.0  # until the server says of a job whose process is gone that it has ended
 _ENDED = ("FINISHED", "ABANDONED", "FAILED")
 _SILENT = Lost("its process does not answer any more")
@@ -473,6 +475,7 @@ class _Job:
         self._names = None if names is None else tuple(names)
         self._lock = threading.RLock()  # a session takes one command at a time
         self._session = _session(kit)
+        self._address = (str(self._session.api.host), int(self._session.api.port))
 
     # A job from submission to its end.
 
@@ -532,6 +535,8 @@ class _Job:
             return
         try:
             self.command({"do": "end"})
+        except ServerUnreachable:  # nor can the job be aborted
+            pass
         except EigenmeshError:
             self._abort()
 
@@ -644,10 +649,10 @@ class _Job:
 
         with self._lock:
             try:
-                return action(self._session)
+                return self._answer_to(action)
             except (JobNotFound, JobNotRunning):
                 raise self._ending(self._last_words(), may_have_asked=has_begun) from None
-            except NoConnection as error:
+            except (NoConnection, _NobodyListens) as error:
                 raise ServerUnreachable(
                     f"the NVFlare server cannot be reached ({error}); fit again when it is back"
                 ) from None
@@ -660,6 +665,29 @@ class _Job:
                 raise
             except Exception as error:
                 raise FederationError(f"the NVFlare server refuses or fails: {error}") from None
+
+    def _answer_to(self, action: Callable[[Any], Any]) -> Any:
+        """Of the server, at whose port somebody has to listen for as long as that takes.
+
+        A command that a server dies over is waited for until its time is over.
+        """
+        answer, n_silent = _in_thread(action, self._session), 0
+        while not wait([answer], _BETWEEN_KNOCKS).done:
+            n_silent = 0 if _listens(self._address) else n_silent + 1
+            if n_silent == _SILENT_LOOKS:
+                raise _NobodyListens(f"nobody listens at {':'.join(map(str, self._address))}")
+        return answer.result()
+
+
+class _NobodyListens(Exception):
+    """At the server's port."""
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    """Whether somebody takes a connection there."""
+    with suppress(OSError), socket.create_connection(address, LOOK_SECONDS):
+        return True
+    return False
 
 
 def _session(kit: Path) -> Any:
