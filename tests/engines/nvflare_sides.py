@@ -89,6 +89,7 @@ class Session:
     def __init__(self, monkeypatch, sites):
         self.sites, self.jobs, self.absent, self.ended = sites, [], set(), set()
         self.client_names = list(sites.names)
+        self.api = SimpleNamespace(host="127.0.0.1", port=1)  # at which nobody listens
         monkeypatch.setattr(nvflare, "_session", lambda kit: self)
 
     def submit_job(self, folder):

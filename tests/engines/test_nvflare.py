@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 import warnings
@@ -258,6 +259,31 @@ def test_no_job_is_submitted_to_a_server_that_cannot_be_reached(monkeypatch):
         session.do_app_command = reached
         em.MomentPCA(1).fit(fed)
     assert len(session.jobs) == 1
+
+
+def test_a_server_that_dies_over_a_command_is_named_long_before_the_command_ends(monkeypatch):
+    """And one that is slow, and still there, is waited for."""
+    monkeypatch.setattr(nvflare, "_BETWEEN_KNOCKS", 0.05)
+    session, has_died = Session(monkeypatch, ROWS), threading.Event()
+    reached = session.do_app_command
+    with opened() as fed, socket.create_server(("127.0.0.1", 0)) as door:
+
+        def slow(*arguments):
+            time.sleep(0.3)
+            return reached(*arguments)
+
+        def dying(*arguments):
+            door.close()
+            has_died.wait(60)
+
+        fed._engine._job._address = door.getsockname()
+        session.do_app_command = slow
+        em.MomentPCA(1).fit(fed)
+        session.do_app_command, begin = dying, time.monotonic()
+        with pytest.raises(PartyLost, match="cannot be reached .nobody listens at 127.0.0.1:"):
+            em.MomentPCA(1).fit(fed)
+        assert time.monotonic() - begin < 20
+        has_died.set()
 
 
 def test_a_job_that_ends_in_mid_run_is_a_loss_and_no_answer(monkeypatch):
