@@ -147,7 +147,7 @@ class KernelPCA(Served, FrontDoor):
     preparation : `em.Preparation`, of rows, before all else: standardised, gaps filled, logarithms.
     standardize, fill_missing : of columns that parties hold, done by each owner to its own: divide
         by the standard deviation; fill missing values (NaN) with the column's mean, of a column at
-        most this share. For rows use scikit-learn's StandardScaler and SimpleImputer.
+        most this share. For rows there is `preparation`.
     local_rank, fusion : of OneShotKPCA.
     gram_rank, precision : how parties send less: of `DisKPCA`, precision of `OneShotKPCA`, too.
     topology : of parties without a coordinator; None for one.

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -212,6 +213,20 @@ def test_wide_rows_have_too_many_products():
     assert plan.method.startswith("diskpca: ")
     tall = em.split(rng.normal(size=(4000, 300)), n_parties=3, random_state=0)
     assert em.plan(em.KernelPCA(2), tall).method.startswith("moments: ")
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+def test_random_splits_of_pixels_that_some_party_never_inks_are_of_one_unit(kernel, standardize):
+    X = load_digits().data
+    preparation = em.Preparation(standardize=True) if standardize else None
+    how = {"kernel": kernel, "degree": 2, "coef0": 0.0, "preparation": preparation}
+    model = em.KernelPCA(2, method="moments", **how)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="columns of one name")
+        for seed in range(6):
+            rows = np.random.default_rng(seed).choice(len(X), 400, replace=False)
+            model.fit(em.split(X[rows][:, :32], 2 + seed, random_state=seed))
 
 
 _LINEAR, _QUADRATIC = {"kernel": "linear"}, {"kernel": "poly", "degree": 2}

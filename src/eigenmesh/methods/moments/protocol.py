@@ -79,6 +79,7 @@ for kind in (MomentModel, Kernel):
     record(kind)
 
 MOST_FEATURES = 2000  # whose products take 16 MB, and a party 32 MB to add up
+_CANCELLED = 1e-12  # of squares about the common mean: less is what rounding left of a variance
 
 
 class MomentSetup(Message, reveals=None):
@@ -274,7 +275,9 @@ class _Summands:
         moments = {}
         for party in self.means.keys() & self.parties.keys():
             (mean, weight), (squares, n_rows) = self.means[party], self.parties[party]
-            spread = np.sqrt(np.maximum(squares / weight - (mean - about) ** 2, 0.0))
+            second = squares / weight
+            variance = second - (mean - about) ** 2
+            spread = np.sqrt(np.where(variance > _CANCELLED * second, variance, 0.0))
             points = np.stack([mean, mean + spread]) / self.factors
             low, high = in_own_units(points) if self.has_units else points
             moments[party] = ColumnMoments(low, (high - low) ** 2, n_rows)
