@@ -9,6 +9,8 @@ import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, residuals
+from eigenmesh.numerics.mean_outside import SampleSizes
+from eigenmesh.numerics.shortfall import Probes, probe
 from eigenmesh.reports.audit import Severity
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -230,3 +232,58 @@ def test_products_with_a_rare_level_are_the_one_row_that_has_it_and_the_audit_sa
     row = last + mean[3] * sums.sums + mean * sums.sums[3] - len(blocks[0]) * mean * mean[3]
     np.testing.assert_allclose(row, blocks[0][17], atol=1e-9)
     assert "of a single one they tell all columns" in str(beforehand)
+
+
+OWN_ROWS_STAY = {"centroids", "gram", "moments", "counts"}  # no rows
+
+
+@pytest.mark.parametrize(
+    ("trust", "sizes", "n_coordinates"),
+    [
+        ("domain", (1500, 400, 7), 6),
+        ("domain", (1500, 400, 7), 12),
+        ("domain", (1500, 400, 7), 30),
+        ("organisations", (3000, 3000, 3000), 12),
+    ],
+)
+def test_groups_have_more_rows_than_follow_from_a_mean_of_their_scores(trust, sizes, n_coordinates):
+    """Five rows of two columns followed from the mean of their scores in twelve components."""
+    rng, d, replies = np.random.default_rng(n_coordinates), 2, []
+    rows = [rng.normal(size=(n, d)) for n in sizes]
+    parts = em.Partitioned(rows=rows, policies=[em.Policy(allow=OWN_ROWS_STAY)] * 3)
+    how = {"n_eigenvectors": n_coordinates, "n_landmarks": 60, "landmarks": "centroids"}
+    how |= {"n_init": 1, "max_iter": 3, "accuracy": 0.9, "random_state": 0}
+    model = em.KernelKMeans(40, kernel="rbf", gamma=0.3, kmeans="groups", **how)
+    with em.federation(parts, trust=trust, secure=False) as fed, overheard(replies):
+        model.fit(fed)
+    for party, n in zip(model.report_.parties, sizes, strict=True):
+        sums = messages_of(replies, party, "sum_groups")
+        in_group = np.concatenate([own.weights.ravel() for own in sums])
+        in_group = in_group[in_group > 0]
+        assert in_group.size
+        assert (in_group * d > n_coordinates).all() or set(in_group) == {n}
+    words = str(em.audit(model.report_))
+    assert "sums over whole groups are over the same rows in each fit" in words
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_mean_of_the_farthest_rows_has_no_digits(seed):
+    """By its digits two dozen fits with probes of the asker's choice told each of these rows."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(2000, 2)), rng.normal(size=(16, 2))
+    span, peaks, true = Span.of(RBF, Y), [], []
+    rests = np.sort(residuals(RBF, X, Y))[-5:].mean()
+    for scale in rests * 2.0 ** rng.uniform(-3, 1, 200):
+        probes = Probes(np.zeros((16, 1)), np.zeros(1), scale, 1.0, 64, False)
+        draw = np.random.default_rng(seed)
+        sums = probe(span, X, probes, seed, draw, SampleSizes(40, smallest=5), n_far=5)
+        peaks.append(sums.peak ** (1 / 16))
+        true.append(rests / scale)
+    powers = np.log2(peaks)
+    np.testing.assert_allclose(powers, powers.round(), atol=1e-9)
+    off = powers - np.log2(true)
+    assert np.abs(off).max() <= 1
+    assert abs(off.mean()) < 0.15  # in the mean it is right
+    # Where powers move tells no digits: below and above it are drawn alike.
+    moves = np.sort(np.array(true)[np.argsort(true)][powers[np.argsort(true)] == 0])
+    assert moves[-1] / moves[0] > 2

@@ -4,6 +4,9 @@ A share of nothing was two rows, whose random features gave both of them away. W
 it is so many that the numbers do not determine them.
 """
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -20,6 +23,7 @@ from eigenmesh.runtime.party import steps_of
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import known_roles
 from eigenmesh.runtime.site import Site, SiteView
+from eigenmesh.stages.site_samples import sample_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
 NAMES = ("north", "east", "south")
@@ -95,22 +99,30 @@ def test_rows_that_are_looked_at_are_so_many(allow, expected):
     assert SiteView(site, 0, ("north",)).fewest_seen(1536) == expected
 
 
+@pytest.mark.parametrize("keeps_rows", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kernel", [Kernel("rbf", 1.0), Kernel("linear")])
-def test_samples_of_two_shares_differ_in_enough_rows_or_in_none(kernel, seed):
+def test_samples_of_two_shares_differ_in_enough_rows_or_in_none(kernel, seed, keeps_rows):
+    """Also if the questions are different ones, whose numbers few rows would not bear."""
     rng = np.random.default_rng(seed)
-    n, fewest = int(rng.integers(3, 60)), int(rng.integers(2, 8))
-    A = np.arange(1.0, n + 1)[:, None]
+    n, d, least = int(rng.integers(3, 600)), 2, int(rng.integers(2, 8))
+    A = np.arange(1.0, n + 1)[:, None] * np.ones(d)
+    policy = Policy(ALLOW, min_rows=least) if keeps_rows else Policy(min_rows=least)
+    site = SiteView(Site("north", opens=lambda: A, policy=policy), 0, ("north", "south"))
     shares = [*rng.uniform(0, 1, 12), 1e-12, 1.0]
-    samples = [
-        RowSampler(kernel, A).draw_share(share, fewest, np.random.default_rng(seed)).rows[:, 0]
-        for share in shares
-    ]
-    for one in samples:
-        assert len(np.unique(one)) >= min(fewest, n)
-        for other in samples:
-            apart = abs(len(one) - len(other))
-            assert not apart or apart >= fewest
-            if kernel.is_level:
-                smaller, larger = sorted((one, other), key=len)
-                assert set(smaller) <= set(larger)
+    samples = []
+    for share, numbers in itertools.product(shares, (0, 20, 64, 65, 130)):
+        draw, sizes = np.random.default_rng(seed), sample_sizes(site, numbers)
+        rows = RowSampler(kernel, A).draw_share(share, sizes, draw).rows[:, 0]
+        assert len(np.unique(rows)) >= min(sizes.fewest, n)
+        assert not keeps_rows or sizes.fewest * d > numbers
+        samples.append((rows, sizes.fewest))
+    for (one, fewest), (other, enough) in itertools.combinations(samples, 2):
+        apart = abs(len(one) - len(other))
+        assert not apart or apart >= min(fewest, enough)
+        smaller, larger = sorted((one, other), key=len)
+        if kernel.is_level:
+            assert set(smaller) <= set(larger)
+        elif keeps_rows and apart and len(larger) < n:  # drawn with replacement
+            rest = Counter(larger) - Counter(smaller)
+            assert len(rest) >= min(fewest, enough)

@@ -1,6 +1,7 @@
 """What a stream says it misses, against the whole kernel matrix: rows may come in any order."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -77,6 +78,25 @@ def test_given_landmarks_of_other_rows_are_no_rows_of_the_stream():
     true = missing(kpca, Kernel("rbf", 0.2), X)
     assert true[0] > 0.01
     assert kpca.shortfall_ == pytest.approx(true[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [60, 800])
+def test_a_pickled_stream_holds_no_rows_and_goes_on(n_rows):
+    """Also one of so few rows that its landmarks are still to be drawn."""
+    X, _, how = drawn("shuffled", 0)
+    kpca = em.KernelPCA(2, **how).partial_fit(X[:n_rows])
+    dumped = pickle.dumps(kpca)
+    landmarks = {row.tobytes() for row in kpca.landmarks_}
+    others = [row for row in X[:n_rows] if row.tobytes() not in landmarks]
+    assert others
+    assert not any(row.tobytes() in dumped for row in others)
+    again = pickle.loads(dumped)
+    np.testing.assert_array_equal(again.eigenvalues_, kpca.eigenvalues_)
+    np.testing.assert_array_equal(again.transform(X[:9]), kpca.transform(X[:9]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", em.EigenmeshWarning)
+        again.partial_fit(X[n_rows:])
+    assert again.n_samples_seen_ == len(X)
 
 
 def test_what_a_loaded_stream_has_not_seen_is_said_to_be_unknown(tmp_path):

@@ -88,6 +88,19 @@ def test_there_are_as_many_leaves_as_there_can_be_and_cuts_are_nested(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_cuts_with_larger_nodes_are_of_the_same_tree(seed):
+    rng = np.random.default_rng(seed)
+    X, least = random_rows(rng), int(rng.integers(1, 6))
+    tree = tree_of(X, least, seed)
+    leaves = [members(tree, node) for node in tree.cut(len(X))]
+    for fewest in rng.integers(least, 30, size=4):
+        nodes = [members(tree, node) for node in tree.cut(len(X), fewest)]
+        assert sorted(row for node in nodes for row in node) == list(range(len(X)))
+        assert min(map(len, nodes)) >= min(fewest, len(X))
+        assert all(sum(leaf <= node for node in nodes) == 1 for leaf in leaves)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_a_refinement_has_one_side_of_every_further_split(seed):
     rng = np.random.default_rng(seed)
     X, least = random_rows(rng), int(rng.integers(1, 6))

@@ -83,8 +83,11 @@ class LandmarkStream:
         self._last_look: _Look | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without rows that were kept to be looked at, which are then as if never here."""
-        return {**self.__dict__, "looks": None, "view": None, "_last_look": None}
+        """Without rows: those to be looked at are then as if never here, and landmarks stay."""
+        if self.pending is not None:
+            self.settle()
+        of_rows = dict.fromkeys(("choose", "pending", "looks", "view", "_last_look"))
+        return {**self.__dict__, **of_rows}
 
     @classmethod
     def resumed(cls, kernel: Kernel, landmarks: Rows, sums: StreamSums | None) -> LandmarkStream:

@@ -85,13 +85,17 @@ class CentroidTree:
         self._spreads: list[tuple[float, TreeNode]] = []
         self._note(self._root)
 
-    def cut(self, count: int) -> list[TreeNode]:
-        """At most `count` nodes that have each row once: fewer where there are no more leaves."""
+    def cut(self, count: int, fewest: int = 0) -> list[TreeNode]:
+        """At most `count` nodes that have each row once: fewer where there are no more leaves.
+
+        A node with a side of less than `fewest` rows stays whole.
+        """
         self._grow(count - 1)
         leaves = {self._root}
         for node, *sides in self._splits[: count - 1]:
-            leaves.remove(node)
-            leaves.update(sides)
+            if node in leaves and min(side.size for side in sides) >= fewest:
+                leaves.remove(node)
+                leaves.update(sides)
         return sorted(leaves)
 
     def refinement(self, before: int, count: int) -> list[TreeNode]:
@@ -258,11 +262,17 @@ def centroids(
 
 
 def groups_of_rows(
-    A: Rows, count: int, least: int, draws: Draws, split_by: SplitBy | None = None
+    A: Rows,
+    count: int,
+    least: int,
+    draws: Draws,
+    split_by: SplitBy | None = None,
+    fewest: int = 0,
 ) -> Indices:
     """For each row the number of its group, of at most `count`, each at least `least` rows.
 
-    They are nodes of the same trees, over all parts of the rows; one where rows are too few.
+    They are nodes of the same trees, over all parts of the rows; one where rows are too few. Of
+    trees with such leaves they may be nodes of `fewest` rows or more.
 
     >>> rows = np.array([[0.0], [0.2], [9.0], [9.2]])
     >>> groups_of_rows(rows, 2, 2, np.random.default_rng).tolist()
@@ -276,7 +286,7 @@ def groups_of_rows(
         places = _rows_of(part, n, draws)
         by = None if split_by is None else as_rows(split_by(places))
         tree = CentroidTree(as_rows(A[places]), least, draws(part), by)
-        for node in tree.cut(max(1, count * size // n)):
+        for node in tree.cut(max(1, count * size // n), fewest):
             groups[places[tree.rows_in(node)]] = numbers
             numbers += 1
     return groups

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +43,23 @@ def draw_repeatedly(weights: Doubles, count: int, rng: np.random.Generator) -> I
     """
     _require_weights(weights)
     return _draw(weights, np.empty(0, np.intp), rng.random(count))
+
+
+def drawn_power(value: float, key: bytes) -> float:
+    """The power of 2 below or above a number, by chances that make logarithms right in the mean.
+
+    The draw hangs on the number and a key. The same question has the same answer; whoever scales it
+    does not find where powers move, which alone would tell the number to as many digits as there
+    are questions.
+
+    >>> values = [drawn_power(3.0 + i / 1000, b"key") for i in range(1000)]
+    >>> sorted(set(values)), 1.7 < np.log2(values).mean() < 1.9
+    ([2.0, 4.0], True)
+    """
+    if not value > 0:
+        return 0.0
+    digest = hashlib.blake2b(np.float64(value).tobytes(), digest_size=8, key=key).digest()
+    return 2.0 ** math.floor(math.log2(value) + int.from_bytes(digest) / 2**64)
 
 
 def _require_weights(weights: Doubles) -> None:

@@ -124,11 +124,11 @@ class OutsideView:
         return self._sums_of(RowSampler(self.span.kernel, raw_rows(A)).draw(most, rng))
 
     def sums_of_share(
-        self, A: Rows, rng: np.random.Generator, share: float, fewest: int
+        self, A: Rows, rng: np.random.Generator, share: float, sizes: SampleSizes
     ) -> OutsideSums:
         """The same from a share that somebody else names: see `RowSampler.draw_share`."""
         sampler = RowSampler(self.span.kernel, raw_rows(A))
-        return self._sums_of(sampler.draw_share(share, fewest, rng))
+        return self._sums_of(sampler.draw_share(share, sizes, rng))
 
     def _sums_of(self, sample: RowSample) -> OutsideSums:
         with one_blas_thread():
@@ -387,14 +387,38 @@ class RowSample(NamedTuple):
         return np.ones(len(self.counts)) if self.weights is None else np.sqrt(self.weights)
 
 
-def rows_seen(share: float, n: int, fewest: int) -> int:
-    """How many of n rows a share is: a multiple of `fewest` that leaves as many out, or all.
+class SampleSizes(NamedTuple):
+    """How large samples are of which somebody else asks for a share.
 
-    >>> [rows_seen(share, 100, 5) for share in (1e-9, 0.05, 0.061, 0.949, 0.951)]
+    All samples of a site are beginnings of one order of its rows. Two that differ by few would tell
+    of these, whatever else the questions are that they answer. Where `fewest` is the same for every
+    question its multiples differ by enough, and as many rows are left out. Where it hangs on the
+    question, sizes are the `smallest` of any question, doubled: two then differ by as many rows as
+    the smaller has, and so do one and all rows.
+
+    >>> [SampleSizes(5).rows_seen(share, 100) for share in (1e-9, 0.05, 0.061, 0.949, 0.951)]
     [5, 5, 10, 95, 100]
+    >>> [SampleSizes(12, smallest=5).rows_seen(share, 100) for share in (1e-9, 0.21, 0.41)]
+    [20, 40, 100]
     """
-    m = fewest * max(1, math.ceil(share * n / fewest))
-    return m if m <= n - fewest else n
+
+    fewest: int
+    smallest: int | None = None
+
+    def rows_seen(self, share: float, n: int) -> int:
+        """How many of n rows a share is."""
+        if self.smallest is None:
+            m = self.fewest * max(1, math.ceil(share * n / self.fewest))
+            return m if m <= n - self.fewest else n
+        m = self.smallest
+        while m < max(self.fewest, share * n):
+            m *= 2
+        return m if m <= n - m else n
+
+    def have_enough(self, places: Indices) -> bool:
+        """Whether draws with replacement are of so many rows, and those of no smaller sample."""
+        own = places if self.smallest is None else places[len(places) // 2 :]
+        return len(np.unique(own)) >= self.fewest
 
 
 @dataclass(frozen=True)
@@ -442,15 +466,13 @@ class RowSampler:
         # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
         return self._drawn(np.sort(draw_repeatedly(self._chances, m, rng)))
 
-    def draw_share(self, share: float, fewest: int, rng: np.random.Generator) -> RowSample:
+    def draw_share(self, share: float, sizes: SampleSizes, rng: np.random.Generator) -> RowSample:
         """As `draw`, of a share of the rows that is somebody else's choice.
 
-        By one generator a smaller sample is part of a larger one, and they differ by `fewest` draws
-        or more, as the smallest has and as are left out: else sums of two shares would tell of a
-        row.
+        By one generator a smaller sample is part of a larger one.
         """
         A, n = self.rows, self.rows.shape[0]
-        m = rows_seen(share, n, fewest)
+        m = sizes.rows_seen(share, n)
         if m < n and self._are_alike:
             places = rng.permutation(n)[:m]
             places.sort()
@@ -460,7 +482,7 @@ class RowSampler:
         places = np.empty(0, np.intp)
         while m < n:
             places = np.append(places, draw_repeatedly(self._chances, m - len(places), rng))
-            if len(np.unique(places)) >= fewest:
+            if sizes.have_enough(places):
                 return self._drawn(np.sort(places))
             m *= 2
         return RowSample(as_rows(A), np.ones(n), 0.0, slice(None), self.weights)

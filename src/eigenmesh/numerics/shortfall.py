@@ -29,6 +29,7 @@ import numpy as np
 
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, raw_rows
 from eigenmesh.numerics.drawn_parties import DrawnParties, noise_of_draw
+from eigenmesh.numerics.draws import drawn_power
 from eigenmesh.numerics.eigen import largest_eigenpair
 from eigenmesh.numerics.embeddings import Embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -38,6 +39,7 @@ from eigenmesh.numerics.mean_outside import (
     Inside,
     RowSample,
     RowSampler,
+    SampleSizes,
     unbiased_features,
 )
 from eigenmesh.numerics.rough_features import ROUGH, rough_features
@@ -51,6 +53,8 @@ _PROBES_ALONE = 16  # where nothing is sent
 _COST = 0.1  # of a fit's floats
 _STREAM = 0x73686F72  # apart from all other draws by the same seed
 _POWER = 16  # of distances: the mean of so high a power is near the largest
+_KEY = 16  # bytes
+_ANY_SIZES = SampleSizes(2)
 _MOST = 1e18  # times the mean, that one distance counts for: powers must not overflow
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _SURE = 3.0  # standard errors
@@ -246,20 +250,22 @@ def probe(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    fewest: int = 2,
+    sizes: SampleSizes = _ANY_SIZES,
     n_far: int = 1,
     weights: Doubles | None = None,
 ) -> ProbeSums:
     """The sums of rows A: `seed` is that of the features, which all know, `rng` draws rows.
 
-    They are of `fewest` rows at least, whatever share is asked for; the distance of the farthest
-    rows is the mean of `n_far`. With weights they are those of rows √w φ(x), whose squares add up
-    to what as many copies of each as its weight says do.
+    They are of as many rows as `sizes` say, whatever share is asked for; the distance of the
+    farthest rows is the mean of `n_far`, to a power of 2. With weights they are those of rows
+    √w φ(x), whose squares add up to what as many copies of each as its weight says do.
     """
     with one_blas_thread():
         sampler = RowSampler(span.kernel, raw_rows(A), weights)
-        rows = _rows_outside(span, sampler, probes, seed, rng, fewest)
-        return _sums(rows, probes, sampler.n_counted, n_far)
+        rows = _rows_outside(span, sampler, probes, seed, rng, sizes)
+        W, n = rows.scores(probes), sampler.n_counted
+        ratios = _farthest(rows, W, probes.scale, n, n_far, rng)
+        return _sums(rows, W, probes, n, ratios)
 
 
 def probe_for_sum(
@@ -268,13 +274,13 @@ def probe_for_sum(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    fewest: int = 2,
+    sizes: SampleSizes = _ANY_SIZES,
     weights: Doubles | None = None,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
     with one_blas_thread():
         sampler = RowSampler(span.kernel, raw_rows(A), weights)
-        rows = _rows_outside(span, sampler, probes, seed, rng, fewest)
+        rows = _rows_outside(span, sampler, probes, seed, rng, sizes)
     counts, W = rows.sample.counts, rows.scores(probes)
     F, noise = rows.sums(W)
     scatter = (rows.features * counts[:, None]).T @ rows.features
@@ -295,9 +301,9 @@ def _rows_outside(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    fewest: int,
+    sizes: SampleSizes,
 ) -> _OutsideRows:
-    sample = sampler.draw_share(probes.share, fewest, rng)
+    sample = sampler.draw_share(probes.share, sizes, rng)
     return _OutsideRows.of(_view(span, probes.n_features, seed), sample)
 
 
@@ -393,17 +399,27 @@ class _OutsideRows(NamedTuple):
         return F, self.sample.noise * np.maximum(variance, 0.0) * m / (m - 1)
 
 
-def _sums(rows: _OutsideRows, probes: Probes, n: float, n_far: int) -> ProbeSums:
-    W = rows.scores(probes)
+def _farthest(
+    rows: _OutsideRows, W: Doubles, scale: float, n: float, n_far: int, rng: np.random.Generator
+) -> Doubles:
+    """Distances that count in the largest one, of rows with scores W, in units of `scale`.
+
+    The mean of the `n_far` farthest is always over the same few rows, by probes and landmarks that
+    are somebody else's: by its digits some dozens of questions told each of these rows.
+    """
+    if not scale > _MOST * np.finfo(float).tiny:
+        return np.zeros(1)
+    explained = np.square(W).sum(axis=1)
+    if rows.sample.weights is not None:  # what the mean has of a heavy row is told with it
+        explained += rows.sample.weights / max(n, _TINY)
+    ratios = np.minimum(_unexplained(rows.distances, explained, n_far) / scale, _MOST)
+    return ratios if n_far == 1 else np.array([drawn_power(float(ratios[0]), rng.bytes(_KEY))])
+
+
+def _sums(rows: _OutsideRows, W: Doubles, probes: Probes, n: float, ratios: Doubles) -> ProbeSums:
     # The probes' scores and, for the mean, ones: all in one product.
     F, noise = rows.sums(np.column_stack([W, rows.roots]))
     mean = _without_noise(F[-1], float(noise[-1])) / math.sqrt(n) if n > 0 else np.zeros(F.shape[1])
-    ratios = np.zeros(1)
-    if probes.scale > _MOST * np.finfo(float).tiny:
-        explained = np.square(W).sum(axis=1)
-        if rows.sample.weights is not None:  # what the mean has of a heavy row is told with it
-            explained += rows.sample.weights / max(n, _TINY)
-        ratios = np.minimum(_unexplained(rows.distances, explained, n_far) / probes.scale, _MOST)
     return ProbeSums(
         rows.at_length(F[:-1], W),
         noise[:-1],

@@ -56,6 +56,7 @@ _LARGEST = {
     ".tell_missing_at_root": _FARTHEST_TO_NEIGHBOURS,
 }
 _COUNTED = (".count_below", ".offer_counts")  # steps that tell how many values are below what
+_OF_GROUPS = (".sum_groups", ".sum_far_groups", ".give_means")  # of the same groups in each fit
 _OF_CLUSTERS = (".sum_clusters", ".cluster_moments", ".cluster_features")  # of all rows of each
 # Steps of joint distances.
 _JOINT = (".argument_summand", ".angle_summand", ".pair_summand", ".project_summand")
@@ -179,7 +180,7 @@ def audit(account: Plan | RunReport) -> Audit:
         lines += party.lines(passed_on)
     lines.sort(key=lambda line: (-line.severity, -_share(line), -line.numbers))
     beyond = (*_beyond(lines, account.split), *_weights(account), *_joint_distances(account))
-    beyond += (*_largest(account), *_medians(account), *_by_cluster(account))
+    beyond += (*_largest(account), *_medians(account), *_by_cluster(account), *_by_group(account))
     return Audit(tuple(lines), tuple(_inside_model(account)), beyond, tuple(_averages(account)))
 
 
@@ -497,7 +498,7 @@ def _largest(account: Plan | RunReport) -> Iterator[str]:
     if sentences:
         yield (
             f"a party whose policy lets rows out tells {' and '.join(sentences)}; "
-            f"others tell a mean of {FEWEST_ROWS} rows in its place"
+            f"others tell a mean of {FEWEST_ROWS} rows in its place, to a power of 2"
         )
 
 
@@ -519,6 +520,17 @@ def _by_cluster(account: Plan | RunReport) -> Iterator[str]:
             "masked sums are of each cluster: where one has a single row of all parties' the sum "
             "is that row, and sums of two rounds that differ by one row tell it, though not whose "
             "it is; whoever chooses the centres chooses the clusters"
+        )
+
+
+def _by_group(account: Plan | RunReport) -> Iterator[str]:
+    """What sums over one group tell once it is asked for in other components."""
+    steps = [d.step for d in account.disclosures if d.floats and d.kind != "aggregate"]
+    if any(step.endswith(_OF_GROUPS) for step in steps):
+        yield (
+            "sums over whole groups are over the same rows in each fit: a policy that keeps rows "
+            "makes them of more rows than follow from one fit's coordinates, and fits with other "
+            "gammas add up to what their rows have; budgets of sites end that"
         )
 
 

@@ -397,14 +397,22 @@ class SiteView:
         """
         return 1 if self.may_tell_rows else self.min_rows
 
+    @property
+    def counts_numbers(self) -> bool:
+        """Whether rows must not follow from numbers over some: they are kept, and nothing masks."""
+        return not (self.may_tell_rows or self.n_summed > 1)
+
     def fewest_seen(self, numbers: int) -> int:
-        """Rows of a sample of which so many numbers are told, whoever says how large it shall be.
+        """Rows behind so many numbers, whoever says how they are asked for.
 
         Where rows are kept, so many that the numbers do not determine them, unless masks hide them.
         """
         least = max(2, self.min_rows)  # one row shows no variance
-        is_free = self.may_tell_rows or self.n_summed > 1
-        return least if is_free else max(least, numbers // self.shape[1] + 1)
+        if not self.counts_numbers:
+            return least
+        # Levels of a column become columns, and tell no more than it.
+        n_columns = min(self.shape[1], int(self._site.data.shape[1]))
+        return max(least, numbers // n_columns + 1)
 
     @property
     def sample_ids_hash(self) -> str:

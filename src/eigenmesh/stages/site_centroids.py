@@ -43,20 +43,21 @@ def site_groups(site: SiteView, points: WeightedPoints, most: int) -> Groups:
     Of points that have a weight: their rows have a tree of their own, if these are not all rows.
     Where a policy keeps rows they are nodes of the trees of `site_centroids`. Groups that follow
     from where points are would be others for each study: of 160 studies with components of the
-    asker's choice the differences of their sums told single rows.
+    asker's choice the differences of their sums told single rows. And they have so many rows that
+    these do not follow from their mean, which has as many coordinates as points have: five rows of
+    two columns were had from twelve.
     """
     counting, least = np.flatnonzero(points.weights > 0), _least(site)
-    n_points, n_rows = len(points.points), int(site.data.shape[0])
+    (n_points, dim), n_rows = points.points.shape, int(site.data.shape[0])
+    fewest = max(least, min(site.fewest_seen(dim), len(counting)))  # or one group of all rows
     is_whole = len(counting) == n_points
     some = points if is_whole else WeightedPoints(points.points[counting], points.weights[counting])
     if site.may_tell_rows or len(counting) < least or n_points != n_rows:
-        return point_groups(some, most, least, site.private_generator(_GROUPS))
-    by = _split_by(site)
-    if is_whole:
-        return groups_by_label(some, groups_of_rows(site.data, most, least, _draws(site), by))
-    of_counting = None if by is None else lambda places: by(counting[places])
-    rows = site.data[counting]
-    return groups_by_label(some, groups_of_rows(rows, most, least, _draws(site), of_counting))
+        return point_groups(some, most, fewest, site.private_generator(_GROUPS))
+    by, rows = _split_by(site), site.data if is_whole else site.data[counting]
+    of_counting = by if is_whole or by is None else lambda places: by(counting[places])
+    groups = groups_of_rows(rows, most, least, _draws(site), of_counting, fewest)
+    return groups_by_label(some, groups)
 
 
 def _least(site: SiteView) -> int:

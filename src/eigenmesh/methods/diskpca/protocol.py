@@ -61,7 +61,7 @@ from eigenmesh.methods.diskpca.site_scores import (
 from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, is_sparse, raw_rows
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.drawn_parties import FEWEST_DRAWN, DrawnParties, drawn_parties
-from eigenmesh.numerics.draws import Indices, draw_distinct
+from eigenmesh.numerics.draws import Indices, draw_distinct, drawn_power
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.embeddings import embedded_width, embedding
 from eigenmesh.numerics.kernels import Kernel
@@ -164,6 +164,7 @@ from eigenmesh.stages.row_messages import (
 )
 from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.site_points import keep_points
+from eigenmesh.stages.site_samples import sample_sizes
 from eigenmesh.stages.unit_check import compare_units
 
 for kind in (LandmarkModel, Kernel, Shortfall):
@@ -188,6 +189,7 @@ _SINGLE_SHOWS = 1e-6  # of Σ k(x, x): smaller eigenvalues are near what float32
 _PROVEN = 1e-3  # of the last wanted eigenvalue: if less is outside, nobody needs to be asked
 _SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
 _PROBING = _SAMPLING + 1
+_LARGEST = _SAMPLING + 2
 
 
 # Messages.
@@ -345,10 +347,14 @@ def largest_of(scores: Doubles, site: SiteView) -> float:
     """The largest score; where rows are kept, the mean of so many that none of them is told.
 
     The largest of scores with a matrix of the asker's choice is about one row: four directions, and
-    that row of four columns was had to the last digit.
+    that row of four columns was had to the last digit. Of a mean a power of 2 tells enough.
     """
     count = min(site.rows_of_a_largest, len(scores))
-    return float(np.partition(scores, -count)[-count:].mean())
+    largest = float(np.partition(scores, -count)[-count:].mean())
+    if count == 1:
+        return largest
+    key = site.private_generator(diskpca.number, _LARGEST).bytes(16)
+    return min(drawn_power(largest, key), float(scores.sum()))
 
 
 def embedded_blocks(setup: KernelSetup, A: Rows) -> Iterator[Doubles]:
@@ -474,8 +480,8 @@ class RowHolder(ScoredRows):
         if len(self.site.names) == 1:
             most = ceil(share * A.shape[0])
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
-        fewest = self.site.fewest_seen(outside_floats(self.setup.kernel, A.shape[1]))
-        return OutsideView.of(span, seed).sums_of_share(A, rng, share, fewest)._asdict()
+        sizes = sample_sizes(self.site, outside_floats(self.setup.kernel, A.shape[1]))
+        return OutsideView.of(span, seed).sums_of_share(A, rng, share, sizes)._asdict()
 
     @step(reusable=False)
     def probe_outside(self, components: ProbeAsk) -> OutsideProbes:
@@ -493,8 +499,8 @@ class RowHolder(ScoredRows):
         span = Span.of(self.kernel, self.all_landmarks(), self.rank or None)
         question = probes_of(components, span)
         rng = self.site.private_generator(diskpca.number, _PROBING)
-        fewest = self.site.fewest_seen(question.n_numbers)
-        return by(span, self.site.data, question, self.setup.seed, rng, fewest)
+        sizes = sample_sizes(self.site, question.n_numbers)
+        return by(span, self.site.data, question, self.setup.seed, rng, sizes)
 
     @step
     def keep_scores(self, components: ScoredComponents) -> None:

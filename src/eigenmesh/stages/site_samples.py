@@ -1,0 +1,12 @@
+"""Samples of a site's rows, whose share of all rows somebody else asks for."""
+
+from __future__ import annotations
+
+from eigenmesh.numerics.mean_outside import SampleSizes
+from eigenmesh.runtime.site import SiteView
+
+
+def sample_sizes(site: SiteView, numbers: int) -> SampleSizes:
+    """Of samples of which so many numbers are told."""
+    fewest = site.fewest_seen(numbers)
+    return SampleSizes(fewest, smallest=site.fewest_seen(0) if site.counts_numbers else None)
