@@ -141,3 +141,17 @@ def test_where_no_more_points_can_be_drawn_nobody_is_told_to_raise_their_number(
         pytest.warns(em.EigenmeshWarning, match="99 landmarks miss.*no more points.*'diskpca'"),
     ):
         em.KernelPCA(3, kernel="rbf", gamma=0.3, n_landmarks=200).fit(fed)
+
+
+@pytest.mark.parametrize("door", [em.KernelPCA, em.KernelKMeans, em.KernelPCRegressor])
+@pytest.mark.parametrize("bits", [16, 8, "auto"])
+def test_masked_fits_go_on_until_landmarks_are_used_up_in_few_bits(door, bits):
+    """Drawn points are fewer than rows anyhow: one less for being rounded was out of schedule."""
+    rng = np.random.default_rng(3)
+    parts = em.split(rng.normal(size=(120, 40)), 4, random_state=0)
+    ys = [rng.normal(size=len(own)) for own in parts.parts]
+    model = door(2, kernel="rbf", gamma="scale", precision=bits, random_state=0)
+    with em.federation(parts, secure=True) as fed:
+        model.fit(fed, ys) if door is em.KernelPCRegressor else model.fit(fed)
+    assert set().union(*model.report_.reveals.values()) <= {"aggregate", "counts"}
+    assert model.shortfall_ > 0.01  # all landmarks there are

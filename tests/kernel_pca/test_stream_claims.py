@@ -113,3 +113,21 @@ def test_what_a_loaded_stream_has_not_seen_is_said_to_be_unknown(tmp_path):
     np.testing.assert_allclose(
         loaded.eigenvalues_, kpca.partial_fit(X[800:]).eigenvalues_, rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kernel", [{"kernel": "linear"}, {"kernel": "poly", "degree": 2}])
+def test_a_stream_says_what_sums_do_not_resolve(kernel, dtype):
+    """One column 10⁵ times as large: the second eigenvalue was 261 times too large."""
+    X = np.random.default_rng(0).normal(size=(400, 12)).astype(dtype)
+    how = {"gamma": 0.1, "random_state": 0, **kernel}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", em.EigenmeshWarning)
+        em.KernelPCA(3, **how, accuracy=0.9).fit(blocks(X, 100))
+    X[:, 0] *= 1e5
+    if kernel["kernel"] == "poly" and dtype is np.float32:  # of which not even rounding is left
+        with pytest.raises(em.EigenmeshError, match="no column dwarfs the others"):
+            em.KernelPCA(3, **how).fit(blocks(X, 100))
+        return
+    with pytest.warns(em.EigenmeshWarning, match="sums over rows resolve no less"):
+        em.KernelPCA(3, **how).fit(blocks(X, 100))

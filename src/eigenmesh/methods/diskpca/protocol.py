@@ -925,7 +925,7 @@ def growing(
     Without `components` nobody looks at what the landmarks miss of them. How many landmarks there
     are after a further draw is not sure: rows in the span of others are not drawn.
     """
-    most = most_after(accuracy, numbers)
+    most = most_after(accuracy, numbers, landmarks)
 
     def level(own: Numbers, is_sure: bool, left: int) -> Node:
         looks = _looks(scope, role, components, own, is_sure)
@@ -943,9 +943,10 @@ def growing(
     return level(numbers, True, doublings(numbers.q, most))
 
 
-def most_after(accuracy: Accuracy, numbers: Numbers) -> int:
+def most_after(accuracy: Accuracy, numbers: Numbers, landmarks: str) -> int:
     """How many landmarks there are at most in the end."""
-    most = numbers.most - (numbers.bits != EXACT)  # rounded, they are not the rows
+    # Rounded, they are not the rows; points that are drawn are not anyhow.
+    most = numbers.most - (numbers.bits != EXACT and landmarks != "drawn")
     return min(accuracy.most_landmarks, max(most, numbers.q))
 
 

@@ -91,7 +91,8 @@ def schedule(
             return sequence(fit(numbers, True), keeping(numbers.q, numbers.q))
         probes = ProbedComponents(setup.kernel, n_components, False, center)
         fits = growing(scope, RowHolder, landmarks, probes, accuracy, numbers, fit)
-        return sequence(fits, keeping(numbers.q, max(numbers.q, most_after(accuracy, numbers))))
+        most = most_after(accuracy, numbers, landmarks)
+        return sequence(fits, keeping(numbers.q, max(numbers.q, most)))
 
     def keeping(q: int, most: int) -> Node:
         def fits(own: Own, q_kept: int, k: int) -> bool:
