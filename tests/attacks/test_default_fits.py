@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 from tests.attacks.overhearing import moved_onto, overheard, relative_error
+from tests.attacks.test_centroid_fits import FITS as MANY
 from tests.attacks.test_centroid_fits import SIZES, require_far
 from tests.contracts.fits import FITS
 
@@ -109,12 +110,12 @@ def messages_with_points(replies):
 
 @pytest.fixture(scope="module")
 def graph_fits():
-    """160 fits on a graph by other seeds and numbers: all centroids that nodes got to know."""
+    """Many fits on a graph by other seeds and numbers: all centroids that nodes got to know."""
     rng = np.random.default_rng(5)
     rows = [rng.normal(size=(n, 4)) + 3 * i for i, n in enumerate(SIZES)]
     released = []
     with em.federation(em.Partitioned(rows=rows, names=NAMES), topology="full") as fed:
-        for seed in range(160):
+        for seed in range(MANY):
             count = 3 if seed % 2 else int(rng.integers(3, 24))
             how = {"n_features": count, "n_rounds": 1, "n_mixes": 1, "accuracy": None}
             kpca = em.GossipKPCA(1, kernel="rbf", gamma=0.1, random_state=seed, **how)

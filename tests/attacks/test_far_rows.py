@@ -119,13 +119,13 @@ def test_where_numbers_overflow_tells_no_distance(trust):
         fed = federation(sites_of(rows, trust), "raise")
         fed.run(*kept_scores(np.eye(D)))
         low, high = -300.0, -200.0  # of the scale's logarithm
-        for _ in range(22):
+        for _ in range(12):
             middle = (low + high) / 2
             low, high = (low, middle) if _is_answered(fed, 2.0**middle) else (middle, high)
         sums, masses = far_sums(_weighed(rows[1]), question(np.zeros(D)).centres, 1.0)
         largest = np.log2(max(np.abs(sums).max(), masses.max()))
         errors.append(min(abs(limit + 4 * middle - largest) for limit in (1024, 1000)))
-    assert np.median(errors) > 1  # of the logarithm; it was 1e-4
+    assert np.median(errors) > 1  # of the logarithm; it was as near as the questions bring it
 
 
 def _is_answered(fed, scale):
@@ -152,7 +152,7 @@ def test_an_average_of_powers_tells_a_distance_no_better_than_other_sums(monkeyp
 
     monkeypatch.setattr(Collector, "total", noting)
     errors, drawn_upwards = [], COARSE * getattr(FarSums, "steepness", 1)
-    for seed in range(4):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         rows = with_one_far(rng)
         policy = Policy() if allow is None else Policy(allow)
@@ -198,7 +198,7 @@ def cut_off(scores, rng):
     ],
 )
 @pytest.mark.parametrize("allow", [None, *ALLOWED])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_far_from_chosen_centres_is_no_row_in_any_of_many_studies(
     seed, trust, allow, sizes
 ):
@@ -280,13 +280,13 @@ def test_nor_does_where_other_sums_overflow():
         rows = with_one_far(np.random.default_rng(seed))
         fed = federation(sites_of(rows, "organisations"), "raise")
         low, high = 450.0, 550.0  # of the logarithm of what scores are multiplied by
-        for _ in range(20):
+        for _ in range(12):
             middle = (low + high) / 2
             fed.run(*kept_scores(2.0**middle * np.eye(D)))
             low, high = (middle, high) if _is_clustered(fed) else (low, middle)
         largest = np.log2(np.square(rows[1]).sum())
         errors.append(min(abs(limit - 2 * middle - largest) for limit in (1024, 1000)))
-    assert np.median(errors) > 0.1  # it was 1e-3
+    assert np.median(errors) > 0.1  # it was as near as the questions bring it
 
 
 def _is_clustered(fed):

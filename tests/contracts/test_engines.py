@@ -1,7 +1,7 @@
 """For every method: another engine gives the answer and the account of one process.
 
 What engines owe to any protocol is in `tests/engines/contract.py`; MPI runs fits in
-`tests/engines/mpi_scripts/every_rank.py` and `tests/kernel_kmeans/test_kernel_kmeans_engines.py`.
+`tests/engines/mpi_scripts/every_rank.py`.
 """
 
 import numpy as np

@@ -29,9 +29,11 @@ def drawn(name, seed):
         None if name in ("cosine", "linear", "arc-cosine") else float(rng.choice([0.1, 1.0])) / d
     )
     degree = 1 if name == "arc-cosine" else 2
-    nodes = em.Partitioned(rows=np.array_split(X, int(rng.choice([4, 9, 20]))))
+    averaging = "gossip" if seed % 4 == 1 else "tree"
+    n_nodes = int(rng.choice([4, 6, 9] if averaging == "gossip" else [4, 9, 20]))
+    nodes = em.Partitioned(rows=np.array_split(X, n_nodes))
     how = {"kernel": name, "gamma": gamma, "degree": degree, "topology": "ring"}
-    how |= {"averaging": "gossip" if seed % 4 == 1 else "tree", "random_state": seed}
+    how |= {"averaging": averaging, "random_state": seed}
     return X, nodes, Kernel(name, gamma, degree, 1.0), how
 
 

@@ -148,7 +148,7 @@ def test_moments_of_ordinary_splits_and_heavy_tails_give_no_alarm():
 @pytest.mark.parametrize("n_parties", [2, 3, 6])
 def test_columns_about_zero_in_other_units_are_named_and_those_beside_them_are_not(n_parties):
     rng, named, beside = np.random.default_rng(n_parties), 0, 0
-    for _ in range(200):
+    for _ in range(100):
         d = int(rng.integers(4, 13))
         sizes = 10.0 ** rng.uniform(-2, 2, d)
         parts = [rng.normal(size=(300, d)) * sizes for _ in range(n_parties)]
@@ -159,8 +159,8 @@ def test_columns_about_zero_in_other_units_are_named_and_those_beside_them_are_n
         by_means = {f.column for f in unit_factors(means(parts))}
         beside += len((by_moments | by_means) - {column})
     # Of two parties' columns about 0 one in twenty has means as amounts have that are seldom there.
-    assert named >= 160
-    assert beside <= 2
+    assert named >= 80
+    assert beside <= 1
 
 
 @pytest.mark.parametrize("n_parties", [2, 4, 10])

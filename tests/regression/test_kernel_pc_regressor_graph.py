@@ -209,7 +209,7 @@ def test_nodes_that_do_not_agree_are_refused():
     parts, targets = nodes(4)
     with federation_over(parts, "ring", on_loss="reuse", loses=0.75, seed=1) as fed:
         with pytest.raises(FederationError, match=r"of their spread apart, at most 10%.*choose"):
-            model = em.KernelPCRegressor(5, kernel="linear", averaging="gossip", random_state=0)
+            model = em.KernelPCRegressor(2, kernel="linear", averaging="gossip", random_state=0)
             model.fit(fed, targets)
 
 

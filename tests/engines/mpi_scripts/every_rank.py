@@ -14,7 +14,8 @@ import networkx as nx
 import numpy as np
 import pytest
 from mpi4py import MPI
-from sklearn.datasets import load_diabetes
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_digits
 from sklearn.preprocessing import scale
 from tests.engines.contract import (
     NAMES,
@@ -30,6 +31,7 @@ from threadpoolctl import threadpool_info
 import eigenmesh as em
 from eigenmesh.engines import _mpi_post, mpi
 from eigenmesh.errors import FederationError, InputError, PartitionError, PartyLost
+from eigenmesh.estimators.party_values import AtSite
 from eigenmesh.graphs.gossip_average import gossip_average
 from eigenmesh.runtime.message import Floats, Message, Shape
 from eigenmesh.runtime.party import Party, step
@@ -188,6 +190,47 @@ def test_targets_of_another_number_are_refused_at_every_rank():
     with em.federation(parts, **on_mpi) as fed:
         with pytest.raises(em.EigenmeshError, match="the parties have 120 samples"):
             em.KernelPCRegressor(3, gamma=0.05).fit(fed, None if own is None else own[:-1])
+
+
+CLUSTERINGS = {  # an estimator, a topology, and whether rows have weights
+    "front door": (em.KernelKMeans(4, accuracy=0.05, random_state=0), None, False),
+    "weighted": (em.KernelKMeans(4, accuracy=0.05, random_state=0), None, True),
+    "fed": (em.FedKernelKMeans(4, n_features=30, n_iterations=4, random_state=0), None, False),
+    "graph": (
+        em.KernelKMeans(3, gamma=0.05, n_landmarks=40, random_state=0, n_init=2, max_iter=2),
+        "star",  # some nodes are not linked
+        True,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize(("estimator", "topology", "weighted"), CLUSTERINGS.values())
+def test_every_rank_has_the_clusters_and_its_own_labels_alone(estimator, topology, weighted):
+    digits = load_digits().data[:120] / 16
+    parts = em.split(digits, COMM.size, law="power", exponent=0.5, random_state=0)
+    weights = {"sample_weight": [np.linspace(0.5, 2, n) for n, _ in parts.shapes]}
+    models = []
+    for engine in ("mpi", "in-process"):
+        with em.federation(parts, engine=engine, topology=topology) as fed:
+            models.append(clone(estimator).fit(fed, **weights if weighted else {}))
+    here, there = models
+    np.testing.assert_allclose(here.cluster_centers_, there.cluster_centers_, atol=1e-8)
+    for i, (own, known) in enumerate(zip(here.labels_, there.labels_, strict=True)):
+        assert isinstance(own, AtSite) == (i != RANK)
+        if i == RANK:
+            np.testing.assert_array_equal(own, known)
+    one, other = here.report_, there.report_
+    if topology is None:
+        for labels, known in zip(here.predict(parts), there.labels_, strict=True):
+            np.testing.assert_array_equal(labels, known)
+        for field in ("floats_up", "floats_down", "bytes", "rounds", "by_step", "reveals"):
+            assert getattr(one, field) == getattr(other, field)
+    else:  # models of other nodes may do the telling where this process has none
+        steps = dict(one.by_step)
+        told = [steps.pop(step) for step in list(steps) if step.startswith("ModelHolder")]
+        assert steps == other.by_step
+        assert one.floats_up - sum(told) == other.floats_up
 
 
 # The examples, as they stand.

@@ -103,8 +103,8 @@ def test_what_is_sent_is_no_more_than_so_many_numbers_and_what_the_plan_says(see
     assert set(plan.reveals[parts.names[0]]) == {"columns", "counts", "hashes"}
 
 
-def test_what_is_said_of_the_error_holds_in_a_hundred_and_twenty_cases():
-    for seed in range(100, 220):
+def test_what_is_said_of_the_error_holds_in_sixty_cases():
+    for seed in range(100, 160):
         parts, k, rank, how = drawn_case(seed)
         few = spread(k, local_rank=rank, **how).fit(parts)
         exact = em.OneShotKPCA(k, kernel="rbf", fusion="distance", local_rank=110, **how).fit(parts)
