@@ -15,7 +15,7 @@ from eigenmesh.errors import EigenmeshWarning
 from eigenmesh.methods.diskpca.protocol import diskpca
 from eigenmesh.numerics.centroids import CentroidTree
 
-FITS, D, SIZES = 90, 4, (40, 55, 23)
+FITS, D, SIZES = 160, 4, (40, 55, 23)
 TRUST = ["domain", "organisations"]
 NAMES = ["north", "east", "south"]
 

@@ -55,9 +55,9 @@ def kernel_of(model, X, Y):
     return pairwise_kernels(X, Y, metric=model.kernel, **gamma)
 
 
-def test_claims_hold_in_every_kind_of_case():
+def test_claims_hold_in_a_hundred_cases():
     """Against the kernel matrix, and against float64 sums of all rows in the same directions."""
-    for seed in range(60):  # kinds alternate by threes, fours and fives
+    for seed in range(100):
         model, X, _ = drawn_fit(seed)
         K = kernel_of(model, X, X)
         total = np.trace(centred(K) if model.center else K)
