@@ -92,11 +92,11 @@ def test_of_all_parties_there_is_no_noise():
 @pytest.mark.parametrize("kernel", [Kernel("rbf", 0.1), Kernel("poly", 0.2, 2, 1.0)], ids=str)
 def test_what_single_parties_have_outside_is_what_their_sums_as_matrices_say(kernel, rank, dtype):
     rng = np.random.default_rng(0)
-    Y = rng.normal(size=(20, 4))
+    Y = rng.normal(size=(20, 6))  # fewer than a polynomial of six columns has directions
     span = Span.of(kernel, Y, rank)
     measured, in_all = residual_of(span), 0.0
     for _ in range(5):
-        X = rng.normal(size=(30, 4))
+        X = rng.normal(size=(30, 6))
         sums = landmark_sums(kernel, X, Y, span)
         message = SimpleNamespace(**sums.packed(span, dtype))
         expected = span_residual(span, sums)
