@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
+from hypothesis import settings
 from scipy.spatial.distance import cdist
 from sklearn import datasets
 
@@ -31,6 +32,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Thousands of fits leave few cycles behind; to look for them every 700 objects takes a twentieth
 # of the time.
 gc.set_threshold(20_000)
+
+# Examples that hypothesis draws are the same in every run, on however busy a machine.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 _ROOT = Path(__file__).parents[1]
 if str(_ROOT) not in sys.path:

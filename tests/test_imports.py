@@ -5,11 +5,15 @@ import sys
 
 CODE = """
 import sys
-for name in ("pandas", "pyarrow", "matplotlib"):
-    sys.modules[name] = None  # as where it is not installed
+sys.modules["pandas"] = None  # as where it is not installed; scikit-learn imports it, and it Arrow
+import eigenmesh.cli.commands
+late = {"matplotlib", "pyarrow"} & set(sys.modules)
+assert not late, f"{late} take long to import, and wait until they are needed"
+
+for name in ("pyarrow", "matplotlib"):
+    sys.modules[name] = None
 import eigenmesh as em
 from eigenmesh import *
-import eigenmesh.cli.commands
 import numpy as np
 
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -27,27 +31,15 @@ assert "needs pip install 'eigenmesh[plot]'" in complaint(lambda: em.plot)
 words = complaint(lambda: em.Partitioned(rows=["north.csv", "south.csv"]).shapes)
 assert "needs pip install 'eigenmesh[files]', or save the numbers as .npy" in words, words
 """
-LAZY = """
-import sys
-sys.modules["pandas"] = None  # scikit-learn imports it, and it Arrow
-import eigenmesh.cli.commands
-late = {"matplotlib", "pyarrow"} & set(sys.modules)
-assert not late, f"{late} take long to import, and wait until they are needed"
-"""
 
 
-def in_an_interpreter(code, folder):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_arrays_are_fitted_without_pandas_arrow_and_matplotlib_and_errors_name_the_extra(tmp_path):
+def test_arrow_and_matplotlib_wait_until_needed_and_arrays_are_fitted_without_them_and_pandas(
+    tmp_path,
+):
+    """What does need them names the extra."""
     (tmp_path / "north.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "south.csv").write_text("a,b\n1,2\n3,4\n")
-    in_an_interpreter(CODE, tmp_path)
-
-
-def test_arrow_and_matplotlib_wait_until_they_are_needed(tmp_path):
-    in_an_interpreter(LAZY, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr

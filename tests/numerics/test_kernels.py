@@ -187,7 +187,7 @@ def test_distances_of_rows_to_themselves_are_exactly_zero_and_symmetric(n, make)
 
 
 @every_kernel
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     X=arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 6)),
              elements=st.floats(-50, 50)),
@@ -198,7 +198,7 @@ def test_matrix_of_one_set_is_exactly_symmetric(kernel, X, block_rows):
     np.testing.assert_array_equal(K, K.T)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     X=arrays(np.float64, st.tuples(st.integers(1, 25), st.integers(1, 5)),
              elements=st.floats(-1e3, 1e3)),

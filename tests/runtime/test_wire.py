@@ -183,13 +183,13 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(trees)
 def test_every_tree_comes_back(tree):
     assert same(wire.loads(wire.dumps(tree)), tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused(data):
     for candidate in (data, wire.MAGIC + data, sealed(data)):

@@ -15,8 +15,6 @@ ROUNDING = 1e-9  # relative to the norm of the kernel matrix
 
 checked = settings(
     max_examples=60,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
