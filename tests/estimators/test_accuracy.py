@@ -319,3 +319,22 @@ def test_doubling_takes_no_more_than_is_said_beforehand(kind, landmarks):
         report = model.fit(parts, *y).report_
     more = report.floats_up + report.floats_down - plan.floats_up - plan.floats_down
     assert 0 < more <= int(most.replace(",", ""))
+
+
+@pytest.mark.parametrize("door", [em.KernelPCA, em.KernelKMeans])
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_rows_are_a_remedy_only_where_no_known_policy_keeps_them(keeps, secure, door):
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    kept = em.Policy(allow={"centroids", "moments", "gram", "counts", "aggregate"})
+    parts = em.split(X, 4, random_state=0, policies=[kept] * 4 if keeps else None)
+    with (
+        em.federation(parts, secure=secure) as fed,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
+        door(12, kernel="rbf", gamma=1.0, random_state=0).fit(fed)
+    words = " ".join(str(one.message) for one in caught)
+    assert "landmarks miss" in words
+    assert ("diskpca" in words) != keeps
+    assert ("policies keep rows" in words) == keeps

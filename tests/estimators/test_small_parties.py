@@ -263,3 +263,34 @@ def test_what_is_said_to_have_left_tells_where_it_is_as_good_as_rows():
     assert "some moments may be over a single row" in exact.method_
     groups = em.KernelKMeans(3, gamma=0.1, kmeans="groups", random_state=0).fit(parts)
     assert "single row" not in groups.method_
+
+
+KEPT = em.Policy(allow={"centroids", "moments", "gram", "counts", "aggregate"})
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (30, 30, 4, 30)])
+@pytest.mark.parametrize("topology", [None, "full"])
+@pytest.mark.parametrize("policy", [None, KEPT])
+def test_nobody_is_told_to_reveal_what_a_policy_keeps(policy, topology, sizes):
+    rng = np.random.default_rng(0)
+    parts = em.Partitioned(
+        rows=[rng.normal(size=(n, 3)) for n in sizes],
+        policies=None if policy is None else [policy] * len(sizes),
+    )
+    model = em.KernelPCA(2, kernel="rbf", gamma=0.5, topology=topology, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        words = ""
+        try:
+            model.fit(parts)
+        except em.EigenmeshError as error:
+            words = str(error)
+    words += " ".join(str(one.message) for one in caught)
+    assert "secure=True" in words
+    assert ("small_parties='reveal'" in words) == (policy is None)
+
+
+def test_a_share_on_a_graph_is_refused_before_small_parties_are_spoken_of():
+    parts = em.split(np.random.default_rng(0).normal(size=(40, 3)), 12, random_state=0)
+    with pytest.raises(em.EigenmeshError, match="needs a whole number"):
+        em.KernelPCA(0.5, kernel="rbf", topology="ring", random_state=0).fit(parts)

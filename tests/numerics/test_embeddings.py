@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from eigenmesh.errors import InputError
-from eigenmesh.numerics.embeddings import embedded_width, embedding, is_exact
+from eigenmesh.errors import InputError, RankError
+from eigenmesh.numerics.embeddings import (
+    embedded_width,
+    embedding,
+    is_exact,
+    leverage_skew,
+    whitening_of,
+)
 from eigenmesh.numerics.kernels import Kernel
 
 KERNELS = [
@@ -117,3 +123,14 @@ def test_narrow_rows_without_transforms_are_sketched_as_by_them(degree, width, c
     embed = embedding(kernel, 5, width, seed=4)
     np.testing.assert_allclose(embed(X), embed(sp.csr_array(X)), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(embed(X)[300:301], embed(X[300:301]), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_an_embedding_does_not_show_are_level_and_whitening_says_so():
+    """Rectified features of rows on one side of all directions, by a quarter of all seeds."""
+    X = np.array([3.3, -7.1, 2.2]) + 0.1 * np.random.default_rng(0).normal(size=(50, 3))
+    kernel = Kernel("arc-cosine", None, 2)
+    unseen = [s for s in range(20) if not embedding(kernel, 3, 2, s)(X).any()]
+    assert unseen
+    assert all(leverage_skew(kernel, X, 1, s, 100) == 1.0 for s in unseen)
+    with pytest.raises(RankError, match="another random_state or landmarks='uniform'"):
+        whitening_of(np.zeros((2, 2)))

@@ -152,12 +152,12 @@ def test_known_candidates_seed_as_well_and_no_single_point_leaves():
     assert revealed == {"counts", "moments"}
 
 
-def test_candidates_that_are_nobodys_nearest_are_left_out_and_that_is_said():
+def test_candidates_that_are_nobodys_nearest_are_left_out_and_clusters_are_split_instead():
     rows = [np.array([[0.0], [0.1]]), np.array([[10.0], [10.1], [4.9]])]
     parts = em.Partitioned(rows=rows)
     run, _ = cluster(parts, 3, candidates=np.array([[0.0], [10.0], [50.0]]))
-    assert "only 2 starting points differ" in run.value.notes[0]
-    assert run.value.sizes.tolist() == [3, 2]
+    assert run.value.notes == ()
+    assert sorted(run.value.sizes.tolist()) == [1, 2, 2]
     run, _ = cluster(parts, 3, candidates=np.array([[0.0], [10.0], [4.0], [50.0]]))
     assert run.value.notes == ()
     assert run.value.sizes.tolist() == [2, 1, 2]
@@ -224,7 +224,8 @@ def test_fewer_different_points_than_clusters_shrink_and_say_so(method):
     ]
     run, labels = cluster(em.Partitioned(rows=rows), 5, method=method)
     assert len(run.value.centres) == 3
-    assert "only 3 starting points differ" in run.value.notes[0]
+    assert "5 clusters were asked for, 3 came out: no more" in run.value.notes[0]
+    assert "pass n_clusters=3" in run.value.notes[0]
     assert run.value.inertia == pytest.approx(0.0, abs=1e-12)
     assert sorted(run.value.sizes) == [1, 1, 501]
     assert len(set(labels[1].tolist())) == 2

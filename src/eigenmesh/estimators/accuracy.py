@@ -11,6 +11,7 @@ from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.mean_outside import MARGIN
 from eigenmesh.numerics.shortfall import Shortfall
+from eigenmesh.runtime.federation import Federation
 from eigenmesh.stages.coverage import Coverage
 
 SHORTFALL = ("shortfalls_", "shortfall_", "shortfall_error_")  # files of earlier versions lack them
@@ -70,28 +71,43 @@ def lost_in_rounding(model: LandmarkModel, n_wanted: int | None = None) -> tuple
     )
 
 
+def rows_are_kept(fed: Federation) -> bool:
+    """Whether a party of this process lets no rows out; of others nobody knows beforehand."""
+    return any(site.policy.forbids({"rows"}) for site in fed.local_sites().values())
+
+
 def caveats_of(
-    coverage: Coverage, accuracy: float, n_landmarks: int, landmarks: str, chosen_number: bool
+    coverage: Coverage,
+    accuracy: float,
+    n_landmarks: int,
+    landmarks: str,
+    chosen_number: bool,
+    rows_kept: bool = False,
 ) -> tuple[str, ...]:
     """Caveats of landmarks that miss more than they may, or none.
 
-    `chosen_number` says whether the number of components was: else they are all there are.
+    `chosen_number` says whether the number of components was: else they are all there are. Where
+    `rows_kept` says that a policy keeps rows, nobody is told to ask for them.
     """
     missing = coverage.shortfall
     if missing.is_within(accuracy):
         return ()
     shown = _how_much(missing, accuracy, n_landmarks)
     if coverage.unheard and landmarks == "centroids":
-        return (f"{shown}. {_unheard(coverage)}",)
+        return (f"{shown}. {_unheard(coverage, rows_kept)}",)
     if not chosen_number:
         return (f"{shown}: n_components is None, so all count; {_fewer(missing, accuracy)}",)
-    more, of_rows = "raise n_landmarks", "landmarks='diskpca' if rows may leave"
-    if landmarks == "drawn" and coverage.exhausted:
-        more = f"no more points are drawn than there are rows, less one, so pass {of_rows}"
-    if landmarks == "centroids":
-        none_left = f"there are no more means of {MIN_CLUSTER} rows, so pass {of_rows}"
-        more = none_left if coverage.exhausted else f"{more}, or {of_rows}"
-    return (f"{shown}: {more}, or {_fewer(missing, accuracy)}",)
+    fewer, of_rows = _fewer(missing, accuracy), "landmarks='diskpca' if rows may leave"
+    none_left = {
+        "drawn": "no more points are drawn than there are rows, less one",
+        "centroids": f"there are no more means of {MIN_CLUSTER} rows",
+    }.get(landmarks)
+    if coverage.exhausted and none_left:
+        others = "policies keep rows, which would be more" if rows_kept else f"so pass {of_rows}"
+        return (f"{shown}: {none_left}, {others}{':' if rows_kept else ', or'} {fewer}",)
+    by_name = landmarks == "centroids" and not rows_kept
+    more = f"raise n_landmarks, or {of_rows}" if by_name else "raise n_landmarks"
+    return (f"{shown}: {more}, or {fewer}",)
 
 
 def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
@@ -109,14 +125,15 @@ def _fewer(missing: Shortfall, accuracy: float) -> str:
     return f"ask for {within}, which are within it" if within else "ask for fewer components"
 
 
-def _unheard(coverage: Coverage) -> str:
+def _unheard(coverage: Coverage, rows_kept: bool) -> str:
     names = in_short(coverage.unheard)
     verb = "has" if len(coverage.unheard) == 1 else "have"
+    of_rows = "landmarks='uniform' or 'diskpca', by which some rows leave, or "
+    by_rows = "" if rows_kept else of_rows
     return (
         f"Party {names} {verb} fewer than {MIN_CLUSTER} rows and so no centroid among them; "
         f"{coverage.unheard_share:.0%} of the variance outside the landmarks' span is theirs. What "
-        f"would count them in: landmarks='uniform' or 'diskpca', by which some rows leave, or "
-        f"their rows joined with another party's"
+        f"would count them in: {by_rows}their rows joined with another party's"
     )
 
 

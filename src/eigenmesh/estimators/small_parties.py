@@ -10,7 +10,7 @@ nobody knows, and a warning has its rows beside all there are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -36,6 +36,7 @@ _REMEDIES = {
     False: "secure=True (em.federation, or --secure), by which only sums over all parties are seen",
     True: "a coordinator and secure=True, by which only sums over all parties are seen",
 }
+_REVEALING = "small_parties='reveal' (--small-parties reveal), by which"
 
 
 class RowSize(NamedTuple):
@@ -76,15 +77,14 @@ class LeftOut(NamedTuple):
     n_rows: int
     graph: nx.Graph | None = None  # of all members, by number; None with a coordinator
     share: str = _UNKNOWN  # of the variance, in words
+    rows_kept: bool = False  # whether one of them is known to let no rows out
 
     @property
     def words(self) -> str:
         """Who is left out, what of, and what would count them in."""
         remedy = _REMEDIES[self.graph is not None]
-        return (
-            f"{self.who}. {self.share}. What would count them in: {remedy}; or "
-            f"small_parties='reveal' (--small-parties reveal), by which their rows can be told"
-        )
+        reveal = "" if self.rows_kept else f"; or {_REVEALING} their rows can be told"
+        return f"{self.who}. {self.share}. What would count them in: {remedy}{reveal}"
 
     def beside(
         self, eigenvalues: Any, kernel: Any, center: bool, outside: float | None = None
@@ -164,19 +164,26 @@ def adopt_left_out(planned: Any, left_out: LeftOut | None) -> Any:
     return planned
 
 
-def left_out_of(sizes: Sizes, graph: nx.Graph | None = None) -> LeftOut:
-    """The small ones among parties of these sizes; an error if that is everybody."""
+def left_out_of(
+    sizes: Sizes, graph: nx.Graph | None = None, rows_kept: Collection[str] = ()
+) -> LeftOut:
+    """The small ones among parties of these sizes; an error if that is everybody.
+
+    Some are known to let no rows out: whoever these are among is not told to reveal them.
+    """
     on_graph = graph is not None
     small = {name: own for name, own in sizes.items() if own.is_small}
     if small and len(small) == len(sizes):
-        raise InputError(_nobody_left(small, on_graph))
-    who = _in_words(small, sizes) if small else ""
-    return LeftOut(tuple(sizes), tuple(small), who, _rows_of(small), graph)
+        raise InputError(_nobody_left(small, on_graph, bool(rows_kept)))
+    who, kept = _in_words(small, sizes) if small else "", not set(rows_kept).isdisjoint(small)
+    return LeftOut(tuple(sizes), tuple(small), who, _rows_of(small), graph, rows_kept=kept)
 
 
 def leave_out(fed: Federation, sizes: Sizes) -> LeftOut:
     """Go on without the small ones among parties of these sizes."""
-    left_out = left_out_of(sizes, fed.graph)
+    sites = fed.local_sites().items()
+    kept = [name for name, site in sites if site.policy.forbids({"rows"})]
+    left_out = left_out_of(sizes, fed.graph, kept)
     try:
         fed.leave_out({name: _reason(sizes[name]) for name in left_out.names})
     except TopologyError as error:
@@ -188,12 +195,13 @@ def _reason(own: RowSize) -> str:
     return f"of {own.n_rows} rows, where a sum must be over {own.min_rows}"
 
 
-def _nobody_left(small: Sizes, on_graph: bool) -> str:
+def _nobody_left(small: Sizes, on_graph: bool, rows_kept: bool) -> str:
     fewest = min(own.min_rows for own in small.values())
+    told = "each party's rows can be told from what it sends"
+    reveal = "" if rows_kept else f"; or {_REVEALING} {told}"
     return (
         f"no party has the {fewest} rows that a sum must be over, so that everybody would be left "
-        f"out: pass {_REMEDIES[on_graph]}; or small_parties='reveal' (--small-parties reveal), by "
-        f"which each party's rows can be told from what it sends"
+        f"out: pass {_REMEDIES[on_graph]}{reveal}"
     )
 
 

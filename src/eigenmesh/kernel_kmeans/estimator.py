@@ -99,7 +99,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     Parameters
     ----------
-    n_clusters : clusters wanted; where fewer rows differ there are fewer, and a warning says so.
+    n_clusters : clusters wanted; where fewer rows differ, or groups of rows where sums are over
+        these, there are fewer, and a warning says how many.
     kernel : "rbf", "laplacian", "cosine", "poly", "linear" or "arc-cosine".
     gamma : a number, None for 1/n_features, "scale", "median" or "mean-distance".
     degree, coef0 : of polynomial kernels; `degree` also of "arc-cosine".

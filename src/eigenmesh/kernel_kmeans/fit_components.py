@@ -34,7 +34,7 @@ from eigenmesh.runtime.ledger import Ledger
 from eigenmesh.runtime.schedule import Parties
 from eigenmesh.runtime.study import Stage, forecast_stages, stage
 from eigenmesh.stages.count import survey
-from eigenmesh.stages.distributed_kmeans import shortfall
+from eigenmesh.stages.more_centres import few_groups, shortfall
 
 AGREES = 1e-6  # of a score's root mean square, by which the nodes' centres may differ
 RANK_OF_COLUMNS = ("linear", "cosine")  # kernels of no higher rank than there are columns
@@ -220,8 +220,11 @@ def fit_graph(
     claim = _graph_inertia(clusters, span.name)
     filled = int(np.count_nonzero(clusters.weights))
     agreement = f"the nodes' centres differ by at most {clusters.apart:.1e}"
-    too_few = shortfall(params.n_clusters, len(clusters.centres), filled)
-    groups = " over whole groups of rows" if params.kmeans == "groups" else ""
+    of_groups = params.kmeans == "groups"
+    too_few = shortfall(params.n_clusters, len(clusters.centres), filled, of_groups)
+    n_rows = int(kpca.estimator_.model_.n_rows)
+    few = few_groups(params.n_clusters, n_rows) if of_groups else ()
+    groups = " over whole groups of rows" if of_groups else ""
     return _outcome(
         kpca,
         clusters,
@@ -229,7 +232,7 @@ def fit_graph(
         f"Lloyd's iteration, its sums{groups} added up by neighbours",
         stop_reason=clusters.stop_reason,
         history=clusters.history if len(clusters.history) else None,
-        caveats=(*_apart(kpca, clusters), *too_few),
+        caveats=(*_apart(kpca, clusters), *too_few, *few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
     )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding, rows_are_kept
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.estimators.small_parties import (
     SURVEY,
@@ -58,6 +58,7 @@ from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.records import record
 from eigenmesh.runtime.results import Replies
 from eigenmesh.runtime.schedule import masks_are_planned
+from eigenmesh.stages.more_centres import few_groups, shortfall
 
 EXACT_MOST = 20_000  # rows; their kernel matrix takes 3 GB
 _MORE = 10  # eigenvalues of the whole kernel matrix beyond those asked for, to see them fall
@@ -107,7 +108,8 @@ def fit_at_parties(
     rows = _rows_instead(fed, params, choice, result)
     if rows is not None:
         choice, result = rows, _run(fed, params, rows, setup, sizes)
-    fit = _concluded(result, params, choice, setup, kernel, sizes[0].n_columns, weights == NONE)
+    facts = (sizes[0].n_columns, weights == NONE, rows_are_kept(fed))
+    fit = _concluded(result, params, choice, setup, kernel, *facts)
     if left_out is not None and result.model is not None and weights == NONE:
         outside = result.outside if isinstance(result.model, LandmarkModel) else None
         eigenvalues = result.model.eigenvalues[: params.n_clusters]
@@ -196,6 +198,7 @@ def _concluded(
     kernel: Kernel,
     n_columns: int,
     unweighted: bool,
+    rows_kept: bool,
 ) -> ClusterFit:
     model: Any = result.model
     slack = None
@@ -208,6 +211,9 @@ def _concluded(
     elif unweighted:
         # ‖μ − Pμ‖² of a cluster's mean is at most the mean of its rows' ‖φ(x) − Pφ(x)‖².
         slack = max(min(result.outside, result.inertia), 0.0)
+    few: tuple[str, ...] = ()
+    if choice.kmeans == "groups":
+        few = few_groups(params.n_clusters, int(result.model.n_rows))
     return ClusterFit(
         model=model,
         centres=result.kmeans.centres,
@@ -221,7 +227,7 @@ def _concluded(
         n_columns=n_columns,
         stop_reason=result.stop_reason,
         baseline_floats=result.baseline_floats,
-        caveats=(*result.kmeans.notes, *_missing(result, params, choice)),
+        caveats=(*result.kmeans.notes, *_missing(result, params, choice, rows_kept), *few),
         facts=_facts(result, params, _worth(choice, slack, unweighted)),
         means=result.means,
         missing=_missing_shares(result),
@@ -236,12 +242,21 @@ def _missing_shares(result: KernelKMeansResult) -> MissingShares | None:
 
 
 def _missing(
-    result: KernelKMeansResult, params: ClusteringParameters, choice: ClusteringChoice
+    result: KernelKMeansResult,
+    params: ClusteringParameters,
+    choice: ClusteringChoice,
+    rows_kept: bool,
 ) -> tuple[str, ...]:
     """The caveat that the landmarks miss too much, if they do."""
     if result.model is None or result.coverage is None:
         return ()
-    facts = (params.accuracy, int(result.model.landmarks.shape[0]), choice.landmarks, True)
+    facts = (
+        params.accuracy,
+        int(result.model.landmarks.shape[0]),
+        choice.landmarks,
+        True,
+        rows_kept,
+    )
     rounded = lost_in_rounding(result.model, len(result.coverage.shortfall.values))
     return (*caveats_of(result.coverage, *facts), *rounded)
 
@@ -293,7 +308,7 @@ def fit_exact(
     model, centres = model_of_means(kernel, X, K, clusters)
     site.store[LABELS] = {"labels": clusters.labels}
     site.left_by_studies[LABELS] = Origin()
-    few = f"{params.n_clusters} clusters were asked for, but only {len(centres)} rows differ"
+    sizes = (params.n_clusters, len(centres), len(centres))
     return ClusterFit(
         model=model,
         centres=centres,
@@ -307,7 +322,7 @@ def fit_exact(
         n_columns=X.shape[1],
         stop_reason="the best of the restarts is taken",
         baseline_floats=int(X.nnz if is_sparse(X) else X.size),
-        caveats=(few,) if len(centres) < params.n_clusters else (),
+        caveats=shortfall(*sizes),
         missing=MissingShares.of(nothing_missing(params.n_eigenvectors)),
     )
 

@@ -96,6 +96,7 @@ from eigenmesh.stages.distributed_kmeans import (
     parts_in_turn,
     patience,
 )
+from eigenmesh.stages.more_centres import IN_VAIN
 
 
 @record
@@ -158,6 +159,7 @@ def schedule(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int, width: in
         *candidates,
         _proposing(scope, goal, dim, m),
         *(_looking(scope, goal, dim, m + look * k) for look in range(1, 1 + LOOKS)),
+        _growing(scope, goal, dim),
         _iterations(scope, goal, max_iter, dim, goal.n_init),
         ask(node.keep_best),
         _searching(scope, goal, max_iter, dim),
@@ -189,6 +191,19 @@ def _looking(scope: Scope, goal: ClusterGoal, dim: int, m: int) -> Node:
         ask(node.add_far),
         _proposing(scope, goal, dim, at_most(m)),
     )
+
+
+def _growing(scope: Scope, goal: ClusterGoal, dim: int) -> Node:
+    """Centres in two parts, where candidates have given fewer than clusters."""
+    node, k = role_of(goal), goal.n_clusters
+    one = sequence(
+        ask(node.split_starts),
+        times(SPLIT_ROUNDS, _moving(scope, goal, 1, 2 * k, dim)),
+        ask(node.propose_more),
+        handing_down(scope, node, goal.n_init * k * dim + 1),
+        ask(node.take_starts),
+    )
+    return loop(IN_VAIN * k, one, usual=0)
 
 
 def _iterations(
@@ -244,8 +259,9 @@ def _searching(scope: Scope, goal: ClusterGoal, max_iter: int, dim: int) -> Node
             maybe(maybe(to_the_end), cost, ask(node.keep_best), planned=False),
         )
 
-    tries = parts_in_turn(goal.searches, dim)
-    return maybe(cost, *(maybe(one(parts), planned=n < patience(dim)) for n, parts in tries))
+    size = (goal.n_clusters, dim)
+    tries = parts_in_turn(goal.searches, *size)
+    return maybe(cost, *(maybe(one(parts), planned=n < patience(*size)) for n, parts in tries))
 
 
 def _beginning_parts(scope: Scope, goal: ClusterGoal, parts: int, dim: int) -> list[Node]:
@@ -276,7 +292,7 @@ def graph_kmeans(
         covered = nodes.parties
         nodes.enlist(node, _agreed(require_graph(nodes), goal))
         try:
-            _start(nodes, node, goal.span, covered)
+            _start(nodes, goal, covered)
             first = _lloyd(nodes, goal, max_iter, covered)
             nodes.ask(node.keep_best)
             n_more, courses = _search(nodes, goal, max_iter, dim, covered)
@@ -299,24 +315,44 @@ def _agreed(graph: nx.Graph, goal: ClusterGoal) -> ClusterSetup:
     return ClusterSetup(**mixed, **terms, first=root_on(graph), n_nodes=len(graph))
 
 
-def _start(nodes: Federation, node: Role, span: str, covered: Sequence[str]) -> None:
-    if span == "landmarks":
+def _start(nodes: Federation, goal: ClusterGoal, covered: Sequence[str]) -> None:
+    node = role_of(goal)
+    if goal.span == "landmarks":
         nodes.ask(node.score_landmarks)
     else:
         _averaged(nodes, node, node.begin_spread, covered)
         nodes.ask(node.draw_candidates)
-    _propose(nodes, node, covered)
+    n_centres = _propose(nodes, node, covered)
     for _ in range(LOOKS):
         _averaged(nodes, node, node.begin_far, covered)
         nodes.ask(node.add_far)
-        _propose(nodes, node, covered)
+        n_centres = _propose(nodes, node, covered)
+    _grow(nodes, goal, n_centres, covered)
 
 
-def _propose(nodes: Federation, node: Role, covered: Sequence[str]) -> None:
+def _propose(nodes: Federation, node: Role, covered: Sequence[str]) -> int:
     _averaged(nodes, node, node.begin_weights, covered)
     nodes.ask(node.propose_starts)
+    return _begun(nodes, node, covered)
+
+
+def _begun(nodes: Federation, node: Role, covered: Sequence[str]) -> int:
+    """How many centres the starts have that the first node passes on."""
     _together(nodes, lambda: hand_down(nodes, node), covered)
-    nodes.ask(node.take_starts)
+    return int(nodes.ask(node.take_starts)[0].n_centres)
+
+
+def _grow(nodes: Federation, goal: ClusterGoal, n_centres: int, covered: Sequence[str]) -> None:
+    """As `more_centres.grown` with a coordinator."""
+    node, in_vain = role_of(goal), 0
+    while n_centres < goal.n_clusters and in_vain < IN_VAIN:
+        nodes.ask(node.split_starts)
+        for _ in range(SPLIT_ROUNDS):
+            _averaged(nodes, node, node.begin_sums, covered)
+            nodes.ask(node.move)
+        nodes.ask(node.propose_more)
+        before, n_centres = n_centres, _begun(nodes, node, covered)
+        in_vain = 0 if n_centres > before else in_vain + 1
 
 
 class _End(NamedTuple):
@@ -358,8 +394,9 @@ def _search(
         return 0, courses
     node = role_of(goal)
     best, rounds, in_vain = nodes.ask(node.tell_cost)[0], 0, 0
-    for _, parts in parts_in_turn(goal.searches, dim):
-        if best.cost <= best.enough or in_vain == patience(dim):
+    size = (goal.n_clusters, dim)
+    for _, parts in parts_in_turn(goal.searches, *size):
+        if best.cost <= best.enough or in_vain == patience(*size):
             break
         _split_and_join(nodes, node, parts, covered)
         trial = _lloyd(nodes, goal, TRIAL_ROUNDS, covered)

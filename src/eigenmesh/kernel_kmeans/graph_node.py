@@ -5,6 +5,7 @@ The schedule, with who learns what, is in `kernel_kmeans/graph.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from eigenmesh.numerics.kmeans import (
     clearly_different,
     cluster_sums,
     cost_of,
+    different_parts,
     far_sums,
     membership,
     nearest,
@@ -36,6 +38,7 @@ from eigenmesh.runtime.party import step
 from eigenmesh.runtime.site import SiteView
 from eigenmesh.stages.distributed_kmeans import PARTS
 from eigenmesh.stages.kmeans_party import MOST_GROUPS
+from eigenmesh.stages.more_centres import no_groups
 from eigenmesh.stages.site_centroids import site_groups
 
 SPANS = ("landmarks", "features", "scores")  # in which the clusters' means are compared with rows
@@ -73,6 +76,12 @@ class PassedCentres(PassedOn, reveals="moments", covers="joint"):
     """Centres, or numbers of which the largest counts."""
 
 
+class StartCount(Message, reveals="counts"):
+    """How many centres the starts have."""
+
+    n_centres: Annotated[int, Positive]
+
+
 class StillMoving(Message, reveals="counts"):
     """How many restarts go on."""
 
@@ -107,9 +116,10 @@ class ClusterNode(PassingParty):
     """Holds rows and a model of all rows; ends with the rows' labels and the common centres."""
 
     Setup = ClusterSetup
+    _weightless = "the rows weigh 0 in all; a positive weight is expected of some"
     state = (
         *(*PassingParty.state, "candidates", "centres", "stayed", "costs"),
-        *("best", "best_cost", "filling", "n_splits"),
+        *("best", "best_cost", "filling", "n_splits", "n_grown"),
     )
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
@@ -125,7 +135,7 @@ class ClusterNode(PassingParty):
         self.candidates, self.costs = np.zeros((0, 0)), np.zeros(0)
         self.centres, self.stayed = np.zeros((0, 0, 0)), np.zeros(0, dtype=bool)
         self.best, self.best_cost = np.zeros((0, 0)), 0.0
-        self.filling, self.n_splits = np.zeros(0), 0
+        self.filling, self.n_splits, self.n_grown = np.zeros(0), 0, 0
 
     def _weights(self) -> Doubles:
         n, key = self.site.data.shape[0], self.setup.weights
@@ -177,25 +187,47 @@ class ClusterNode(PassingParty):
     @step(reusable=False)
     def propose_starts(self) -> None:
         """The first node's choice, to be passed on; fewer where fewer candidates count."""
-        _require_weight(self.mixture)
-        agreed, dim = self.setup, self.candidates.shape[1]
-        packed = np.zeros((agreed.n_init, agreed.n_clusters, dim))
-        n_starts = 0
+        if not self.mixture.sum() > 0:
+            raise InputError(self._weightless)
+        self._pass_starts(self._clustered_candidates)
+
+    def _clustered_candidates(self) -> Doubles:
+        rng = np.random.default_rng(np.random.SeedSequence(self.setup.seed))
+        masses = np.where(_filled(self.mixture), self.mixture, 0.0)
+        cells = clearly_different(WeightedPoints(self.candidates, masses))
+        return weighted_kmeans(cells, self.setup.n_clusters, rng, self.setup.n_init)
+
+    def _pass_starts(self, choose: Callable[[], Doubles]) -> None:
+        """What the first node chooses, (n_init, k', dim) or the same for all, and k'."""
+        shape = (self.setup.n_init, self.setup.n_clusters, self.data.points.shape[1])
+        packed, n_centres = np.zeros(shape), 0
         if self.is_first:
-            rng = np.random.default_rng(np.random.SeedSequence(agreed.seed))
-            masses = np.where(_filled(self.mixture), self.mixture, 0.0)
-            cells = clearly_different(WeightedPoints(self.candidates, masses))
-            starts = weighted_kmeans(cells, agreed.n_clusters, rng, agreed.n_init)
-            n_starts = starts.shape[1]
-            packed[:, :n_starts] = starts
-        self.pass_on(np.append(packed, n_starts))
+            starts = choose()
+            n_centres = starts.shape[-2]
+            packed[:, :n_centres] = starts
+        self.pass_on(np.append(packed, n_centres))
 
     @step(reusable=False)
-    def take_starts(self) -> None:
+    def take_starts(self) -> StartCount:
         """Begin where the first node says."""
-        agreed, n_starts = self.setup, int(self.passed[-1])
-        shape = (agreed.n_init, agreed.n_clusters, self.candidates.shape[1])
-        self._begin_from(self.passed[:-1].reshape(shape)[:, :n_starts])
+        agreed, n_centres = self.setup, int(self.passed[-1])
+        shape = (agreed.n_init, agreed.n_clusters, self.data.points.shape[1])
+        self._begin_from(self.passed[:-1].reshape(shape)[:, :n_centres])
+        return StartCount(n_centres=n_centres)
+
+    @step(reusable=False)
+    def split_starts(self) -> None:
+        """Begin from two parts of each centre, where candidates have given fewer than clusters."""
+        self.n_grown += 1
+        rng = np.random.default_rng([self.setup.seed, self.setup.n_clusters, 0, self.n_grown])
+        parts = split_centres(self.centres[0], self._mean_square, 2, rng)
+        self._begin_from(parts[None])
+
+    @step(reusable=False)
+    def propose_more(self) -> None:
+        """The first node's choice of the parts that differ, to be passed on."""
+        parts = WeightedPoints(self.centres[0], self.filling)
+        self._pass_starts(lambda: different_parts(parts, self.setup.n_clusters))
 
     def _begin_from(self, centres: Doubles) -> None:
         self.centres = centres.copy()
@@ -401,6 +433,8 @@ class GroupNode(ClusterNode):
     Labels are each row's own.
     """
 
+    _weightless = no_groups("node")
+
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
         super().__init__(site, setup)
         groups = site_groups(site, self.data, MOST_GROUPS)
@@ -459,8 +493,3 @@ def _moved(centres: Doubles, sums: Doubles, weights: Doubles) -> Doubles:
     filled, moved = _filled(weights), centres.copy()
     moved[filled] = sums[filled] / weights[filled, None]
     return moved
-
-
-def _require_weight(weights: Doubles) -> None:
-    if not weights.sum() > 0:
-        raise InputError("the rows weigh 0 in all; a positive weight is expected of some")

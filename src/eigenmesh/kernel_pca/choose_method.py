@@ -8,6 +8,7 @@ before anything does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eigenmesh.errors import InputError, PolicyRefusal
@@ -131,6 +132,8 @@ def parties_taking_part(
     leaves_out = small_parties_matter(kpca, candidates, *who)
     if not (leaves_out or hangs_on_sizes(kpca, candidates)):
         return None, None
+    if leaves_out:  # what no method can do is said before anybody is told to take small parties
+        _require_components(kpca, next(filter(partial(_takes, kpca), candidates), candidates[0]))
     sizes = sizes_in(SURVEY.run(fed).value)
     left_out = leave_out(fed, sizes) if leaves_out else None
     return _shapes_in(sizes, left_out), left_out
@@ -195,10 +198,15 @@ def door_arguments(kpca: Any) -> DoorArguments:
     return DoorArguments(*how, kpca._n_wanted)
 
 
-def _require_components(kpca: Any, method: Method) -> None:
+def _takes(kpca: Any, method: Method) -> bool:
+    """Whether a method can do with a share of components, or none, if that was asked for."""
     share, k = components_asked(kpca.n_components)
     too_open = share is not None or (k is None and method.n_components == "number")
-    if method.n_components != "or share" and too_open:
+    return method.n_components == "or share" or not too_open
+
+
+def _require_components(kpca: Any, method: Method) -> None:
+    if not _takes(kpca, method):
         raise InputError(
             f"n_components is {kpca.n_components}; {method.name} needs a whole number from 1"
         )

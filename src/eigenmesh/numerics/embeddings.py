@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from eigenmesh.errors import InputError
+from eigenmesh.errors import InputError, RankError
 from eigenmesh.numerics.arrays import Doubles, Floats, Rows, as_rows, blocks, dense, is_sparse
 from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel, unit_rows
@@ -54,6 +54,20 @@ def embedding(
     return _draw_once(kernel, n_columns, width, int(seed), reduction)
 
 
+def whitening_of(gram: Floats) -> Doubles:
+    """B (t, r) with BᵀGB = I, of the Gram matrix of all rows in an embedding of t dimensions.
+
+    >>> whitening_of(np.array([[4.0]]))
+    array([[0.5]])
+    """
+    if gram.any():
+        return pseudo_inverse_root(gram)
+    raise RankError(
+        f"all rows are 0 in the {len(gram)} dimensions in which their leverage is measured; pass "
+        f"another random_state or landmarks='uniform', or check that not all rows are 0"
+    )
+
+
 def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int) -> float:
     """Largest leverage score / mean with respect to `rank`, on a sample of the embedded rows.
 
@@ -67,6 +81,8 @@ def leverage_skew(kernel: Kernel, X: Rows, rank: int, seed: int, most_rows: int)
     embed = embedding(kernel, X.shape[1], 2 * rank, seed)
     roughly: Callable[[Rows], Floats] = embed.roughly if isinstance(embed, _Fourier) else embed
     E = np.vstack([roughly(X[rows]) for rows in blocks(X.shape[0])]).astype(np.float64, copy=False)
+    if not E.any():  # rectified features of rows on one side of all directions
+        return 1.0
     whitened = E @ pseudo_inverse_root(E.T @ E)[:, :rank]  # largest directions first
     scores = np.einsum("ij,ij->i", whitened, whitened)
     return float(scores.max() / scores.mean())

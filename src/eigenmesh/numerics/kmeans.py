@@ -156,9 +156,10 @@ def weighted_kmeans(
     >>> weighted_kmeans(points, 2, np.random.default_rng(0))[0].ravel().tolist()
     [0.75, 9.0]
     """
+    few = clearly_different(data).points
+    if len(few) <= k:
+        return np.repeat(few[None], n_best, axis=0)
     points, weights = distinct(data)
-    if len(points) <= k:
-        return np.repeat(points[None], n_best, axis=0)
     solutions = []
     for seed in rng.integers(2**31, size=_STARTS * n_best):
         kmeans = fitted(KMeans(k, n_init=1, random_state=int(seed)), points, weights)
@@ -382,7 +383,7 @@ def shares(masses: Doubles, count: int) -> list[int]:
 
 
 _STARTING_POINTS = 2000
-_SAME = 1e-10  # of the largest score: a difference that is rounding
+SAME = 1e-10  # of the largest score: a difference that is rounding
 
 
 class ScoreClusters(NamedTuple):
@@ -395,15 +396,31 @@ class ScoreClusters(NamedTuple):
 
 
 def clearly_different(data: WeightedPoints) -> WeightedPoints:
-    """The different points, where scores of equal samples differ by rounding.
+    """The different points, where scores of equal samples differ by rounding: the first of each.
 
     >>> clearly_different(WeightedPoints(np.array([[1.0], [1 + 1e-15]]), np.ones(2))).points
     array([[1.]])
     """
-    grain = _SAME * float(np.abs(data.points).max(initial=0.0))
+    grain = SAME * float(np.abs(data.points).max(initial=0.0))
     if not grain:
         return distinct(data)
-    return distinct(WeightedPoints(np.round(data.points / grain) * grain, data.weights))
+    points, weights = data.points[data.weights > 0], data.weights[data.weights > 0]
+    rounded = np.round(points / grain)
+    _, first, copies = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    return WeightedPoints(points[first], weight_of_each(copies.ravel(), weights, len(first)))
+
+
+def different_parts(parts: WeightedPoints, k: int) -> Doubles:
+    """The parts' means that have weight and clearly differ; more than k are joined by Ward's rule.
+
+    >>> parts = WeightedPoints(np.array([[0.0], [1.0], [9.0], [5.0]]), np.array([1.0, 3, 1, 0]))
+    >>> different_parts(parts, 2).ravel().tolist(), different_parts(parts, 5).ravel().tolist()
+    ([0.75, 9.0], [0.0, 1.0, 9.0])
+    """
+    different = clearly_different(parts)
+    if len(different.points) <= k:
+        return different.points
+    return joined(different, np.zeros((k, different.points.shape[1])))
 
 
 def _some(data: WeightedPoints, rng: np.random.Generator) -> WeightedPoints:

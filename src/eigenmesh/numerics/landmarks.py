@@ -34,6 +34,7 @@ from eigenmesh.threads import one_blas_thread, spread
 
 _SHIFT_ROWS = 16  # any shift will do where it is added again
 _SCORE_ERROR = 1e-5  # of a score's standard deviation, that float32 blocks may be off
+_NOTHING = 1e-9  # of Σ k(x, x): what is left of equal rows by rounding
 _ALIKE = 0.5  # a kernel value of rows that differ little, to the kernel
 
 
@@ -87,16 +88,18 @@ class LandmarkModel:
         cls, span: Span, Y: Rows, G: Doubles, mean: Doubles, n: int, trace: float, k: int | None
     ) -> Self:
         c, B, kernel = span.shift, span.basis, span.kernel
-        advice = _advice(kernel, len(c) < n, float(np.mean(c)))
+        # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.
+        total = trace - n * float(mean @ mean)
+        more_may_help = len(c) < n and total > _NOTHING * trace
+        advice = _advice(kernel, more_may_help, float(np.mean(c)))
         n_pairs = B.shape[1] if k is None else min(k + 1, B.shape[1])
         values, W = top_eigenpairs((G + G.T) / 2, n_pairs)
-        values = clip_spectrum(values, n)
+        # Where rounding is all that is left of the variance, so it is of its eigenvalues.
+        values = clip_spectrum(values, n) if total > 0 else np.zeros_like(values)
         k = max(numerical_rank(values, n), 1) if k is None else k
         require_rank(values, k, n, f"{len(c)} landmarks", advice)
         W = np.asarray(fix_signs(W[:, :k]))
         after = float(values[k]) if len(values) > k else 0.0
-        # n‖Pm‖² is all that the sums know of the mean; with n‖m‖² the total would be less.
-        total = trace - n * float(mean @ mean)
         return cls(kernel, Y, B @ W, mean @ W, values[:k], after, total, n)
 
     def signed_by(self, span: Span) -> Self:

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eigenmesh.errors import InputError, PolicyRefusal
-from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding
+from eigenmesh.estimators.accuracy import MissingShares, caveats_of, lost_in_rounding, rows_are_kept
 from eigenmesh.estimators.base import Needs
 from eigenmesh.estimators.kernel_gamma import kernel_gamma
 from eigenmesh.estimators.party_values import at_sites
@@ -171,7 +171,10 @@ def fit_rows(fed: Federation, params: RegressionParameters, y: Any) -> Regressio
         baseline_floats=ridge.baseline_floats,
         stop_reason=ridge.stop_reason,
         notes=(ridge.worth,),
-        caveats=(*(short if rank < k else ()), *_missing_in_words(ridge, estimator)),
+        caveats=(
+            *(short if rank < k else ()),
+            *_missing_in_words(ridge, estimator, rows_are_kept(fed)),
+        ),
         missing=_missing_shares(ridge),
         left_out=left_out,
     )
@@ -183,11 +186,11 @@ def _missing_shares(ridge: RidgeResult) -> MissingShares | None:
     return None if ridge.coverage is None else MissingShares.of(ridge.coverage.shortfall)
 
 
-def _missing_in_words(ridge: RidgeResult, estimator: Any) -> tuple[str, ...]:
+def _missing_in_words(ridge: RidgeResult, estimator: Any, rows_kept: bool) -> tuple[str, ...]:
     if ridge.coverage is None:
         return ()
     q, accuracy = int(ridge.model.landmarks.shape[0]), estimator.accuracy
-    missing = caveats_of(ridge.coverage, accuracy, q, estimator.landmarks, True)
+    missing = caveats_of(ridge.coverage, accuracy, q, estimator.landmarks, True, rows_kept)
     missing += lost_in_rounding(ridge.model)
     if missing or not ridge.coverage.shortfall.largest:
         return missing

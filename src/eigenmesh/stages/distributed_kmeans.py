@@ -85,6 +85,7 @@ from eigenmesh.stages.kmeans_party import (
     PointHolder,
     Points,
 )
+from eigenmesh.stages.more_centres import growing, grown, no_groups, shortfall
 
 METHODS = ("lloyd", "coreset", "means", "groups")
 CORESETS = ("coreset", "means")
@@ -100,8 +101,9 @@ USUAL_ITERATIONS = 20  # of Lloyd in a plan: only the data decide
 FAR = 0  # in place of a number of parts: two, of which one begins where points are far
 PARTS, SPLIT_ROUNDS, TRIAL_ROUNDS, USUAL_TRIAL = (2, 3, FAR), 2, 10, 4
 PATIENCE, LEAST_GAIN = 6, 1e-3
-# Of few coordinates sums are small, and optima many: of 40 rings two stayed 2 % above the best.
-FEW_COORDINATES, TIMES_AS_MANY = 3, 2
+# Of few coordinates sums are small, and optima many: of 40 rings two stayed 2 % above the best. Two
+# clusters have few groupings: of 60 sets of rows none had better ones after twice as many searches.
+FEW_COORDINATES, FEW_CLUSTERS, TIMES_AS_MANY = 3, 2, 2
 FAR_SUMS = {
     PointHolder.sum_clusters: PointHolder.sum_far,
     PointHolder.sum_groups: PointHolder.sum_far_groups,
@@ -164,7 +166,7 @@ def schedule(
             *(_lloyd_rounds(n_init, *how, usual=0, leading=width) for width in leading),
             _lloyd_rounds(n_init + len(leading), *how, far=far, planned=n_init),
             _search_rounds(searches, *how),
-            _labelling(centres, coordinates),
+            _labelling(*how),
         )
 
     def rest(coordinates: int) -> Node:
@@ -176,14 +178,15 @@ def schedule(
         if start is not None:
             return sequence(
                 _lloyd_rounds(1, start[0], coordinates, max_iter, sums, far=method == "lloyd"),
-                _labelling(start[0], coordinates),
+                _labelling(start[0], coordinates, max_iter),
             )
+        then = (growing(n_clusters, coordinates, sums, _n_grown(n_init, searches)), after_seeding)
         n_known = None if candidates is None else candidates[0]
         if squares is None or candidates is not None:
-            return _seeding(scope, n_clusters, coordinates, n_known, after_seeding)
+            return _seeding(scope, n_clusters, coordinates, n_known, *then)
         return sequence(
             total(sums, r=1, k=1, dim=coordinates),
-            _seeding(scope, n_clusters, coordinates, SEEDS * n_clusters, after_seeding),
+            _seeding(scope, n_clusters, coordinates, SEEDS * n_clusters, *then),
         )
 
     return sequence(
@@ -205,9 +208,10 @@ def _seeding(
     k: int,
     dim: int,
     n_known: int | None,
+    growth: Node,
     after: Callable[[int, int], Node],
 ) -> Node:
-    """Candidates, unless there are `n_known`; their weights; and what comes `after`."""
+    """Candidates, unless there are `n_known`; their weights; `growth`; and what comes `after`."""
     batch, most_batches = BATCH * k, _most_batches(scope, k)
 
     def weighing(candidates: int) -> Node:
@@ -217,6 +221,7 @@ def _seeding(
                 down={"n": candidates, "dim": dim},
                 up={"m": candidates},
             ),
+            growth,
             settle(
                 lambda parties: {"centres": k},
                 lambda centres: after(dim, centres),
@@ -325,23 +330,23 @@ def _search_rounds(
         begin = far if parts == FAR else None
         return sequence(begin, split, trial, maybe(to_the_end, planned=False))
 
-    tries = parts_in_turn(searches, dim)
-    in_turn = (maybe(one(parts), planned=n < patience(dim)) for n, parts in tries)
+    tries = parts_in_turn(searches, k, dim)
+    in_turn = (maybe(one(parts), planned=n < patience(k, dim)) for n, parts in tries)
     return maybe(all_of_them, *in_turn)
 
 
-def parts_in_turn(searches: int, dim: int) -> list[tuple[int, int]]:
+def parts_in_turn(searches: int, k: int, dim: int) -> list[tuple[int, int]]:
     """Each search's number, and into how many parts it splits clusters."""
-    return [(n, PARTS[n % len(PARTS)]) for n in range(searches * _as_many(dim))]
+    return [(n, PARTS[n % len(PARTS)]) for n in range(searches * _as_many(k, dim))]
 
 
-def patience(dim: int) -> int:
+def patience(k: int, dim: int) -> int:
     """How many searches in a row may find nothing."""
-    return PATIENCE * _as_many(dim)
+    return PATIENCE * _as_many(k, dim)
 
 
-def _as_many(dim: int) -> int:
-    return TIMES_AS_MANY if dim <= FEW_COORDINATES else 1
+def _as_many(k: int, dim: int) -> int:
+    return TIMES_AS_MANY if dim <= FEW_COORDINATES and k > FEW_CLUSTERS else 1
 
 
 def _coreset_rounds(
@@ -355,6 +360,7 @@ def _coreset_rounds(
 ) -> Node:
     """A party with few points gives them all, or where they are means as many as it has."""
     share = planned_share(n_draws)
+    has_sums = refine or search[0]
 
     def usual(own: Own) -> int:
         return min(own.rows // MIN_CLUSTER if of_means else own.rows, share(own) + k)
@@ -371,17 +377,25 @@ def _coreset_rounds(
         return sequence(
             times(refine, sums),
             _search_rounds(searches, centres, dim, max_iter, PointHolder.sum_clusters, n_init),
-            _labelling(centres, dim),
+            _labelling(centres, dim, max_iter, PointHolder.sum_clusters if has_sums else None),
         )
 
     few_enough = settle(
         lambda parties: {"centres": k}, rest, lambda own, centres: centres <= k, centres=k
     )
-    return sequence(drawing, few_enough)
+    growth = growing(k, dim, PointHolder.sum_clusters, _n_grown(n_init, search[0]))
+    return sequence(drawing, growth if has_sums else None, few_enough)
 
 
-def _labelling(k: int, dim: int) -> Node:
-    return total(PointHolder.assign, k=k, dim=dim)
+def _labelling(k: int, dim: int, max_iter: int, sums: Step | None = None) -> Node:
+    """Twice, where clusters came out empty and `sums` find others in their place."""
+    labels = total(PointHolder.assign, k=k, dim=dim)
+    if sums is None:
+        return labels
+    fewer = at_most(k)
+    others = loop(max_iter, total(sums, r=1, k=fewer, dim=dim), fewest=1, usual=1)
+    again = sequence(others, total(PointHolder.assign, k=fewer, dim=dim))
+    return sequence(labels, growing(k, dim, sums, 1), maybe(again, planned=False))
 
 
 @protocol("distributed-kmeans", roles=(PointHolder,), skips=True, schedule=schedule)
@@ -429,14 +443,21 @@ def distributed_kmeans(
     if method in CORESETS:
         draws = default_draws(n_clusters) if coreset_size is None else coreset_size
         part = _coreset(fed, n_clusters, draws, method == "means")
+        has_sums = bool(refine or searches)
+        if not len(part.points):
+            part = _origin(part.points.shape[1], has_sums)
         starts = weighted_kmeans(part, n_clusters, rng, n_init)
+        if has_sums:
+            starts = _enough(fed, starts, n_clusters, PointHolder.sum_clusters, searches, rng)
         fed.settle(centres=starts.shape[1])
         solutions, courses = _refined(fed, part, starts, refine)
         of_what = "means" if method == "means" else "points"
         reason = f"the coreset of {len(part.points)} {of_what} is clustered"
         first = LloydEnd(solutions[0], refine, reason, courses[0])
         end = _searched(fed, first, solutions, PointHolder.sum_clusters, how, search, rng)
-        return _concluded(fed, end, n_clusters)
+        return _concluded(
+            fed, end, n_clusters, PointHolder.sum_clusters if has_sums else None, how, rng
+        )
     sums = PointHolder.sum_groups if method == "groups" else PointHolder.sum_clusters
     by_weight = candidates is None and start is None and squares is None
     counts = fed.ask(PointHolder.count_points if by_weight else PointHolder.tell_size)
@@ -454,9 +475,10 @@ def distributed_kmeans(
             points = _candidates(fed, counts, n_clusters)
         fed.settle(candidates=len(points))
         weights = fed.total(PointHolder.weigh_candidates, Points(points)).sum.weights
-        _require_weight(weights.sum())
+        _require_weight(weights.sum(), method == "groups")
         seeds = WeightedPoints(points, weights)
         starts = weighted_kmeans(seeds, n_clusters, rng, n_init)
+        starts = _enough(fed, starts, n_clusters, sums, searches, rng)
         fed.settle(centres=starts.shape[1])
         for width in leading:
             few = weighted_kmeans(seeds._replace(points=points[:, :width]), n_clusters, rng, n_init)
@@ -464,14 +486,33 @@ def distributed_kmeans(
     refill = candidates is None and method == "lloyd"
     end = _lloyd(fed, starts, max_iter, tol, sums, refill=refill)
     end = _searched(fed, end, end.centres[None], sums, how, search, rng)
-    return _concluded(fed, end, n_clusters)
+    return _concluded(fed, end, n_clusters, sums if start is None else None, how, rng)
+
+
+def _enough(
+    fed: Federation, starts: Doubles, k: int, sums: Step, searches: int, rng: np.random.Generator
+) -> Doubles:
+    """Starts (n_init, k', dim) of k centres, as far as points differ, from those of candidates.
+
+    Where older sums may stand in for lost ones these must be of one size.
+    """
+    if starts.shape[1] >= k or fed.on_loss == "reuse":
+        return starts
+    n_init = len(starts)
+    centres = grown(fed, starts[0], k, sums, _n_grown(n_init, searches), rng)
+    return np.asarray(centres[np.arange(n_init) % len(centres)])
+
+
+def _n_grown(n_init: int, searches: int) -> int:
+    """Restarts that are begun apart where starts are few; searches better a single one."""
+    return 1 if searches else n_init
 
 
 def _drawn(fed: Federation, squares: Doubles, count: int, rng: np.random.Generator) -> Doubles:
     """Points of the normal law that has the moments of all points."""
     origin = Centres(np.zeros((1, 1, len(squares))))
     totals = fed.total(PointHolder.sum_groups, origin).sum
-    _require_weight(float(totals.weights.sum()))
+    _require_weight(float(totals.weights.sum()), of_groups=True)
     mean = totals.sums[0, 0] / totals.weights[0, 0]
     values, axes = np.linalg.eigh(np.diag(squares) - np.outer(mean, mean))
     normal = rng.normal(size=(count, len(squares)))
@@ -484,14 +525,41 @@ def default_draws(n_clusters: int) -> int:
     return max(LEAST_DRAWS, CORESET_DRAWS * n_clusters)
 
 
-def _require_weight(weight: float) -> None:
+def _require_weight(weight: float, of_groups: bool = False) -> None:
     if not weight > 0:
-        raise InputError("the points weigh 0 in all; a positive weight is expected of some")
+        weightless = "the points weigh 0 in all; a positive weight is expected of some"
+        raise InputError(no_groups("party") if of_groups else weightless)
 
 
-def _concluded(fed: Federation, end: LloydEnd, n_clusters: int) -> KMeansResult:
-    """Every party labels its points; the sizes and the inertia are of who is still there."""
-    centres = end.centres
+def _concluded(
+    fed: Federation,
+    end: LloydEnd,
+    n_clusters: int,
+    sums: Step | None,
+    how: tuple[int, float],
+    rng: np.random.Generator,
+) -> KMeansResult:
+    """Every party labels its points; the sizes and the inertia are of who is still there.
+
+    Where clusters came out empty, and `sums` may be asked for, others are found in their place.
+    """
+    total = _labelled(fed, end.centres)
+    filled, n_centres = total.sizes > 0, len(end.centres)
+    if sums is not None and not filled.all() and fed.on_loss != "reuse":
+        centres = grown(fed, end.centres[filled], n_centres, sums, 1, rng)
+        if centres.shape[1] > np.count_nonzero(filled):
+            more = _lloyd(fed, centres, *how, sums, refill=False)
+            course = np.concatenate([end.course, more.course])
+            end = end._replace(centres=more.centres, n_iter=end.n_iter + more.n_iter, course=course)
+            total = _labelled(fed, end.centres)
+    sizes = (n_clusters, len(end.centres), int(np.count_nonzero(total.sizes)))
+    looked = sums is not None and fed.on_loss != "reuse"
+    notes = shortfall(*sizes, sums == PointHolder.sum_groups, looked)
+    facts = (total.cost, total.sizes, total.weights, end.n_iter, end.reason, notes)
+    return KMeansResult(end.centres, *facts, history=end.course)
+
+
+def _labelled(fed: Federation, centres: Doubles) -> Any:
     totals = [fed.total(PointHolder.assign, FinalCentres(centres))]
     for _ in range(fed.max_age if fed.on_loss == "skip" else 0):  # who missed it is asked again
         missed = set(fed.parties).difference(*(total.parties for total in totals))
@@ -500,22 +568,7 @@ def _concluded(fed: Federation, end: LloydEnd, n_clusters: int) -> KMeansResult:
         with suppress(PartyLost):
             again = dict.fromkeys(sorted(missed), FinalCentres(centres))
             totals.append(fed.total(PointHolder.assign, each=again))
-    total = reduce(add, [part.sum for part in totals])
-    notes = shortfall(n_clusters, len(centres), int(np.count_nonzero(total.sizes)))
-    facts = (total.cost, total.sizes, total.weights, end.n_iter, end.reason, notes)
-    return KMeansResult(centres, *facts, history=end.course)
-
-
-def shortfall(n_clusters: int, n_starts: int, n_filled: int) -> tuple[str, ...]:
-    """What to say where there are fewer clusters than were asked for."""
-    if n_starts < n_clusters:
-        return (
-            f"{n_clusters} clusters were asked for, but only {n_starts} starting points differ",
-        )
-    if n_filled < n_clusters:
-        empty = n_clusters - n_filled
-        return (f"{n_clusters} clusters were asked for, but {empty} of them came out empty",)
-    return ()
+    return reduce(add, [part.sum for part in totals])
 
 
 # Seeding: k-means‖.
@@ -671,9 +724,9 @@ def _searched(
         return before
     best = _lloyd(fed, solutions.copy(), *how, sums, refill=False)
     courses, n_iter, in_vain = [before.course, best.course], before.n_iter + best.n_iter, 0
-    dim = solutions.shape[2]
-    for _, parts in parts_in_turn(searches, dim):
-        if best.cost <= enough or in_vain == patience(dim):
+    size = solutions.shape[1:]
+    for _, parts in parts_in_turn(searches, *size):
+        if best.cost <= enough or in_vain == patience(*size):
             break
         start = _split_and_joined(fed, best, parts, sums, rng)
         trial = _lloyd(fed, start[None], TRIAL_ROUNDS, how[1], sums, refill=False)
@@ -722,12 +775,17 @@ def _coreset(fed: Federation, k: int, n_draws: int, of_means: bool) -> WeightedP
     }
     parts = fed.ask(PointHolder.give_means if of_means else PointHolder.draw_coreset, each=each)
     points = np.vstack([part.points for part in parts])
-    if not len(points):
+    return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
+
+
+def _origin(dim: int, has_sums: bool) -> WeightedPoints:
+    """Where no party has rows enough for a mean, to begin from the mean of all by their sums."""
+    if not has_sums:
         raise InputError(
             f"no party has {MIN_CLUSTER} rows, of whose scores it could give a mean; join parties, "
             f"or pass kmeans='coreset', by which scores of single rows leave"
         )
-    return WeightedPoints(points, np.concatenate([part.weights for part in parts]))
+    return WeightedPoints(np.zeros((1, dim)), np.ones(1))
 
 
 def _refined(
@@ -744,7 +802,9 @@ def _refined(
         total = fed.total(PointHolder.sum_clusters, Centres(starts)).sum
         pairs = zip(starts, total.sums, total.weights, strict=True)
         means = np.stack([_moved(None, *own) for own in pairs])
-        starts = np.stack([corrected(part, *own) for own in zip(starts, means, strict=True)])
+        if len(part.points) > means.shape[1]:  # fewer say nothing of where the centres lead
+            means = np.stack([corrected(part, *own) for own in zip(starts, means, strict=True)])
+        starts = means
         courses[:, done] = total.costs / total.weights.sum(axis=1)
     order = np.argsort(courses[:, -1] if times else np.zeros(len(starts)), kind="stable")
     return np.asarray(starts[order]), courses[order]

@@ -16,6 +16,7 @@ from eigenmesh.estimators.accuracy import (
     lost_in_rounding,
     missing_gap,
     residual_claim,
+    rows_are_kept,
 )
 from eigenmesh.estimators.base import DoorArguments, Needs, seed_of
 from eigenmesh.estimators.checks import (
@@ -242,6 +243,7 @@ class DisKPCA(Served, RowEstimator):
 
     def _run(self, fed: Federation, sample_weight: Any) -> DisKPCAResult:
         fed.require_stages(*self._planned_stages(sample_weight is not None))
+        self._rows_kept = rows_are_kept(fed)
         gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
         with at_sites(fed, sample_weight, "sample_weight") as weights:
             return self._learn(fed, gamma, weights)
@@ -369,6 +371,7 @@ class DisKPCA(Served, RowEstimator):
         most = n_landmarks if most is None else whole_number(most, "max_landmarks")
         return Accuracy(checked_accuracy(self.accuracy), most, self._variance_share)
 
+    _rows_kept = False  # whether a policy, known here, lets none out
     _weighted = False  # whether the last fit had weights
     _variance_share: float | None = None  # of a front door: so much is all that is wanted
 
@@ -379,7 +382,8 @@ class DisKPCA(Served, RowEstimator):
         limited = numbered or self._variance_share is not None
         assert self.accuracy is not None
         rounded = lost_in_rounding(outcome.model) if numbered else ()
-        words = caveats_of(coverage, self.accuracy, n_landmarks, self.landmarks, limited)
+        how = (n_landmarks, self.landmarks, limited, self._rows_kept)
+        words = caveats_of(coverage, self.accuracy, *how)
         self.shortfalls_ = coverage.shortfall.values
         self.shortfall_ = coverage.shortfall.largest
         self.shortfall_error_ = coverage.shortfall.error

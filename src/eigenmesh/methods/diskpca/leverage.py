@@ -27,8 +27,8 @@ from eigenmesh.methods.diskpca.protocol import (
     largest_of,
     skew_of,
 )
-from eigenmesh.numerics.eigen import pseudo_inverse_root, require_rank, top_eigenpairs
-from eigenmesh.numerics.embeddings import embedded_width, is_exact
+from eigenmesh.numerics.eigen import require_rank, top_eigenpairs
+from eigenmesh.numerics.embeddings import embedded_width, is_exact, whitening_of
 from eigenmesh.numerics.landmark_sums import full
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.party import step
@@ -121,7 +121,7 @@ def leverage_scores(rows: Federation, setup: KernelSetup) -> LeverageResult:
     if exact:
         masses = by_party(rows.ask(ScoreKeeper.exact_mass))
     else:
-        R = pseudo_inverse_root(full(rows.total(ScoreKeeper.embedded_gram).sum.upper))
+        R = whitening_of(full(rows.total(ScoreKeeper.embedded_gram).sum.upper))
         k = setup.leverage_rank
         require_rank(np.ones(R.shape[1]), k, n, "the embedded rows", "embed in more dimensions")
         masses = by_party(rows.ask(ScoreKeeper.leverage_mass, Whitening(matrix=R[:, :k])))

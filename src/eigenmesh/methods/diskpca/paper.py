@@ -55,6 +55,7 @@ from eigenmesh.numerics.eigen import (
     require_rank,
     top_eigenpairs,
 )
+from eigenmesh.numerics.embeddings import whitening_of
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, full, upper
 from eigenmesh.numerics.landmarks import LandmarkModel
@@ -271,7 +272,7 @@ def leverage_by_sketch(rows: Federation) -> dict[str, LeverageMass]:
     """Algorithm 2, disLS: QR of the stacked sketches, whose triangle whitens the embedded rows."""
     sketches = rows.ask(SketchingRowHolder.sketched_embedding)
     _, Z = np.linalg.qr(np.vstack([sketch.columns for sketch in sketches]))
-    whitening = Whitening(matrix=square(pseudo_inverse_root(Z.T @ Z)))
+    whitening = Whitening(matrix=square(whitening_of(Z.T @ Z)))
     return by_party(rows.ask(SketchingRowHolder.leverage_mass, whitening))
 
 

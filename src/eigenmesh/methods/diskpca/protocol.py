@@ -62,8 +62,7 @@ from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, is_sparse,
 from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
 from eigenmesh.numerics.drawn_parties import FEWEST_DRAWN, DrawnParties, drawn_parties
 from eigenmesh.numerics.draws import Indices, draw_distinct, drawn_power
-from eigenmesh.numerics.eigen import pseudo_inverse_root
-from eigenmesh.numerics.embeddings import embedded_width, embedding
+from eigenmesh.numerics.embeddings import embedded_width, embedding, whitening_of
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
     KernelValues,
@@ -1085,7 +1084,7 @@ def leverage_by_gram(role: Any) -> Callable[[Federation], dict[str, LeverageMass
 
     def leverage(rows: Federation) -> dict[str, LeverageMass]:
         gram = full(rows.total(role.embedded_gram).sum.upper)
-        whitening = Whitening(matrix=square(pseudo_inverse_root(gram)))
+        whitening = Whitening(matrix=square(whitening_of(gram)))
         return by_party(rows.ask(role.leverage_mass, whitening))
 
     return leverage
