@@ -9,7 +9,7 @@ import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, residuals
-from eigenmesh.numerics.mean_outside import SampleSizes
+from eigenmesh.numerics.mean_outside import SampleBounds
 from eigenmesh.numerics.shortfall import Probes, probe
 from eigenmesh.reports.audit import Severity
 
@@ -276,7 +276,7 @@ def test_the_mean_of_the_farthest_rows_has_no_digits(seed):
     for scale in rests * 2.0 ** rng.uniform(-3, 1, 200):
         probes = Probes(np.zeros((16, 1)), np.zeros(1), scale, 1.0, 64, False)
         draw = np.random.default_rng(seed)
-        sums = probe(span, X, probes, seed, draw, SampleSizes(40, smallest=5), n_far=5)
+        sums = probe(span, X, probes, seed, draw, SampleBounds(40, smallest=5), n_far=5)
         peaks.append(sums.peak ** (1 / 16))
         true.append(rests / scale)
     powers = np.log2(peaks)

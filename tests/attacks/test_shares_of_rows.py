@@ -23,7 +23,7 @@ from eigenmesh.runtime.party import steps_of
 from eigenmesh.runtime.policy import Policy
 from eigenmesh.runtime.protocol import known_roles
 from eigenmesh.runtime.site import Site, SiteView
-from eigenmesh.stages.site_samples import sample_sizes
+from eigenmesh.stages.site_samples import sample_bounds
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
 NAMES = ("north", "east", "south")
@@ -112,7 +112,7 @@ def test_samples_of_two_shares_differ_in_enough_rows_or_in_none(kernel, seed, ke
     shares = [*rng.uniform(0, 1, 12), 1e-12, 1.0]
     samples = []
     for share, numbers in itertools.product(shares, (0, 20, 64, 65, 130)):
-        draw, sizes = np.random.default_rng(seed), sample_sizes(site, numbers)
+        draw, sizes = np.random.default_rng(seed), sample_bounds(site, numbers)
         rows = RowSampler(kernel, A).draw_share(share, sizes, draw).rows[:, 0]
         assert len(np.unique(rows)) >= min(sizes.fewest, n)
         assert not keeps_rows or sizes.fewest * d > numbers

@@ -8,7 +8,7 @@ import pytest
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import Span, landmark_sums, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.mean_outside import RowSampler, SampleSizes
+from eigenmesh.numerics.mean_outside import RowSampler, SampleBounds
 from eigenmesh.numerics.paired_shortfall import PairedRows
 from eigenmesh.numerics.shortfall import Probes, probe, probe_for_sum
 
@@ -89,7 +89,7 @@ def test_rows_without_weight_are_not_looked_at():
     sampler = RowSampler(Kernel("rbf", 0.1), X, w)
     for sample in (
         sampler.draw(30, np.random.default_rng(0)),
-        sampler.draw_share(0.4, SampleSizes(5), np.random.default_rng(0)),
+        sampler.draw_share(0.4, SampleBounds(5), np.random.default_rng(0)),
     ):
         assert (sample.weights > 0).all()
         assert len(np.unique(sample.places)) >= 5

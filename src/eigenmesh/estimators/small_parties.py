@@ -197,8 +197,8 @@ def _reason(own: RowSize) -> str:
 
 def _nobody_left(small: Sizes, on_graph: bool, rows_kept: bool) -> str:
     fewest = min(own.min_rows for own in small.values())
-    told = "each party's rows can be told from what it sends"
-    reveal = "" if rows_kept else f"; or {_REVEALING} {told}"
+    how = "each party's rows can be told from what it sends"
+    reveal = "" if rows_kept else f"; or {_REVEALING} {how}"
     return (
         f"no party has the {fewest} rows that a sum must be over, so that everybody would be left "
         f"out: pass {_REMEDIES[on_graph]}{reveal}"

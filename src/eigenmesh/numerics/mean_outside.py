@@ -124,7 +124,7 @@ class OutsideView:
         return self._sums_of(RowSampler(self.span.kernel, raw_rows(A)).draw(most, rng))
 
     def sums_of_share(
-        self, A: Rows, rng: np.random.Generator, share: float, sizes: SampleSizes
+        self, A: Rows, rng: np.random.Generator, share: float, sizes: SampleBounds
     ) -> OutsideSums:
         """The same from a share that somebody else names: see `RowSampler.draw_share`."""
         sampler = RowSampler(self.span.kernel, raw_rows(A))
@@ -387,7 +387,7 @@ class RowSample(NamedTuple):
         return np.ones(len(self.counts)) if self.weights is None else np.sqrt(self.weights)
 
 
-class SampleSizes(NamedTuple):
+class SampleBounds(NamedTuple):
     """How large samples are of which somebody else asks for a share.
 
     All samples of a site are beginnings of one order of its rows. Two that differ by few would tell
@@ -396,9 +396,9 @@ class SampleSizes(NamedTuple):
     question, sizes are the `smallest` of any question, doubled: two then differ by as many rows as
     the smaller has, and so do one and all rows.
 
-    >>> [SampleSizes(5).rows_seen(share, 100) for share in (1e-9, 0.05, 0.061, 0.949, 0.951)]
+    >>> [SampleBounds(5).rows_seen(share, 100) for share in (1e-9, 0.05, 0.061, 0.949, 0.951)]
     [5, 5, 10, 95, 100]
-    >>> [SampleSizes(12, smallest=5).rows_seen(share, 100) for share in (1e-9, 0.21, 0.41)]
+    >>> [SampleBounds(12, smallest=5).rows_seen(share, 100) for share in (1e-9, 0.21, 0.41)]
     [20, 40, 100]
     """
 
@@ -466,7 +466,7 @@ class RowSampler:
         # With replacement: only then 1/(m p) is the count that leaves the sum without bias.
         return self._drawn(np.sort(draw_repeatedly(self._chances, m, rng)))
 
-    def draw_share(self, share: float, sizes: SampleSizes, rng: np.random.Generator) -> RowSample:
+    def draw_share(self, share: float, sizes: SampleBounds, rng: np.random.Generator) -> RowSample:
         """As `draw`, of a share of the rows that is somebody else's choice.
 
         By one generator a smaller sample is part of a larger one.

@@ -39,7 +39,7 @@ from eigenmesh.numerics.mean_outside import (
     Inside,
     RowSample,
     RowSampler,
-    SampleSizes,
+    SampleBounds,
     unbiased_features,
 )
 from eigenmesh.numerics.rough_features import ROUGH, rough_features
@@ -54,7 +54,7 @@ _COST = 0.1  # of a fit's floats
 _STREAM = 0x73686F72  # apart from all other draws by the same seed
 _POWER = 16  # of distances: the mean of so high a power is near the largest
 _KEY = 16  # bytes
-_ANY_SIZES = SampleSizes(2)
+_ANY_SIZES = SampleBounds(2)
 _MOST = 1e18  # times the mean, that one distance counts for: powers must not overflow
 _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _SURE = 3.0  # standard errors
@@ -250,7 +250,7 @@ def probe(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    sizes: SampleSizes = _ANY_SIZES,
+    sizes: SampleBounds = _ANY_SIZES,
     n_far: int = 1,
     weights: Doubles | None = None,
 ) -> ProbeSums:
@@ -274,7 +274,7 @@ def probe_for_sum(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    sizes: SampleSizes = _ANY_SIZES,
+    sizes: SampleBounds = _ANY_SIZES,
     weights: Doubles | None = None,
 ) -> SummedProbes:
     """`probe`, of which only the sum over parties shall be seen."""
@@ -301,7 +301,7 @@ def _rows_outside(
     probes: Probes,
     seed: int,
     rng: np.random.Generator,
-    sizes: SampleSizes,
+    sizes: SampleBounds,
 ) -> _OutsideRows:
     sample = sampler.draw_share(probes.share, sizes, rng)
     return _OutsideRows.of(_view(span, probes.n_features, seed), sample)

@@ -54,14 +54,14 @@ def grown(
         for _ in range(_STEPS):
             parts, cost = _moved(fed, split, sums)
             split = np.stack([part.points for part in parts])
-        found = [different_parts(part, k) for part in parts]
-        most = max(map(len, found))
+        candidates = [different_parts(part, k) for part in parts]
+        most = max(map(len, candidates))
         if most <= len(centres[0]):
             in_vain += 1
             continue
         in_vain = 0
         # Where a draw has parted fewer, restarts go on from what others have parted.
-        best = [own for own in found if len(own) == most]
+        best = [own for own in candidates if len(own) == most]
         centres = np.stack([best[i % len(best)] for i in range(restarts)])
     return centres
 
@@ -106,12 +106,12 @@ def shortfall(
     n = min(n_starts, n_filled)
     if n >= n_clusters:
         return ()
-    asked, fewer = f"{n_clusters} clusters were asked for, {n} came out", f"n_clusters={n}"
+    wish, fewer = f"{n_clusters} clusters were asked for, {n} came out", f"n_clusters={n}"
     if not looked:
         why = "no more starting points differ, and none are looked for by a coreset that is not"
-        return (f"{asked}: {why} refined, nor where older replies count (reuse); pass {fewer}",)
+        return (f"{wish}: {why} refined, nor where older replies count (reuse); pass {fewer}",)
     if n_starts == n:
         whose = f"groups of rows, over which sums are, differ; mask sums {_MASKED}, or pass"
         whose = whose if of_groups else "rows differ, or no more of their components; pass"
-        return (f"{asked}: no more {whose} {fewer}",)
-    return (f"{asked}: the others are empty; pass {fewer}, or raise n_init",)
+        return (f"{wish}: no more {whose} {fewer}",)
+    return (f"{wish}: the others are empty; pass {fewer}, or raise n_init",)

@@ -163,7 +163,7 @@ from eigenmesh.stages.row_messages import (
 )
 from eigenmesh.stages.site_centroids import site_centroids
 from eigenmesh.stages.site_points import keep_points
-from eigenmesh.stages.site_samples import sample_sizes
+from eigenmesh.stages.site_samples import sample_bounds
 from eigenmesh.stages.unit_check import compare_units
 
 for kind in (LandmarkModel, Kernel, Shortfall):
@@ -479,7 +479,7 @@ class RowHolder(ScoredRows):
         if len(self.site.names) == 1:
             most = ceil(share * A.shape[0])
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
-        sizes = sample_sizes(self.site, outside_floats(self.setup.kernel, A.shape[1]))
+        sizes = sample_bounds(self.site, outside_floats(self.setup.kernel, A.shape[1]))
         return OutsideView.of(span, seed).sums_of_share(A, rng, share, sizes)._asdict()
 
     @step(reusable=False)
@@ -498,7 +498,7 @@ class RowHolder(ScoredRows):
         span = Span.of(self.kernel, self.all_landmarks(), self.rank or None)
         question = probes_of(components, span)
         rng = self.site.private_generator(diskpca.number, _PROBING)
-        sizes = sample_sizes(self.site, question.n_numbers)
+        sizes = sample_bounds(self.site, question.n_numbers)
         return by(span, self.site.data, question, self.setup.seed, rng, sizes)
 
     @step

@@ -126,7 +126,7 @@ from eigenmesh.runtime.site import SiteView
 from eigenmesh.runtime.spanning_tree import DOWN, UP
 from eigenmesh.runtime.topology import TREE, averaging_on
 from eigenmesh.stages.row_messages import RowCount, by_party, count
-from eigenmesh.stages.site_samples import sample_sizes
+from eigenmesh.stages.site_samples import sample_bounds
 
 for kind in (LandmarkModel, FeatureModel, Kernel):
     record(kind)
@@ -524,7 +524,7 @@ class GossipNode(CentroidNode):
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
         probes = Probes(*directions, mean, share, width, budget.seeks_directions)
         span = Span.of(self.kernel, self.landmarks)
-        sizes = sample_sizes(self.site, probes.n_numbers)
+        sizes = sample_bounds(self.site, probes.n_numbers)
         seed, n_far = self.setup.seed, self.site.rows_of_a_largest
         sums = probe(span, self.site.data, probes, seed, rng, sizes, n_far)
         self.own_probes = np.stack([sums.mean, sums.direction])
