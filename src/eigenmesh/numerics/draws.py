@@ -53,8 +53,8 @@ def drawn_power(value: float, key: bytes) -> float:
     are questions.
 
     >>> values = [drawn_power(3.0 + i / 1000, b"key") for i in range(1000)]
-    >>> sorted(set(values)), 1.7 < np.log2(values).mean() < 1.9
-    ([2.0, 4.0], True)
+    >>> sorted(set(values)), round(float(np.log2(values).mean()), 1)
+    ([2.0, 4.0], 1.8)
     """
     if not value > 0:
         return 0.0
