@@ -7,7 +7,7 @@ from eigenmesh.numerics.eigen import pseudo_inverse_root
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import KernelValues, Span, landmark_sums, span_residual
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.paired_shortfall import paired_look, paired_shortfall
+from eigenmesh.numerics.paired_shortfall import PairedRows, paired_look, paired_shortfall
 
 
 def missing(kernel, X, Y, k, centred, count, seed):
@@ -136,3 +136,23 @@ def _fitted(kernel, X, Y, kept=None):
     span = Span.of(kernel, Y)
     sums = landmark_sums(kernel, X, Y, span, kept)
     return span, sums, LandmarkModel.fit(kernel, Y, sums, 3, True, span)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_errors_count_rows_that_are_far_from_each_other_too(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1500, 5))
+    X[rng.choice(1500, 15, replace=False)] *= 8  # a component of such is of rows by themselves
+    kernel = Kernel("rbf", 0.04)
+    span = Span.of(kernel, rng.normal(size=(60, 5)))
+    sums = landmark_sums(kernel, X, span.landmarks, span)
+    model = LandmarkModel.fit(kernel, span.landmarks, sums, 6, True, span)
+    outside, roots = span_residual(span, sums), np.sqrt(model.eigenvalues)
+    looks = []
+    for _ in range(300):
+        rows = PairedRows.draw(span, X, outside, 200, rng)
+        W = rows.scores(model.coefficients, model.offset) / roots
+        looks.append(rows.squared_lengths(W, rows.sums_with(W)))
+    squares, errors = zip(*looks, strict=True)
+    stated = np.sqrt(np.square(errors).mean(axis=0)) / np.std(squares, axis=0)
+    assert ((stated > 0.8) & (stated < 1.6)).all()

@@ -95,15 +95,16 @@ class PairedRows:
     def squared_lengths(self, W: Doubles, sums: Doubles) -> tuple[Doubles, Doubles]:
         """‖Σ w(x) (1 − P)φ(x)‖² over all rows for weights (m, p), and their standard errors."""
         counts, m = self.sample.counts[:, None], len(W)
-        own = (np.square(W) * counts).T @ self.distances
+        own = np.square(W) * (counts * self.distances[:, None])
         # By row, over all pairs with it.
         others = W * counts * sums
         if not self.sample.noise:
-            return others.sum(axis=0) + own, np.zeros(W.shape[1])
+            return (others + own).sum(axis=0), np.zeros(W.shape[1])
         among = m / (m - 1) * (1 - 1 / self.n_rows if self.sample.noise < 1 else 1.0)
-        squares = among * others.sum(axis=0) + own
-        # A row moves the sum by twice what it has with all others.
-        spread = 4 * np.square(others - others.mean(axis=0)).sum(axis=0)
+        squares = (among * others + own).sum(axis=0)
+        # A row moves the sum by twice what it has with all others, and by itself.
+        moves = 2 * others + own
+        spread = np.square(moves - moves.mean(axis=0)).sum(axis=0)
         return np.maximum(squares, 0.0), np.sqrt(self.sample.noise * spread)
 
     def largest_variance(self, scores: Doubles, W: Doubles, sums: Doubles, least: float) -> float:
