@@ -36,7 +36,7 @@ def drawn(seed, n=70):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_sums_of_all_rows_are_those_of_their_copies(seed):
-    X, w, copies, span, scaled, outside = drawn(seed)
+    X, w, copies, span, scaled, outside = drawn(seed, 24)
     probes = Probes(*scaled, outside / len(copies), 1.0, 64)
     for look in (probe, probe_for_sum):
         ours = look(span, X, probes, seed, np.random.default_rng(0), weights=w)

@@ -121,7 +121,7 @@ def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
 
 
 def _fewer(missing: Shortfall, accuracy: float) -> str:
-    within = int(np.argmax(np.append(missing.values + 2 * missing.errors > accuracy, True)))
+    within = missing.n_within(accuracy)
     return f"ask for {within}, which are within it" if within else "ask for fewer components"
 
 

@@ -7,14 +7,17 @@ Nearer is the larger eigenvalue of [[z_i, ‖r_i‖], [‖r_i‖, e]], e being t
 rows in a direction outside the span.
 
 ‖r_i‖² comes from random features that all who add up draw alike, as in `mean_outside`: their sums,
-with scores for weights, have the products of the r_i in the mean over draws. For e there are lower
-bounds: the row that is farthest from the span, by a high power mean; and in the space of the
-features each party's mean and its largest variance around it, put together over the parties. What
-the r_i explain of either is not counted twice.
+with scores for weights, have the products of the r_i in the mean over draws. What landmarks miss
+is in few features of many, of which a draw has too few as a rule: each party makes its sums as long
+as kernel values between its rows say. For e there are lower bounds: the row that is farthest from
+the span, by a high power mean; and in the space of the features each party's mean and its largest
+variance around it, put together over the parties. What the r_i explain of either is not counted
+twice.
 
 To keep the cost low only some components are probed alone: the last, which misses most, the first,
 and others between. ‖r_i‖²/z_i of the rest is read off along z, and raised to what one sum of them
-all, with signs, has in all: a single one that misses much shows in it.
+all, with signs, has in all: a single one that misses much shows in it. What the rest explain of e
+is not known then, and e counts in the error alone.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ from eigenmesh.threads import one_blas_thread
 SAMPLE_ROWS = 512  # looked at in all, or five a landmark: with twice as many the estimates are
 _ROWS_A_LANDMARK = 5  # within a factor of two in 98 cases of 100 instead of 96, at twice the time
 _CLOSER_ROWS = 8  # times as many, where the first look leaves doubt
-_FEATURES = (64, 128)  # fewest and most
+PROBE_WIDTH = 64  # with lengths by kernel values twice as many show no more
 _PROBES_ALONE = 16  # where nothing is sent
 _COST = 0.1  # of a fit's floats
 _STREAM = 0x73686F72  # apart from all other draws by the same seed
@@ -60,8 +63,8 @@ _ROUNDING = 1e-9  # of k(x, x), below which a distance to the span is none
 _SURE = 3.0  # standard errors
 _SAMPLING = 0.5  # of what a sample adds to a squared length, for its standard error
 _SEEN = 0.5  # of Σ k⊥ of all rows, that a sample has unless a few rows have most of it
-_UNSEEN = 1.0  # of a share that is read off, at least, for its standard error
-_PAIRED_ROWS = 512
+_UNSEEN = 1.5  # of a share that is read off, at least, for its standard error
+_PAIRED_ROWS = 192
 _SHORTENING = 0.1  # of squares, at most
 _LENGTHENING = 1e4  # beyond which features show no direction
 _TINY = 1e-300
@@ -97,8 +100,8 @@ class ProbeSums(NamedTuple):
 
     features: Doubles  # (p, t), weighted with the probes' scores
     noise: Doubles  # (p,) what drawing a sample adds to the squared lengths of these
-    mean: Doubles  # (t,), times √n_rows
-    direction: Doubles  # (t,), of the largest variance around the mean, times its root, if sought
+    mean: Doubles  # (t,), times √n_rows, if directions are sought
+    direction: Doubles  # (t,), of the largest variance around the mean, times its root, as well
     peak: float  # Σ (k⊥ / scale)^16, of what the probes do not explain of k⊥, or of a mean of some
     outside: float  # Σ k⊥
     n_rows: float  # each as often as it counts
@@ -124,6 +127,7 @@ class Shortfall(NamedTuple):
 
     values: Doubles  # (k,)
     errors: Doubles  # (k,)
+    is_complete: bool = True  # or whether some are read off others
 
     @property
     def largest(self) -> float:
@@ -133,6 +137,11 @@ class Shortfall(NamedTuple):
     def is_within(self, accuracy: float) -> bool:
         """Whether no more is missing than may be, with two standard errors."""
         return bool((np.minimum(self.values + 2 * self.errors, 1.0) <= accuracy).all())
+
+    def n_within(self, accuracy: float) -> int:
+        """How many first ones are, for sure: none if some are read off others."""
+        above = np.minimum(self.values + _SURE * self.errors, 1.0) > accuracy
+        return int(np.argmax(np.append(above, True))) if self.is_complete else 0
 
     def is_doubtful(self, accuracy: float) -> bool:
         """Whether its errors leave open if more is missing than may be."""
@@ -179,24 +188,21 @@ def proven_shortfall(eigenvalues: Doubles, outside: float) -> Shortfall:
 # Before anything is asked.
 
 
-def probed(k: int, n_landmarks: int, floats: int | None) -> tuple[int, int]:
-    """How many probes of k components with how many features, for a tenth of a fit's `floats`.
+def probed(k: int, n_landmarks: int, floats: int | None, is_summed: bool = False) -> int:
+    """How many probes of k components, for a tenth of a fit's `floats`.
 
-    None where nothing is sent. At least one component alone, and the rest together.
+    None where nothing is sent. At least one component alone, and the rest together. Where sums are
+    masked the scatter of the features costs most, and probes may cost as much as it does.
 
-    >>> probed(10, 100, 8000), probed(3, 100, 50_000), probed(5, 100, 100)
-    ((4, 64), (3, 128), (2, 64))
+    >>> probed(10, 100, 8000), probed(3, 100, 50_000), probed(5, 100, 100), probed(9, 100, 0, True)
+    (4, 3, 2, 9)
     """
-    fewest, most = _FEATURES
-    count, width = min(k, _PROBES_ALONE), most
-    if floats is not None:
-        # A probe costs q coefficients, an offset, a noise and a row of features; the mean and the
-        # direction are two rows more. Fourier features come in pairs, hence even widths.
-        budget = int(_COST * floats)
-        count = min(k, max(2, (budget - 2 * fewest) // (n_landmarks + fewest + 1)))
-        affordable = (budget - (n_landmarks + 2) * count) // (count + 2)
-        width = min(most, max(fewest, affordable - affordable % 2))
-    return count, width
+    if floats is None:
+        return min(k, _PROBES_ALONE)
+    # A probe costs q coefficients, an offset, a noise and a row of features; the mean and the
+    # direction are two rows more.
+    budget = _COST * floats + (PROBE_WIDTH * (PROBE_WIDTH + 1) // 2 if is_summed else 0)
+    return min(k, max(2, int(budget - 2 * PROBE_WIDTH) // (n_landmarks + PROBE_WIDTH + 2)))
 
 
 def probed_alone(k: int, count: int) -> list[int]:
@@ -283,11 +289,12 @@ def probe_for_sum(
         rows = _rows_outside(span, sampler, probes, seed, rng, sizes)
     counts, W = rows.sample.counts, rows.scores(probes)
     F, noise = rows.sums(W)
-    scatter = (rows.features * counts[:, None]).T @ rows.features
+    features = rows.features()
+    scatter = (features * counts[:, None]).T @ features
     return SummedProbes(
         rows.at_length(F, W),
         noise,
-        (counts * rows.roots) @ rows.features,
+        (counts * rows.roots) @ features,
         scatter[np.triu_indices(len(scatter))],
         float(counts @ rows.distances),
         sampler.n_counted,
@@ -335,11 +342,11 @@ class _OutsideRows(NamedTuple):
     """A sample of rows as seen from outside the span, each as long as the root of its weight."""
 
     values: Doubles  # (m, q), k(X, Y)
-    features: Doubles  # (m, t)
+    whole: Doubles  # (m, t), z(X)
     distances: Doubles  # (m,), k⊥
     coordinates: Doubles  # (m, r), of Pφ(X)
     sample: RowSample
-    kernel: Kernel
+    view: _View
     roots: Doubles  # (m,), of the weights
 
     @classmethod
@@ -350,36 +357,44 @@ class _OutsideRows(NamedTuple):
         norms = kernel.diagonal(X)
         distances = norms - np.einsum("ij,ij->i", P, P)
         distances[distances < _ROUNDING * norms] = 0.0
-        # z'(x) = z(x) − Zᵀa(x), with K(Y, Y)⁻¹ already in `of_landmarks`.
-        outside = view.features(X) - K @ view.of_landmarks
-        roots = sample.roots
+        whole, roots = view.features(X), sample.roots
         if sample.weights is not None:
             distances *= sample.weights
-            for part in (K, outside, P):
+            for part in (K, whole, P):
                 part *= roots[:, None]
-        return cls(K, outside, distances, P, sample, kernel, roots)
+        return cls(K, whole, distances, P, sample, view, roots)
 
     def scores(self, probes: Probes) -> Doubles:
         """Along the probes, by which what is outside counts."""
         return np.asarray(self.values @ probes.coefficients - np.outer(self.roots, probes.offset))
 
+    def features(self) -> Doubles:
+        """z'(X), (m, t), as long in all as k⊥ says.
+
+        What landmarks miss is in few features of many, of which a draw has too few as a rule.
+        """
+        # z'(x) = z(x) − Zᵀa(x), with K(Y, Y)⁻¹ already in `of_landmarks`.
+        outside = self.whole - self.values @ self.view.of_landmarks
+        counts = self.sample.counts
+        shown = float(counts @ np.einsum("ij,ij->i", outside, outside))
+        there = float(counts @ self.distances)
+        if 0 < there < _LENGTHENING * shown:
+            outside *= math.sqrt(there / shown)
+        return outside
+
     def at_length(self, F: Doubles, weights: Doubles) -> Doubles:
         """Σ w(x) z'(x) made as long as Σ w(x) (1 − P)φ(x), by kernel values of rows.
 
-        Of a rough kernel few features carry most, and too few of them are drawn as a rule. Where
-        they show nothing of it, it is as if all parties' were along one feature: as much as it can
-        be, with an error as large.
+        Where features show nothing of it, it is as if all parties' were along one feature: as much
+        as it can be, with an error as large.
         """
-        if self.kernel.name not in ROUGH:
-            return F
         step = -(-len(weights) // _PAIRED_ROWS)
         some = slice(None, None, step)
-        P, X = self.coordinates[some], as_rows(self.sample.rows[some], np.float64)
         C = (weights * self.sample.counts[:, None])[some]
-        roots = self.roots[some]
-        pairs = np.outer(roots, roots) * self.kernel.matrix(X) - P @ P.T
-        by_values = np.einsum("ip,ip->p", C, pairs @ C)
-        by_features = np.square(C.T @ self.features[some]).sum(axis=1)
+        D, X = C * self.roots[some, None], as_rows(self.sample.rows[some], np.float64)
+        inside = np.square(C.T @ self.coordinates[some]).sum(axis=1)
+        by_values = np.einsum("ip,ip->p", D, self.view.span.kernel.block(X, X) @ D) - inside
+        by_features = np.square(F if step == 1 else self._sums(C, some)).sum(axis=1)
         ones = np.ones(len(F))
         ratios = np.divide(by_values, by_features, out=ones, where=by_features > 0)
         at_length = F * np.sqrt(np.maximum(ratios, _SHORTENING))[:, None]
@@ -391,12 +406,15 @@ class _OutsideRows(NamedTuple):
     def sums(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Σ w(x) z'(x) for weights (m, p), and what the draw of rows adds to their squares."""
         C = weights * self.sample.counts[:, None]
-        F, m = C.T @ self.features, len(C)
+        F, m = self._sums(C, slice(None)), len(C)
         if not self.sample.noise:
             return F, np.zeros(len(F))
         # As in `mean_outside`: Σ‖v − v̄‖² m/(m − 1), the lengths of v by kernel values.
         variance = np.square(C).T @ self.distances - np.square(F).sum(axis=1) / m
         return F, self.sample.noise * np.maximum(variance, 0.0) * m / (m - 1)
+
+    def _sums(self, C: Doubles, some: slice) -> Doubles:
+        return np.asarray(C.T @ self.whole[some] - C.T @ self.values[some] @ self.view.of_landmarks)
 
 
 def _farthest(
@@ -419,12 +437,17 @@ def _farthest(
 def _sums(rows: _OutsideRows, W: Doubles, probes: Probes, n: float, ratios: Doubles) -> ProbeSums:
     # The probes' scores and, for the mean, ones: all in one product.
     F, noise = rows.sums(np.column_stack([W, rows.roots]))
-    mean = _without_noise(F[-1], float(noise[-1])) / math.sqrt(n) if n > 0 else np.zeros(F.shape[1])
+    mean = direction = np.zeros(F.shape[1])
+    if probes.seeks_directions and n > 0:
+        features = rows.features()
+        whole = (rows.sample.counts * rows.roots) @ features
+        mean = _without_noise(whole, float(noise[-1])) / math.sqrt(n)
+        direction = _direction(rows, features, mean)
     return ProbeSums(
         rows.at_length(F[:-1], W),
         noise[:-1],
         mean,
-        _direction(rows, mean) if probes.seeks_directions else np.zeros(len(mean)),
+        direction,
         float((ratios**_POWER).sum()),
         float(rows.sample.counts @ rows.distances),
         n,
@@ -452,21 +475,21 @@ def _without_noise(F: Doubles, noise: float) -> Doubles:
     return F * math.sqrt(max(1 - noise / squared_length, 0.0)) if squared_length > 0 else F
 
 
-def _direction(rows: _OutsideRows, mean: Doubles) -> Doubles:
+def _direction(rows: _OutsideRows, features: Doubles, mean: Doubles) -> Doubles:
     """The largest variance around the mean, as a vector whose squared length it is.
 
     As much as the same variance without any direction would show, in so few rows and features, is
     taken off (Marchenko and Pastur, 1967).
     """
-    (m, t), counts = rows.features.shape, rows.sample.counts
+    (m, t), counts = features.shape, rows.sample.counts
     # Counts as roots: a row that stands for c others adds c times its square.
     n = max(float(counts @ np.square(rows.roots)), _TINY)
-    around = rows.features - np.outer(rows.roots, mean / math.sqrt(n))
+    around = features - np.outer(rows.roots, mean / math.sqrt(n))
     around *= np.sqrt(counts)[:, None]
     trace = float(np.vdot(around, around))
     if not 0 < trace < math.inf:  # what is not finite is in the probes' sums as well, and refused
         return np.zeros(t)
-    if rows.kernel.name in ROUGH:
+    if rows.view.span.kernel.name in ROUGH:
         return _joint_direction(around.T @ around, m)
     # Both have the same eigenvalues above 0; the smaller is solved.
     scatter = around.T @ around if m >= t else around @ around.T
@@ -581,7 +604,10 @@ def summed_shortfall(
         level = float(np.square(_joint_direction(scatter, m)).sum())
     else:
         level = max(float(np.linalg.eigvalsh(scatter)[-1]) - floor, 0.0)
-    level = min(level, outside)
+    # No more directions have what is outside than there are rows, and one of them the mean at
+    # least: all there is to see of a kernel matrix that is nearly the identity.
+    unexplained = outside - float(np.square(sums.features).sum())
+    level = min(max(level, unexplained / max(sums.n_rows, m)), outside)
     unseen = unseen_distance(sums.outside, outside)
     return missing_shares(kernel, eigenvalues, (sums.features, sums.noise), level, outside, unseen)
 
@@ -597,10 +623,10 @@ def missing_shares(
 ) -> Shortfall:
     """`shortfall` from what all parties' `features` and `noise` add up to.
 
-    `level` is a lower bound on the largest variance outside the span; `unseen` is what may be in a
-    single direction that nobody has looked at. Scores over √z are orthonormal over the rows, so
-    that rows which are not seen add no more than it to ‖r‖²/z either. `highest` is what the level
-    may be, where it is higher.
+    `level` is a lower bound on the largest variance outside the span, of what no probe explains;
+    `unseen` is what may be in a single direction that nobody has looked at. Scores over √z are
+    orthonormal over the rows, so that rows which are not seen add no more than it to ‖r‖²/z either.
+    `highest` is what the level may be, where it is higher.
     """
     z = np.maximum(np.asarray(eigenvalues, dtype=np.float64), 0.0)
     return shares_missing(z, *_squared_lengths(kernel, *sums), level, outside, unseen, highest)
@@ -616,13 +642,16 @@ def shares_missing(
     highest: float = 0.0,
 ) -> Shortfall:
     """`missing_shares` from ‖r‖²/z of the probes and the standard errors of these."""
-    values = _missing(z, _for_all(z, ratios), level, outside)
+    highest = max(highest, level)
+    if len(ratios) < len(z):  # components that nobody looked at alone may explain all of it
+        level = 0.0
+    values = _missing(z, _for_all(z, ratios, outside), level, outside)
     most = ratios + np.maximum(errors, unseen)
-    more = _missing(z, _for_all(z, most), max(level, unseen, highest), outside)
+    more = _missing(z, _for_all(z, most, outside), max(unseen, highest), outside)
     errors_of_all = np.abs(more - values)
     others = np.setdiff1d(np.arange(len(z)), probed_alone(len(z), len(ratios)))
     errors_of_all[others] = np.maximum(errors_of_all[others], _UNSEEN * values[others])
-    return Shortfall(values, errors_of_all)
+    return Shortfall(values, errors_of_all, len(ratios) == len(z))
 
 
 def _squared_lengths(kernel: str, F: Doubles, noise: Doubles) -> tuple[Doubles, Doubles]:
@@ -671,8 +700,8 @@ def peak_distance(peak: float, outside: float, n_rows: float) -> float:
     return float(max(peak, 0.0) ** (1 / _POWER) * outside / n_rows)
 
 
-def _for_all(z: Doubles, ratios: Doubles) -> Doubles:
-    """‖r_i‖² of every component."""
+def _for_all(z: Doubles, ratios: Doubles, outside: float) -> Doubles:
+    """‖r_i‖² of every component; ‖r_i‖²/z_i add up to no more than is outside."""
     alone = probed_alone(len(z), len(ratios))
     order = np.asarray(alone)[::-1]  # by rising z
     # In logarithms, as both fall by powers of ten along a spectrum.
@@ -681,7 +710,10 @@ def _for_all(z: Doubles, ratios: Doubles) -> Doubles:
     if len(alone) < len(ratios):
         weights = np.square(probe_directions(z, len(ratios))[:, -1])
         shown = float(weights @ each)
-        each = np.where(weights > 0, each * max(float(ratios[-1]) / shown, 1.0), each)
+        more = max(float(ratios[-1]) / shown, 1.0)
+        left = max(outside - float(ratios[:-1].sum()), 0.0)
+        rest = weights > 0
+        each[rest] *= min(more, left / float(each[rest].sum()))
     return np.asarray(each * z)
 
 
@@ -715,4 +747,4 @@ def unprobed_shortfall(eigenvalues: Doubles, outside: float, n_landmarks: int) -
     z, level = np.maximum(eigenvalues, 0.0), outside / max(n_landmarks, 1)
     gains = np.minimum(np.sqrt(np.square(z / 2) + z * level) - z / 2, outside)
     values = np.asarray(gains / np.maximum(z + gains, _TINY))
-    return Shortfall(values, values / 2)
+    return Shortfall(values, values / 2, is_complete=False)

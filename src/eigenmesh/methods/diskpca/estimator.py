@@ -381,9 +381,11 @@ class DisKPCA(Served, RowEstimator):
         n_landmarks, numbered = outcome.model.landmarks.shape[0], self.n_components is not None
         limited = numbered or self._variance_share is not None
         assert self.accuracy is not None
-        rounded = lost_in_rounding(outcome.model) if numbered else ()
         how = (n_landmarks, self.landmarks, limited, self._rows_kept)
         words = caveats_of(coverage, self.accuracy, *how)
+        rounded = lost_in_rounding(outcome.model, len(coverage.shortfall.values))
+        if words and not limited:  # they say already that not all there are can be had
+            rounded = ()
         self.shortfalls_ = coverage.shortfall.values
         self.shortfall_ = coverage.shortfall.largest
         self.shortfall_error_ = coverage.shortfall.error

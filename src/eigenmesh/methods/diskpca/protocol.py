@@ -95,6 +95,7 @@ from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.robust_sums import FEWEST, bounded_sizes, median_weights
 from eigenmesh.numerics.rounded_points import rounded_points
 from eigenmesh.numerics.shortfall import (
+    PROBE_WIDTH,
     Probes,
     ProbeSums,
     Shortfall,
@@ -180,6 +181,7 @@ _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
 _OWN_LOOKS = (256, 512, 1024)  # rows looked at where all are in one place, while a doubt is left
+_TOO_MUCH = 2.0  # times what may be missing, with which landmarks double by a first look
 _WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
@@ -981,7 +983,7 @@ def _looks(
     k = q if components.n_components is None else components.n_components
     r = q if gram_rank is None else planned_rank(gram_rank, k, q)
     floats = None if is_alone else floats_of_fit(components.kernel, (q, r, d), components.center)
-    (count, width), (_, widest) = probed(k, r, floats), probed(k, r, None)
+    count = probed(k, r, floats, scope.secure)
     span = Size(q, is_sure)
     if gram_rank is not None:
         span = rank_size(gram_rank, components.n_components, q, is_sure)
@@ -991,7 +993,7 @@ def _looks(
 
     def look(n_probes: int, most_probes: int, times: int) -> Node:
         sizes = {"q": span, "p": Size(most_probes, is_exact, n_probes)}
-        t = Size(times * (width if is_exact else widest), is_exact, times * width)
+        t = Size(times * PROBE_WIDTH)
         down, up = {**sizes, "n_features": t}, {**sizes, "t": t}
         if scope.secure:
             return total(role.probe_summed, down=down, up=up)
@@ -1427,8 +1429,9 @@ def measure(
 
     The second looks at more rows, in more features, and at every wanted component by itself. None
     is needed where all there is outside could not make a wanted eigenvalue larger by more than a
-    thousandth, or by half of the accuracy. Of many parties, each of which has little outside, the
-    first is at some (`numerics.drawn_parties`), the second at all.
+    thousandth, or by half of the accuracy; nor a second where landmarks may double and are likely
+    to miss twice what they may. Of many parties, each of which has little outside, the first is at
+    some (`numerics.drawn_parties`), the second at all.
     """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
@@ -1439,7 +1442,7 @@ def measure(
     d = int(model.landmarks.shape[1])
     rank, r = fit.span.rank, fit.planned_rank or q
     fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
-    count, width = probed(k, r, fit_floats)
+    count = probed(k, r, fit_floats, rows.scope.secure)
     coefficients = model.coefficients[:, :k]
     if rank is not None:
         coefficients = fit.span.basis.T @ fit.span.K @ coefficients
@@ -1465,11 +1468,12 @@ def measure(
     among = n if some is None else sum(landmark_set.sizes[name] for name in some.chances)
     # Of parties that are masked nobody sees single directions anyhow.
     rivals = rows.scope.secure or may_have_rivals(z, fit.outside)
-    first = look(ask_for(count, width, share_to_see(q, among), rivals), some)
-    if not first.shortfall.is_doubtful(accuracy.largest_missing):
+    first = look(ask_for(count, PROBE_WIDTH, share_to_see(q, among), rivals), some)
+    too_few = may_grow and first.shortfall.largest > _TOO_MUCH * accuracy.largest_missing
+    if too_few or not first.shortfall.is_doubtful(accuracy.largest_missing):
         return fit, first
     share = share_to_see(q, n, is_closer=True)
-    return fit, look(ask_for(k, _CLOSER_FEATURES * width, share))
+    return fit, look(ask_for(k, _CLOSER_FEATURES * PROBE_WIDTH, share))
 
 
 def _drawn_of(

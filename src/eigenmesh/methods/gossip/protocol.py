@@ -81,6 +81,7 @@ from eigenmesh.numerics.landmark_sums import Span
 from eigenmesh.numerics.landmarks import LandmarkModel
 from eigenmesh.numerics.plausible import require_possible_sums
 from eigenmesh.numerics.shortfall import (
+    PROBE_WIDTH,
     Probes,
     Shortfall,
     may_have_rivals,
@@ -516,13 +517,12 @@ class GossipNode(CentroidNode):
         model: LandmarkModel = own["consensus"]
         k = self.setup.n_wanted
         z = np.maximum(model.eigenvalues[:k], np.finfo(float).tiny)
-        n_probes, width = probed(len(z), 0, budget.floats)
-        scaled = probe_directions(z, n_probes) / np.sqrt(z)[:, None]
+        scaled = probe_directions(z, probed(len(z), 0, budget.floats)) / np.sqrt(z)[:, None]
         mean = self.outside / model.n_rows
         share = share_looked_at(len(self.landmarks), model.n_rows, budget.floats)
         directions = (model.coefficients[:, :k] @ scaled, model.offset[:k] @ scaled)
         rng = self.site.private_generator(gossip_kpca.number, self.n_given)
-        probes = Probes(*directions, mean, share, width, budget.seeks_directions)
+        probes = Probes(*directions, mean, share, PROBE_WIDTH, budget.seeks_directions)
         span = Span.of(self.kernel, self.landmarks)
         sizes = sample_bounds(self.site, probes.n_numbers)
         seed, n_far = self.setup.seed, self.site.rows_of_a_largest
@@ -877,22 +877,22 @@ def _probes(
 ) -> Node:
     """`_missing`, where it is measured: one look, and for doubt one at every component."""
     k, budget = setup.n_wanted, probe_budget(graph_in(scope), setup, goal, width)
-    (p, t), (all_p, most_t) = probed(k, 0, budget), probed(k, 0, EVERYTHING)
-    most_p = k if scope.lossy else p  # of fewer directions there may be more features of each
+    p, level = probed(k, 0, budget), Size(PROBE_WIDTH)
+    most_p = k if scope.lossy else p
     first = _looking(
         scope,
         k,
         {} if scope.lossy else {"floats": at_most(budget)},
-        at_most(_n_sums(most_p, most_t), planned=_n_sums(p, t)),
-        at_most(most_t, planned=t),
+        at_most(_n_sums(most_p), planned=_n_sums(p)),
+        level,
     )
-    every = _looking(scope, k, {"floats": EVERYTHING}, Size(_n_sums(all_p, most_t)), Size(most_t))
+    every = _looking(scope, k, {"floats": EVERYTHING}, Size(_n_sums(k)), level)
     return sequence(first, maybe(every, planned=is_fullest))
 
 
-def _n_sums(p: int, t: int) -> int:
-    """Numbers that `begin_probes` averages: p probes in t features, their mean, and facts."""
-    return (p + 1) * t + p + 3
+def _n_sums(p: int) -> int:
+    """Numbers that `begin_probes` averages: features of p probes, their mean, and facts."""
+    return (p + 1) * PROBE_WIDTH + p + 3
 
 
 def _looking(
@@ -1071,7 +1071,7 @@ def _missing(
     doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
     sizes = (outcome.n_dimensions, outcome.n_rows)
     every_row = share_looked_at(*sizes, budget) == share_looked_at(*sizes, EVERYTHING)
-    sees_all = every_row and probed(k, 0, budget) == probed(k, 0, EVERYTHING)
+    sees_all = every_row and probed(k, 0, budget) == k
     return first if sees_all or not doubt else _look(nodes, EVERYTHING)
 
 
