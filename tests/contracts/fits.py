@@ -196,13 +196,12 @@ FITS = [
         lambda: em.KernelKMeans(3, **RBF, topology="ring", random_state=0, n_init=1),
         options=RING,
     ),
-    # With less accuracy samples decide whether what so few rows miss is looked at once or twice.
-    Fit("ridge-rows", rows, lambda: em.KernelPCRegressor(3, **RBF, **FEW, accuracy=1.0), TARGETS),
+    Fit("ridge-rows", rows, lambda: em.KernelPCRegressor(3, **RBF, **FEW), TARGETS),
     Fit("ridge-columns", columns, lambda: em.KernelPCRegressor(3, **RBF, random_state=0), Y),
     Fit(
         "ridge-ring",
         rows,
-        lambda: em.KernelPCRegressor(3, **RBF, topology="ring", random_state=0, accuracy=1.0),
+        lambda: em.KernelPCRegressor(3, **RBF, topology="ring", random_state=0),
         TARGETS,
         options=RING,
     ),

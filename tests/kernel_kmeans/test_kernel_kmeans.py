@@ -214,7 +214,7 @@ def test_floats_equal_the_formula():
     gram, moments = q * (q + 1) // 2 + q, k * q + k
     coreset = (50 * k + parties * k) * (s + 1)
     refined = restarts * (k * s + k + 1)
-    probes, features = 4, 86  # of what the landmarks miss, for a tenth of Gram and landmarks
+    probes, features = 4, 64  # of what the landmarks miss, for a tenth of Gram and landmarks
     missing = (probes + 2) * features + probes
     assert report.floats_up == q * d + parties * (gram + missing + moments + refined + k) + coreset
     down = probes * (q + 1) + q * s + 2 * s + restarts * k * s + k * s

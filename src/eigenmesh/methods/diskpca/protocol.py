@@ -181,7 +181,6 @@ _MANY = 10**9  # rows, for which every step occurs that may
 ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 _CLOSER_FEATURES = 4  # times as many, in a second look
 _OWN_LOOKS = (256, 512, 1024)  # rows looked at where all are in one place, while a doubt is left
-_TOO_MUCH = 2.0  # times what may be missing, with which landmarks double by a first look
 _WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
@@ -1406,9 +1405,11 @@ def fit_until_accurate(
             if is_last:
                 raise
         else:
-            look = _look_at_own if rows.own_rows is not None else measure
-            how = (accuracy, center, landmark_set, result, not is_last)
-            result, coverage = look(rows, role, *how)
+            how = (accuracy, center, landmark_set, result)
+            if rows.own_rows is not None:
+                result, coverage = _look_at_own(rows, *how, may_grow=not is_last)
+            else:
+                result, coverage = measure(rows, role, *how)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
@@ -1423,15 +1424,14 @@ def measure(
     center: bool,
     landmark_set: LandmarkSet,
     fit: SpanFit,
-    may_grow: bool,
 ) -> tuple[SpanFit, Coverage]:
     """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
 
     The second looks at more rows, in more features, and at every wanted component by itself. None
     is needed where all there is outside could not make a wanted eigenvalue larger by more than a
-    thousandth, or by half of the accuracy; nor a second where landmarks may double and are likely
-    to miss twice what they may. Of many parties, each of which has little outside, the first is at
-    some (`numerics.drawn_parties`), the second at all.
+    thousandth, or by half of the accuracy; nor a second where too much is likely to be missing. Of
+    many parties, each of which has little outside, the first is at some (`numerics.drawn_parties`),
+    the second at all.
     """
     model, n = fit.model, fit.model.n_rows
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
@@ -1469,8 +1469,8 @@ def measure(
     # Of parties that are masked nobody sees single directions anyhow.
     rivals = rows.scope.secure or may_have_rivals(z, fit.outside)
     first = look(ask_for(count, PROBE_WIDTH, share_to_see(q, among), rivals), some)
-    too_few = may_grow and first.shortfall.largest > _TOO_MUCH * accuracy.largest_missing
-    if too_few or not first.shortfall.is_doubtful(accuracy.largest_missing):
+    missing, most = first.shortfall, accuracy.largest_missing
+    if missing.is_likely_above(most) or not missing.is_doubtful(most):
         return fit, first
     share = share_to_see(q, n, is_closer=True)
     return fit, look(ask_for(k, _CLOSER_FEATURES * PROBE_WIDTH, share))
@@ -1513,7 +1513,6 @@ def _shows_mean(rows: Federation, accuracy: Accuracy | None) -> bool:
 
 def _look_at_own(
     rows: Federation,
-    role: Any,
     accuracy: Accuracy,
     center: bool,
     landmark_set: LandmarkSet,

@@ -1068,7 +1068,9 @@ def _missing(
     z = outcome.eigenvalues[:k]
     rivals = not _ends_at_root(nodes.scope) or may_have_rivals(z, outcome.outside)
     first = _look(nodes, budget, rivals)
-    doubt = accuracy is not None and shortfall_of(first).is_doubtful(accuracy)
+    missing, doubt = shortfall_of(first), False
+    if accuracy is not None:
+        doubt = missing.is_doubtful(accuracy) and not missing.is_likely_above(accuracy)
     sizes = (outcome.n_dimensions, outcome.n_rows)
     every_row = share_looked_at(*sizes, budget) == share_looked_at(*sizes, EVERYTHING)
     sees_all = every_row and probed(k, 0, budget) == k
