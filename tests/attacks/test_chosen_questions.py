@@ -15,7 +15,8 @@ from tests.attacks.overhearing import messages_of, overheard
 import eigenmesh as em
 from eigenmesh.errors import PolicyRefusal
 from eigenmesh.methods.diskpca.leverage import ScoreKeeper, leverage_scores
-from eigenmesh.methods.diskpca.protocol import ProbeAsk, Whitening
+from eigenmesh.methods.diskpca.looks import ProbeAsk
+from eigenmesh.methods.diskpca.protocol import Whitening
 from eigenmesh.methods.dspgd.direct import RowsOfVector, SampleHolder, dspgd_direct
 from eigenmesh.methods.dspgd.outcome import Goal
 from eigenmesh.methods.dspgd.protocol import DSPGDSetup

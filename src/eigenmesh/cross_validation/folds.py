@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from eigenmesh.cross_validation.candidates import Comparison, FoldScores, scores_of_folds
 from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.drawn import SummedRows
+from eigenmesh.methods.diskpca.landmark_fits import Numbers
 from eigenmesh.methods.diskpca.protocol import (
     NewLandmarks,
-    Numbers,
     RowHolder,
     choose_landmarks,
     choosing,

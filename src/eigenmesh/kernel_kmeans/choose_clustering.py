@@ -19,7 +19,7 @@ from eigenmesh.kernel_kmeans.protocol import (
 )
 from eigenmesh.kernel_pca.choose_method import nothing_allowed
 from eigenmesh.kernel_pca.one_array import default_landmarks
-from eigenmesh.methods.diskpca.protocol import Accuracy
+from eigenmesh.methods.diskpca.landmark_fits import Accuracy
 from eigenmesh.methods.diskpca.scores import landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca

@@ -30,7 +30,7 @@ from eigenmesh.kernel_kmeans.protocol import (
     points_of,
 )
 from eigenmesh.kernel_pca.one_array import MOST_LANDMARKS
-from eigenmesh.methods.diskpca.protocol import Accuracy, most_landmarks
+from eigenmesh.methods.diskpca.landmark_fits import Accuracy, most_landmarks
 from eigenmesh.methods.diskpca.scores import SENT, landmark_scores
 from eigenmesh.methods.diskpca.site_scores import LandmarkSetup
 from eigenmesh.methods.moments.protocol import MomentSetup, moment_pca

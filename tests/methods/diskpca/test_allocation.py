@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eigenmesh.methods.diskpca.protocol import allocate
+from eigenmesh.methods.diskpca.landmark_fits import allocate
 
 
 def test_every_draw_is_given_and_nobody_gets_more_than_it_has():

@@ -37,15 +37,9 @@ from eigenmesh.estimators.precision import landmark_bits, landmarks_in_words
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.estimators.serving import Served
+from eigenmesh.methods.diskpca.landmark_fits import Accuracy, DisKPCAResult, most_landmarks
 from eigenmesh.methods.diskpca.paper import REDUCTIONS, SketchSetup, diskpca_sketched
-from eigenmesh.methods.diskpca.protocol import (
-    GRAMS,
-    LANDMARKS,
-    Accuracy,
-    DisKPCAResult,
-    diskpca,
-    most_landmarks,
-)
+from eigenmesh.methods.diskpca.protocol import GRAMS, LANDMARKS, diskpca
 from eigenmesh.methods.diskpca.site_scores import RANK_BY_RULE, LandmarkSetup
 from eigenmesh.methods.diskpca.weighted import weighted_kpca
 from eigenmesh.methods.registry import Disclosure, Method, register

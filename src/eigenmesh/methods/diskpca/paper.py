@@ -32,17 +32,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from eigenmesh.methods.diskpca.landmark_fits import DisKPCAResult, LandmarkSet, Numbers
+from eigenmesh.methods.diskpca.looks import outside_of
 from eigenmesh.methods.diskpca.protocol import (
-    DisKPCAResult,
-    LandmarkSet,
     LeverageMass,
     NewLandmarks,
-    Numbers,
     RowHolder,
     Whitening,
     choose_landmarks,
     choosing,
-    outside_of,
     square,
     unseen_sizes,
 )

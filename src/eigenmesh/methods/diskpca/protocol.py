@@ -30,42 +30,74 @@ what leaves a party was settled beforehand.
 
 Far above the usual length: one role draws, measures, sums and scores, for all
 protocols of this folder, and a step, its rounds in the schedule and its call by the coordinator are
-read together. Messages, party, schedule and coordinator follow each other as in any protocol.
+read together. Messages, party, schedule and coordinator follow each other as in any protocol. What
+is known of landmarks and fits is in `landmark_fits.py`, what landmarks miss in `looks.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from math import ceil, sqrt
-from typing import Annotated, Any, ClassVar, NamedTuple
+from math import ceil
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from eigenmesh.errors import InputError, MessageRefused, PartitionError, PartyLost, RankError
 from eigenmesh.methods.diskpca.drawn import (
-    Draw,
     SummedRows,
     SumSetup,
     draw_landmarks,
     drawing_rounds,
+)
+from eigenmesh.methods.diskpca.landmark_fits import (
+    Accuracy,
+    DisKPCAResult,
+    LandmarkSet,
+    MeasuredFit,
+    Numbers,
+    SpanFit,
+    allocate,
+    bits_of,
+    doublings,
+    most_in_all,
+    most_landmarks,
+    planned_rank,
+    projects,
+    rank_size,
+    share_seen,
+    shares_of,
+)
+from eigenmesh.methods.diskpca.looks import (
+    PROBING,
+    SAMPLING,
+    OutsideProbes,
+    ProbeAsk,
+    ProbedComponents,
+    SummedOutside,
+    in_few_bits,
+    look_at_own,
+    measure,
+    more_than_rows,
+    outside_of,
+    probes_of,
+    rounds_of_looks,
+    shows_mean,
 )
 from eigenmesh.methods.diskpca.site_scores import (
     RANK_BY_RULE,
     LandmarkSetup,
     ScoredComponents,
 )
-from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, is_sparse, raw_rows
-from eigenmesh.numerics.centroids import MIN_CLUSTER, most_centroids
-from eigenmesh.numerics.drawn_parties import FEWEST_DRAWN, DrawnParties, drawn_parties
+from eigenmesh.numerics.arrays import Doubles, Rows, as_rows, blocks, is_sparse
+from eigenmesh.numerics.centroids import MIN_CLUSTER
+from eigenmesh.numerics.drawn_parties import FEWEST_DRAWN
 from eigenmesh.numerics.draws import Indices, draw_distinct, drawn_power
 from eigenmesh.numerics.embeddings import embedded_width, embedding, whitening_of
 from eigenmesh.numerics.kernels import Kernel
 from eigenmesh.numerics.landmark_sums import (
-    KernelValues,
     LandmarkSums,
     Span,
     full,
@@ -78,40 +110,20 @@ from eigenmesh.numerics.landmark_sums import (
     upper,
 )
 from eigenmesh.numerics.landmarks import LandmarkModel
-from eigenmesh.numerics.leading_directions import rank_for, usual_rank
+from eigenmesh.numerics.leading_directions import rank_for
 from eigenmesh.numerics.mean_outside import (
-    SAMPLE_ROWS,
-    MeanOutside,
-    OutsideSums,
     OutsideView,
-    RowSampler,
     corrected,
-    corrected_by,
     outside_floats,
     outside_sizes,
 )
-from eigenmesh.numerics.paired_shortfall import PairedLook, paired_look
 from eigenmesh.numerics.plausible import exceeds, require_possible_sums
 from eigenmesh.numerics.robust_sums import FEWEST, bounded_sizes, median_weights
 from eigenmesh.numerics.rounded_points import rounded_points
 from eigenmesh.numerics.shortfall import (
-    PROBE_WIDTH,
-    Probes,
-    ProbeSums,
-    Shortfall,
-    SummedProbes,
-    may_have_rivals,
-    nothing_missing,
     probe,
-    probe_directions,
     probe_for_sum,
-    probed,
-    proven_shortfall,
-    share_to_see,
-    shortfall,
-    summed_shortfall,
 )
-from eigenmesh.numerics.whole_look import whole_look
 from eigenmesh.runtime.compact import EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.message import (
@@ -120,7 +132,6 @@ from eigenmesh.runtime.message import (
     InBits,
     Message,
     NonNegative,
-    OwnRows,
     Positive,
     Reveals,
     Shape,
@@ -167,29 +178,19 @@ from eigenmesh.stages.site_points import keep_points
 from eigenmesh.stages.site_samples import sample_bounds
 from eigenmesh.stages.unit_check import compare_units
 
-for kind in (LandmarkModel, Kernel, Shortfall):
+for kind in (LandmarkModel, Kernel):
     record(kind)
 
 GRAMS = ("sum", "median")
 LANDMARKS = ("diskpca", "uniform", "leverage", "rpcholesky", "centroids", "drawn")
-# More blocks are nearer to the sequential method, and cost rounds. A party measures anew within a
-# block, so that only what different parties draw in it does not know of each other.
-RPCHOLESKY_BLOCKS = 4
 _TURNS = 2  # of a party, in one draw by distance: 8 blocks in all, as many passes over rows
 _BY_LEVERAGE = ("diskpca", "leverage")
 _MANY = 10**9  # rows, for which every step occurs that may
-ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
-_CLOSER_FEATURES = 4  # times as many, in a second look
-_OWN_LOOKS = (256, 512, 1024)  # rows looked at where all are in one place, while a doubt is left
-_WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 # Of the trace of a Gram matrix: parties' sums of float32 are off by 2⁻²⁴ of each number, those of
 # products and, twice over the number of rows, the products of those of rows.
 _FLOAT32_SUMS = 3 * 2.0**-24
 _SINGLE_SHOWS = 1e-6  # of Σ k(x, x): smaller eigenvalues are near what float32 sums are off by
-_PROVEN = 1e-3  # of the last wanted eigenvalue: if less is outside, nobody needs to be asked
-_SAMPLING = 2**32  # a round of its own for the draw of a sample, above all that draw landmarks
-_PROBING = _SAMPLING + 1
-_LARGEST = _SAMPLING + 2
+_LARGEST = PROBING + 1  # a round of its own, as those have
 
 
 # Messages.
@@ -250,53 +251,6 @@ class LeverageMass(Message, reveals="moments"):
     def contradiction(self, context: Context) -> str | None:
         """A score is no more than all together; by a sketch it may be above 1."""
         return "one score is larger than all" if exceeds(self.largest, self.mass) else None
-
-
-class ProbeAsk(Message, reveals="gram"):
-    """`numerics.shortfall.Probes`, in the directions that sums are in; the receiver holds Y."""
-
-    coefficients: Annotated[Floats, Shape("q", "p")]
-    offset: Annotated[Floats, Shape("p")]
-    scale: Annotated[float, Reveals("moments"), NonNegative]
-    share: Annotated[float, Positive]
-    n_features: Annotated[int, Positive]
-    seeks_directions: bool
-
-
-class OutsideProbes(Message, reveals="moments", covers="fewest"):
-    """`numerics.shortfall.ProbeSums`."""
-
-    features: Annotated[Floats, Shape("p", "t")]
-    noise: Annotated[Floats, Shape("p"), NonNegative]
-    mean: Annotated[Floats, Shape("t")]
-    direction: Annotated[Floats, Shape("t")]
-    peak: Annotated[float, NonNegative]
-    outside: Annotated[float, NonNegative]
-    n_rows: Annotated[int, Reveals("counts"), Positive, OwnRows]
-
-    def contradiction(self, context: Context) -> str | None:
-        """As of `Mass`."""
-        return more_than_rows(context, self.outside)
-
-
-def more_than_rows(context: Context, squares: float) -> str | None:
-    """Why squared distances cannot be those of the sender's rows, where k(x, x) = 1."""
-    rows = context.facts.get(OwnRows)
-    if rows is not None and kernel_of(context.setup).is_level and exceeds(squares, rows):
-        return f"squared distances of {rows} rows add up to {squares:.6g}, where k(x, x) = 1"
-    return None
-
-
-class SummedOutside(Message, reveals="moments"):
-    """`numerics.shortfall.SummedProbes`: what may be masked."""
-
-    features: Annotated[Floats, Shape("p", "t")]
-    noise: Annotated[Floats, Shape("p"), NonNegative]
-    whole: Annotated[Floats, Shape("t")]
-    scatter: Annotated[Floats, Shape("t*(t+1)//2")]
-    outside: Annotated[float, NonNegative]
-    n_rows: Annotated[int, Reveals("counts"), Positive]
-    n_seen: Annotated[int, Reveals("counts"), Positive]
 
 
 # The party.
@@ -476,7 +430,7 @@ class RowHolder(ScoredRows):
     def outside(self, span: Span, share: float) -> dict[str, Any]:
         """The last fields of CentredSums, from a share of the rows; nobody else knows which."""
         A, seed = self.site.data, self.setup.seed
-        rng = self.site.private_generator(diskpca.number, _SAMPLING)
+        rng = self.site.private_generator(diskpca.number, SAMPLING)
         if len(self.site.names) == 1:
             most = ceil(share * A.shape[0])
             return OutsideView.of(span, None).sums_alone(A, rng, most)._asdict()
@@ -498,7 +452,7 @@ class RowHolder(ScoredRows):
         """What the own rows show of them."""
         span = Span.of(self.kernel, self.all_landmarks(), self.rank or None)
         question = probes_of(components, span)
-        rng = self.site.private_generator(diskpca.number, _PROBING)
+        rng = self.site.private_generator(diskpca.number, PROBING)
         sizes = sample_bounds(self.site, question.n_numbers)
         return by(span, self.site.data, question, self.setup.seed, rng, sizes)
 
@@ -536,200 +490,7 @@ class RowHolder(ScoredRows):
         return stack([unpack(RowBlock(**fields)) for fields in self.landmarks])
 
 
-# What a fit leaves behind.
-
-
-@record
-@dataclass(frozen=True)
-class Accuracy:
-    """What is wanted of landmarks, and how many there may be.
-
-    `largest_missing` is the largest share of a wanted eigenvalue that may be missing. Of all
-    components that landmarks determine no more than `variance_share` may be wanted.
-    """
-
-    largest_missing: float
-    most_landmarks: int
-    variance_share: float | None = None
-    most_wanted: int | None = None  # components, of all that a model has
-
-    def n_wanted(self, model: LandmarkModel) -> int:
-        """How many components of a model are wanted."""
-        explained = np.cumsum(model.eigenvalues[: self.most_wanted]) / model.total
-        if self.variance_share is None or explained[-1] < self.variance_share:
-            return len(explained)
-        return 1 + int(np.argmax(explained >= self.variance_share))
-
-
-class LandmarkSet(NamedTuple):
-    """Landmarks, and what each party has not seen of them."""
-
-    Y: Rows
-    unseen: dict[str, NewLandmarks]
-    skew: float | None
-    n_values: int  # that shipping every row would take
-    share: float  # of the rows, to be looked at from outside the span; 0 if all are landmarks
-    sizes: dict[str, int]  # rows of each party
-    most: dict[str, int]  # landmarks that each can give
-    left: dict[str, int]  # how many more
-    draw: Draw | None = None  # of landmarks that no party gave
-    bits: int = EXACT  # in which they are rounded
-    seed: int = 0  # by which whatever is the coordinator's to draw is drawn
-
-    @property
-    def most_in_all(self) -> int:
-        """How many there can be."""
-        are_no_rows = self.draw is not None or self.bits != EXACT
-        return most_in_all("drawn" if are_no_rows else "", sum(self.most.values()))
-
-    @property
-    def unheard(self) -> tuple[str, ...]:
-        """Parties that can give none."""
-        return tuple(name for name, most in self.most.items() if not most)
-
-
-class SpanFit(NamedTuple):
-    """A fit inside the landmarks' span."""
-
-    model: LandmarkModel
-    span: Span
-    outside: float  # squared distance of all rows to the span, Σ‖φ(a) − Pφ(a)‖²
-    error: float = 0.0  # standard error of the model's total
-    rounding: float = 0.0  # by which, at most, numbers in fewer bits move an eigenvalue
-    planned_rank: int = 0  # directions that a plan counts; 0 for as many as landmarks
-    by_party: Mapping[str, float] = {}  # of `outside`, what is whose; empty where it was not asked
-    weight: float | None = None  # of all rows, where they do not all count the same
-
-    @property
-    def n_counted(self) -> float:
-        """How many rows there are, each as often as it counts."""
-        return self.model.n_rows if self.weight is None else self.weight
-
-
-class MeasuredFit(NamedTuple):
-    """A fit, with the landmarks that it ended with, and what they miss."""
-
-    landmark_set: LandmarkSet
-    in_span: SpanFit
-    coverage: Coverage
-
-
-@record
-@dataclass(frozen=True)
-class DisKPCAResult:
-    """The model, and what is known of how good the landmarks are."""
-
-    model: LandmarkModel
-    leverage_skew: float | None  # largest rank-k leverage / mean, estimated; None if not measured
-    outside: float  # squared distance of all rows to the landmarks' span, Σ‖φ(a) − Pφ(a)‖²
-    baseline_floats: int  # what shipping every row would have cost
-    residual_error: float = 0.0  # standard error of the model's total
-    coverage: Coverage | None = None  # what the landmarks miss; None if nobody asked
-    rank: int | None = None  # directions of the landmarks' span that sums are in; None for all
-    rounding: float = 0.0  # by which, at most, numbers in fewer bits move an eigenvalue
-    stop_reason: str = "the landmarks' sums are complete"
-
-
-# How many landmarks.
-
-
-def most_landmarks(landmarks: str, n_rows: int) -> int:
-    """How many landmarks a party can give: every row, or clusters that are large enough."""
-    return most_centroids(n_rows) if landmarks == "centroids" else n_rows
-
-
-def most_in_all(landmarks: str, most: int) -> int:
-    """How many there can be, of parties that can give `most`: points that are drawn are no rows.
-
-    As many landmarks as rows would be taken for all of these.
-    """
-    return max(1, most - 1) if landmarks == "drawn" else most
-
-
-def shares_of(landmarks: str, q: int, n: int) -> list[int]:
-    """How many landmarks are drawn before the distances to their span are measured again."""
-    if q == n:
-        return [q]
-    parts = min(q, {"diskpca": 2, "rpcholesky": RPCHOLESKY_BLOCKS}.get(landmarks, 1))
-    return [q * (i + 1) // parts - q * i // parts for i in range(parts)]
-
-
-def share_seen(q: int, n: int, setup: KernelSetup) -> float:
-    """The share of n rows that is looked at from outside the span of q landmarks."""
-    return min(1.0, SAMPLE_ROWS / n) if q < n or projects(setup) else 0.0
-
-
-def projects(setup: KernelSetup) -> bool:
-    """Whether sums may be in fewer directions than there are landmarks."""
-    return isinstance(setup, LandmarkSetup) and setup.gram_rank is not None
-
-
-def bits_of(setup: KernelSetup, q: int, n: int) -> int:
-    """In how many bits the first q landmarks of n rows are: where every row is one, in all."""
-    return setup.bits if isinstance(setup, LandmarkSetup) and q < n else EXACT
-
-
-def allocate(
-    masses: Sequence[float], most: Sequence[int], count: int, rng: np.random.Generator
-) -> list[int]:
-    """How many of `count` draws fall to each party; none gets more than its `most`.
-
-    >>> allocate([1.0, 0.0, 3.0], [5, 5, 2], 4, np.random.default_rng(0))
-    [2, 0, 2]
-    """
-    room = np.array(most)
-    draws = np.zeros(len(room), dtype=int)
-    weights = np.asarray(masses, dtype=float)
-    while count and (weights * room).any():
-        chances = np.where(room > 0, weights, 0.0)
-        share = np.minimum(rng.multinomial(count, chances / chances.sum()), room)
-        draws, room, count = draws + share, room - share, count - int(share.sum())
-    return draws.tolist()
-
-
-def doublings(q: int, most: int) -> int:
-    """How often q landmarks can double until there are `most`.
-
-    >>> doublings(30, 200), doublings(30, 30)
-    (3, 0)
-    """
-    count = 0
-    while 0 < q < most:
-        q, count = 2 * q, count + 1
-    return count
-
-
 # The schedule.
-
-
-class Numbers(NamedTuple):
-    """What is known once the first landmarks are drawn."""
-
-    n: int  # rows in all
-    d: int  # columns
-    most: int  # landmarks that the parties can give
-    q: int  # landmarks that they have given
-    quota: int  # that they were to give
-    last: int  # of the quota, in the last draw
-    last_planned: int  # where a draw may be smaller, what a plan counts
-    are_drawn: bool = False  # by no party: each is told all
-    shows: bool = False  # the total of which they were drawn: only the first follow from one
-    bits: int = EXACT  # in which they are rounded
-
-    @property
-    def is_every_row(self) -> bool:
-        """Whether as many landmarks as rows were asked for, so that nothing is outside."""
-        return self.quota >= self.n
-
-
-class ProbedComponents(NamedTuple):
-    """Components that are probed: how many at most, and whether that many are sure to be."""
-
-    kernel: str
-    n_components: int | None
-    is_exact: bool
-    center: bool
-    gram_rank: int | None = None  # of LandmarkSetup
 
 
 def schedule(
@@ -874,19 +635,6 @@ def landmarks_of_fit(numbers: Numbers, rank: Size | int = 0) -> dict[str, Any]:
     return {"down": down, "apart": not numbers.are_drawn, "shows": numbers.shows}
 
 
-def rank_size(gram_rank: int, k: int | None, q: int, is_sure: bool) -> Size:
-    """In how many directions of the span of q landmarks, or of at most so many, sums are."""
-    if gram_rank == RANK_BY_RULE:
-        return at_most(q, planned_rank(gram_rank, k, q))
-    return Size(min(gram_rank, q), is_sure)
-
-
-def planned_rank(gram_rank: int, k: int | None, q: int) -> int:
-    """What a plan counts."""
-    by_rule = gram_rank == RANK_BY_RULE and k is not None
-    return usual_rank(k or q, q) if by_rule else min(gram_rank or q, q)
-
-
 def fit_rounds(
     scope: Scope,
     setup: LandmarkSetup,
@@ -928,7 +676,7 @@ def growing(
     most = most_after(accuracy, numbers, landmarks)
 
     def level(own: Numbers, is_sure: bool, left: int) -> Node:
-        looks = _looks(scope, role, components, own, is_sure)
+        looks = rounds_of_looks(scope, role, components, own, is_sure)
         if not left:
             return sequence(fit(own, is_sure), looks)
         q = min(2 * own.q, most)
@@ -962,54 +710,6 @@ def drawing_more(
     return sequence(far, drawing(role, landmarks, share, d, planned, numbers.bits))
 
 
-def _looks(
-    scope: Scope,
-    role: Any,
-    components: ProbedComponents | None,
-    numbers: Numbers,
-    is_sure: bool,
-) -> Node | None:
-    """The rounds of `measure`: none if every row is a landmark, else two at most."""
-    n, d, q = numbers.n, numbers.d, numbers.q
-    if components is None:
-        return None
-    gram_rank = components.gram_rank
-    is_whole = q >= n and gram_rank is None
-    if is_sure and is_whole:
-        return None
-    is_alone = len(scope.parties) == 1
-    survives = scope.on_loss in ("survivors", "skip")  # one may then be alone who was not
-    k = q if components.n_components is None else components.n_components
-    r = q if gram_rank is None else planned_rank(gram_rank, k, q)
-    floats = None if is_alone else floats_of_fit(components.kernel, (q, r, d), components.center)
-    count = probed(k, r, floats, scope.secure)
-    span = Size(q, is_sure)
-    if gram_rank is not None:
-        span = rank_size(gram_rank, components.n_components, q, is_sure)
-    is_exact = is_sure and components.is_exact and not survives
-    # Of fewer landmarks, or of a party that is left alone, more components may be probed.
-    most = count if is_sure and not survives else k
-
-    def look(n_probes: int, most_probes: int, times: int) -> Node:
-        sizes = {"q": span, "p": Size(most_probes, is_exact, n_probes)}
-        t = Size(times * PROBE_WIDTH)
-        down, up = {**sizes, "n_features": t}, {**sizes, "t": t}
-        if scope.secure:
-            return total(role.probe_summed, down=down, up=up)
-        return ask(role.probe_outside, down=down, up=up)
-
-    # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank;
-    # and of many parties some may be asked for a closer look alone.
-    first = maybe(look(count, most, 1), planned=not (is_whole or is_alone))
-    return sequence(first, maybe(look(k, k, _CLOSER_FEATURES), planned=False))
-
-
-def floats_of_fit(kernel: str, sizes: tuple[int, int, int], center: bool) -> int:
-    """Floats that a party sends and gets in a fit with q landmarks of d columns, r directions."""
-    q, r, d = sizes
-    return r * (r + 1) // 2 + r + q * d + (outside_floats(kernel, d) if center else 0)
-
-
 # The coordinator's side.
 
 
@@ -1039,11 +739,11 @@ def diskpca(
 
     # 3. disLR: the best subspace inside span φ(Y).
     def fit(landmark_set: LandmarkSet) -> SpanFit:
-        if landmarks == "centroids" and _shows_mean(rows, accuracy):
+        if landmarks == "centroids" and shows_mean(rows, accuracy):
             return fit_at_home(rows, kernel_of(setup), n_components, landmark_set.Y, center)
         total = partial(median_total, rows) if is_robust else None
         rank = _rank(setup, landmark_set.Y, n_components, center, accuracy)
-        how = (n_components, landmark_set, center, not _shows_mean(rows, accuracy), total, rank)
+        how = (n_components, landmark_set, center, not shows_mean(rows, accuracy), total, rank)
         in_span = fit_in_span(rows, kernel_of(setup), *how, accuracy is not None)
         if setup.gram_rank is None:
             return in_span
@@ -1375,12 +1075,6 @@ def _questions(landmark_set: LandmarkSet, rank: int, is_sampled: bool) -> dict[s
     return {name: messages[id(new)] for name, new in news.items()}
 
 
-def outside_of(total: CentredSums) -> OutsideSums:
-    """What all rows add up to outside the span."""
-    sums: OutsideSums = _fields_of(OutsideSums, total)
-    return sums
-
-
 # 4. Beyond the paper: landmarks that are doubled until they miss little of what is wanted.
 
 
@@ -1407,239 +1101,14 @@ def fit_until_accurate(
         else:
             how = (accuracy, center, landmark_set, result)
             if rows.own_rows is not None:
-                result, coverage = _look_at_own(rows, *how, may_grow=not is_last)
+                result, coverage = look_at_own(rows, *how, may_grow=not is_last)
             else:
-                result, coverage = measure(rows, role, *how)
+                coverage = measure(rows, role, *how)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
         # None where all rows are in the span, or who had some is lost: the parties have new ones.
         is_last = landmark_set.Y.shape[0] <= q
-
-
-def measure(
-    rows: Federation,
-    role: Any,
-    accuracy: Accuracy,
-    center: bool,
-    landmark_set: LandmarkSet,
-    fit: SpanFit,
-) -> tuple[SpanFit, Coverage]:
-    """What the landmarks miss: one round, or a second with a closer look where that leaves doubt.
-
-    The second looks at more rows, in more features, and at every wanted component by itself. None
-    is needed where all there is outside could not make a wanted eigenvalue larger by more than a
-    thousandth, or by half of the accuracy; nor a second where too much is likely to be missing. Of
-    many parties, each of which has little outside, the first is at some (`numerics.drawn_parties`),
-    the second at all.
-    """
-    model, n = fit.model, fit.model.n_rows
-    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
-    z = model.eigenvalues[:k]
-    certain = _certain_shortfall(fit, k, landmark_set, accuracy)
-    if certain is not None:
-        return fit, Coverage(certain, {}, landmark_set.unheard)
-    d = int(model.landmarks.shape[1])
-    rank, r = fit.span.rank, fit.planned_rank or q
-    fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
-    count = probed(k, r, fit_floats, rows.scope.secure)
-    coefficients = model.coefficients[:, :k]
-    if rank is not None:
-        coefficients = fit.span.basis.T @ fit.span.K @ coefficients
-
-    def ask_for(count: int, n_features: int, share: float, directions: bool = True) -> ProbeAsk:
-        scaled = probe_directions(z, count) / np.sqrt(np.maximum(z, np.finfo(float).tiny))[:, None]
-        return ProbeAsk(
-            coefficients=in_few_bits(coefficients @ scaled, landmark_set.bits),
-            offset=in_few_bits(model.offset[:k] @ scaled, landmark_set.bits),
-            scale=fit.outside / fit.n_counted,
-            share=share,
-            n_features=n_features,
-            seeks_directions=directions,
-        )
-
-    def look(question: ProbeAsk, some: DrawnParties | None = None) -> Coverage:
-        how = (model.kernel.name, z, fit.outside, center, some)
-        missing, outside = _missing(rows, role, question, *how)
-        outside = dict(fit.by_party) or outside
-        return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
-
-    some = _drawn_of(rows, fit, z, accuracy, landmark_set)
-    among = n if some is None else sum(landmark_set.sizes[name] for name in some.chances)
-    # Of parties that are masked nobody sees single directions anyhow.
-    rivals = rows.scope.secure or may_have_rivals(z, fit.outside)
-    first = look(ask_for(count, PROBE_WIDTH, share_to_see(q, among), rivals), some)
-    missing, most = first.shortfall, accuracy.largest_missing
-    if missing.is_likely_above(most) or not missing.is_doubtful(most):
-        return fit, first
-    share = share_to_see(q, n, is_closer=True)
-    return fit, look(ask_for(k, _CLOSER_FEATURES * PROBE_WIDTH, share))
-
-
-def _drawn_of(
-    rows: Federation, fit: SpanFit, z: Doubles, accuracy: Accuracy, landmark_set: LandmarkSet
-) -> DrawnParties | None:
-    """Which parties look first; None if all do."""
-    if not fit.by_party:
-        return None
-    outside = {name: fit.by_party[name] for name in rows.parties if name in fit.by_party}
-    rng = np.random.default_rng((landmark_set.seed, landmark_set.Y.shape[0], _PROBING))
-    return drawn_parties(outside, fit.outside, accuracy.largest_missing * float(z[-1]), rng)
-
-
-def _certain_shortfall(
-    fit: SpanFit, k: int, landmark_set: LandmarkSet, accuracy: Accuracy
-) -> Shortfall | None:
-    """What is missing where it is known without a look, since so little is outside the span."""
-    model, z = fit.model, fit.model.eigenvalues[:k]
-    # Of rows that are lost since, landmarks may outnumber those that stay and not be these.
-    is_every_row = landmark_set.Y.shape[0] >= sum(landmark_set.sizes.values())
-    if (is_every_row and fit.span.rank is None) or fit.outside <= ROUNDING * model.total:
-        return nothing_missing(k)
-    most_missing = fit.outside + fit.rounding
-    if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
-        return proven_shortfall(z, most_missing)
-    return None
-
-
-def _shows_mean(rows: Federation, accuracy: Accuracy | None) -> bool:
-    """Whether the look at what is missing is at the caller's own rows, and shows their mean, too.
-
-    A share of the variance is wanted of a total that is known.
-    """
-    knows = accuracy is not None and accuracy.variance_share is None
-    return rows.is_alone and rows.own_weights is None and knows
-
-
-def _look_at_own(
-    rows: Federation,
-    accuracy: Accuracy,
-    center: bool,
-    landmark_set: LandmarkSet,
-    fit: SpanFit,
-    may_grow: bool,
-) -> tuple[SpanFit, Coverage]:
-    """`measure` of rows in one place, which shows how far their mean is outside, too."""
-    k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
-    missing, mean = _certain_shortfall(fit, k, landmark_set, accuracy), None
-    exhausted = False
-    if missing is None:
-        # What a pass has kept for `fit_transform` must not decide how many landmarks there are.
-        kept = rows.own_values if q >= accuracy.most_landmarks else None
-        how = (k, accuracy.largest_missing, center, fit, may_grow)
-        sampler = RowSampler(fit.model.kernel, raw_rows(rows.own_rows), rows.own_weights)
-        missing, mean = _pairs_of_own(sampler, kept, *how)
-        exhausted = q >= landmark_set.most_in_all
-    if center and landmark_set.share > 0 and _shows_mean(rows, accuracy):
-        fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
-    return fit, Coverage(missing, {}, landmark_set.unheard, exhausted)
-
-
-def _pairs_of_own(
-    rows: RowSampler,
-    kept: KernelValues | None,
-    k: int,
-    largest_missing: float,
-    center: bool,
-    fit: SpanFit,
-    may_grow: bool,
-) -> PairedLook:
-    """What few rows show, and unless they miss too much for sure, as many as may end a doubt.
-
-    Where landmarks may double they do so as soon as they are likely to miss too much.
-    """
-    few_rows = _OWN_LOOKS[-1]  # of so few all pairs cost less than the fit
-    if rows.shape[0] <= few_rows:
-        all_of_them = (rows.rows, fit.outside, center, rows.weights)
-        return whole_look(fit.span, fit.model, k, *all_of_them)
-
-    def look_at(count: int) -> PairedLook:
-        rng = np.random.default_rng((_PROBING, count))
-        how = (count, center, rng, kept)
-        return paired_look(fit.span, fit.model, k, rows, fit.outside, *how)
-
-    # Nobody passes by the fewest, which may lack rows far away. Errors fall by the root of the
-    # number of rows: what a look is likely to leave in doubt is left out for the next.
-    most_errors, last = (1.0 if may_grow else _WARNED), _OWN_LOOKS[-1]
-    look = look_at(_OWN_LOOKS[0])
-    for before, number in pairwise(_OWN_LOOKS):
-        missing = look.missing
-        # Who has missed too much is warned as well where a closer look might have let it pass.
-        if missing.is_likely_above(largest_missing, most_errors):
-            return look
-        if before != _OWN_LOOKS[0] and not missing.is_doubtful(largest_missing):
-            return look
-        finer = missing._replace(errors=sqrt(before / number) * missing.errors)
-        if number == last or finer.is_within(largest_missing):
-            look = look_at(number)
-    return look
-
-
-def _less_mean(fit: SpanFit, rows: Rows, share: float, mean: MeanOutside | None) -> SpanFit:
-    """The fit with a total that counts all of the mean: by a look if that knows it well enough."""
-    if mean is not None and mean.is_fine(fit.model.total, fit.model.n_rows):
-        model, error = corrected_by(mean, fit.model)
-    else:
-        rng, most = np.random.default_rng(_SAMPLING), ceil(share * rows.shape[0])
-        sums = OutsideView.of(fit.span, None).sums_alone(rows, rng, most)
-        model, error = corrected(fit.model, sums, fit.outside)
-    return fit._replace(model=model, error=error)
-
-
-def _missing(
-    rows: Federation,
-    role: Any,
-    question: ProbeAsk,
-    kernel: str,
-    z: Doubles,
-    outside: float,
-    center: bool,
-    some: DrawnParties | None,
-) -> tuple[Shortfall, dict[str, float]]:
-    """What parties see outside the span, and how much of it is whose; masked, nobody's is known.
-
-    With `some` these alone are asked.
-    """
-    if rows.scope.secure:
-        summed = _probed_sums(SummedProbes, rows.total(role.probe_summed, question).sum)
-        return summed_shortfall(kernel, z, summed, outside, center), {}
-    each = None if some is None else dict.fromkeys(some.chances, question)
-    replies = by_party(rows.ask(role.probe_outside, question, each=each))
-    if not replies:
-        raise PartyLost("no party that was to look at what is missing has answered")
-    sums = [_probed_sums(ProbeSums, reply) for reply in replies.values()]
-    by_name = {name: reply.outside for name, reply in replies.items()}
-    drawn = None if some is None else some.of(replies)
-    how = (center, drawn, question.seeks_directions)
-    return shortfall(kernel, z, sums, outside, *how), by_name
-
-
-def _probed_sums(record_type: Any, message: Message) -> Any:
-    """Their rows count by weight, where the message has one."""
-    sums, weight = _fields_of(record_type, message), getattr(message, "weight", None)
-    return sums if weight is None else sums._replace(n_rows=weight)
-
-
-def _fields_of(record_type: Any, message: Message) -> Any:
-    return record_type(*(_as_double(getattr(message, name)) for name in record_type._fields))
-
-
-def _as_double(value: Any) -> Any:
-    return value.astype(np.float64, copy=False) if isinstance(value, np.ndarray) else value
-
-
-def in_few_bits(numbers: Any, bits: int) -> Any:
-    """An array in float32, if landmarks are in fewer bits than all."""
-    is_long = bits != EXACT and isinstance(numbers, np.ndarray)
-    return numbers.astype(np.float32) if is_long else numbers
-
-
-def probes_of(question: ProbeAsk, span: Span) -> Probes:
-    """What a party is to look for."""
-    probes: Probes = _fields_of(Probes, question)
-    if span.rank is None:
-        return probes
-    return probes._replace(coefficients=span.basis @ probes.coefficients)
 
 
 def more_landmarks(

@@ -18,14 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenmesh.methods.diskpca.drawn import SummedRows
-from eigenmesh.methods.diskpca.protocol import (
+from eigenmesh.methods.diskpca.landmark_fits import (
     Accuracy,
     DisKPCAResult,
     LandmarkSet,
     Numbers,
-    ProbedComponents,
-    RowHolder,
     SpanFit,
+)
+from eigenmesh.methods.diskpca.looks import ProbedComponents
+from eigenmesh.methods.diskpca.protocol import (
+    RowHolder,
     choose_landmarks,
     choosing,
     fit_in_span,

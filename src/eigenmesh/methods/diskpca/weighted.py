@@ -25,18 +25,17 @@ import numpy as np
 
 from eigenmesh.errors import InputError
 from eigenmesh.methods.diskpca.drawn import SummedRows
-from eigenmesh.methods.diskpca.protocol import (
+from eigenmesh.methods.diskpca.landmark_fits import (
     Accuracy,
     DisKPCAResult,
     LandmarkSet,
-    NewLandmarks,
     Numbers,
-    OutsideProbes,
-    ProbeAsk,
-    ProbedComponents,
-    RowHolder,
     SpanFit,
-    SummedOutside,
+)
+from eigenmesh.methods.diskpca.looks import OutsideProbes, ProbeAsk, ProbedComponents, SummedOutside
+from eigenmesh.methods.diskpca.protocol import (
+    NewLandmarks,
+    RowHolder,
     choose_landmarks,
     choosing,
     fit_until_accurate,
