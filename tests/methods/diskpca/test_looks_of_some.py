@@ -7,8 +7,10 @@ import pytest
 from scipy.sparse.linalg import eigsh
 
 import eigenmesh as em
-from eigenmesh.methods.diskpca import protocol
+from eigenmesh.methods.diskpca import looks as looks_module
+from eigenmesh.methods.diskpca.protocol import RowHolder
 from eigenmesh.numerics.shortfall import Shortfall
+from eigenmesh.runtime.federation import Federation
 
 N_PARTIES, ROWS, COLUMNS = 60, 40, 12
 HOW = {"kernel": "rbf", "gamma": 0.02, "n_landmarks": 60, "landmarks": "centroids"}
@@ -31,7 +33,7 @@ def fitted(parts, accuracy=0.05, k=3, **how):
 @pytest.fixture
 def looks(monkeypatch):
     """Who was asked in each look, and whether for directions."""
-    asked, ask = [], protocol.Federation.ask
+    asked, ask = [], Federation.ask
 
     def listening(self, step, message=None, *, each=None):
         if step.name == "probe_outside":
@@ -40,7 +42,7 @@ def looks(monkeypatch):
             asked.append((some, question.seeks_directions))
         return ask(self, step, message, each=each)
 
-    monkeypatch.setattr(protocol.Federation, "ask", listening)
+    monkeypatch.setattr(Federation, "ask", listening)
     return asked
 
 
@@ -57,7 +59,7 @@ def test_some_of_many_show_what_all_show(looks, monkeypatch, seed):
     parts = split_evenly(rows(seed))
     by_some = fitted(parts).shortfalls_
     assert 20 <= len(looks[0][0]) <= 0.8 * N_PARTIES
-    monkeypatch.setattr(protocol, "drawn_parties", lambda *_: None)
+    monkeypatch.setattr(looks_module, "drawn_parties", lambda *_: None)
     by_all = fitted(parts).shortfalls_
     assert len(looks[-1][0]) == N_PARTIES
     near = np.abs(by_some - by_all) <= 0.002
@@ -118,7 +120,7 @@ def test_all_are_asked_where_much_is_outside_or_parties_are_few(looks):
 def test_no_direction_is_sought_where_none_can_come_near_an_eigenvalue(looks, monkeypatch):
     parts = em.Partitioned(rows=np.split(rows(1), 8))
     without = fitted(parts)
-    monkeypatch.setattr(protocol, "may_have_rivals", lambda z, outside: True)
+    monkeypatch.setattr(looks_module, "may_have_rivals", lambda z, outside: True)
     with_them = fitted(parts)
     assert [sought for _, sought in looks] == [False, True]
     assert without.shortfalls_ == pytest.approx(with_them.shortfalls_, rel=0.05)
@@ -130,7 +132,7 @@ def test_no_direction_is_sought_where_none_can_come_near_an_eigenvalue(looks, mo
 
 def test_a_party_that_falls_silent_in_the_look_is_lost_and_the_others_count(looks, monkeypatch):
     parts = split_evenly(rows(2))
-    probed, calls = protocol.RowHolder.probed, []
+    probed, calls = RowHolder.probed, []
 
     def once_too_often(self, by, components):
         calls.append(self.site.name)
@@ -138,7 +140,7 @@ def test_a_party_that_falls_silent_in_the_look_is_lost_and_the_others_count(look
             raise RuntimeError("gone")
         return probed(self, by, components)
 
-    monkeypatch.setattr(protocol.RowHolder, "probed", once_too_often)
+    monkeypatch.setattr(RowHolder, "probed", once_too_often)
     with em.federation(parts, on_loss="survivors") as fed:
         kpca = fitted(fed)
     assert set(kpca.report_.lost) == {calls[4]}
