@@ -82,7 +82,9 @@ _ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
 # Rounds of their own for the draws of samples, above all that draw landmarks.
 SAMPLING = 2**32
 PROBING = SAMPLING + 1
-_CLOSER_FEATURES = 4  # times as many, in a second look
+# Times as many features in a second look, of few parties and of more. A party's own sums are as
+# long as kernel values say; what those of different parties have in common only features show.
+_CLOSER_FEATURES, _FEW_PARTIES = (4, 8), 16
 _OWN_LOOKS = (256, 512, 1024)  # rows looked at where all are in one place, while a doubt is left
 _WARNED = 2.0  # standard errors above what may be missing, with which no closer look is taken
 _PROVEN = 1e-3  # of the last wanted eigenvalue: if less is outside, nobody needs to be asked
@@ -198,7 +200,11 @@ def rounds_of_looks(
     # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank;
     # and of many parties some may be asked for a closer look alone.
     first = maybe(look(count, most, 1), planned=not (is_whole or is_alone))
-    return sequence(first, maybe(look(k, k, _CLOSER_FEATURES), planned=False))
+    return sequence(first, maybe(look(k, k, _closer_features(scope)), planned=False))
+
+
+def _closer_features(scope: Scope) -> int:
+    return _CLOSER_FEATURES[len(scope.parties) > _FEW_PARTIES]
 
 
 def floats_of_fit(kernel: str, sizes: tuple[int, int, int], center: bool) -> int:
@@ -266,7 +272,7 @@ def measure(
     if missing.is_likely_above(most) or not missing.is_doubtful(most):
         return first
     share = share_to_see(q, n, is_closer=True)
-    return look(ask_for(k, _CLOSER_FEATURES * PROBE_WIDTH, share))
+    return look(ask_for(k, _closer_features(rows.scope) * PROBE_WIDTH, share))
 
 
 def _drawn_of(
