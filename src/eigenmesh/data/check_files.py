@@ -49,6 +49,7 @@ def check_files(
         _share_id_columns(files)
     _take_suspects_for_ids(files)
     if len(files) > 1:
+        _look_for_headers(files)
         if hold_rows:
             _compare_columns(files)
             _compare_units(files)
@@ -97,6 +98,16 @@ def _looked_at(
         return FileFacts(name, findings=[Finding(name, "unreadable", None, lines, words, remedy)])
     facts.party = party
     return facts
+
+
+def _look_for_headers(files: Sequence[FileFacts]) -> None:
+    """Files without names among others of as many columns, which are rows of the same."""
+    named = {len(facts.columns): facts for facts in files if facts.has_names}
+    for facts in files:
+        other = named.get(len(facts.columns))
+        if not facts.has_names and other is not None:
+            words = f"has no names of columns, which {other.name} has: they go by their places"
+            _of_header(facts, "name", None, words, "write the columns' names into its first line")
 
 
 def _compare_columns(files: Sequence[FileFacts]) -> None:

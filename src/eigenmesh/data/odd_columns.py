@@ -224,13 +224,27 @@ def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> None:
 
 def warn_of_columns_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
     """Of the columns of parties whose data are in this process; once for a federation."""
-    for odd in odd_columns(_held(source), getattr(source, "split", "rows"), names):
+    data, split = _held(source), getattr(source, "split", "rows")
+    nameless = [name for name in data if names.get(name) is None]
+    if split == "rows" and 0 < len(nameless) < len(data):
+        warnings.warn(_by_places(data, nameless), EigenmeshWarning, stacklevel=4)
+    for odd in odd_columns(data, split, names):
         own = names.get(odd.parties[0])
         label = _label(own, odd.column)
         remedy = "leave it out and pass it as sample_ids="
         if own is not None:
             remedy = f"pass id_column={label} with the data, or leave it out"
         _warn(f"column {label} of {_listed(odd.parties)}", odd, remedy)
+
+
+def _by_places(data: Mapping[str, Matrix], nameless: Sequence[str]) -> str:
+    named = [name for name in data if name not in nameless]
+    has, its = ("have", "their") if len(nameless) > 1 else ("has", "its")
+    return (
+        f"{_listed(nameless)} {has} no names of columns, which {_listed(named)} "
+        f"{'have' if len(named) > 1 else 'has'}: {its} columns are taken by their places, and in "
+        f"another order the answer is wrong; name them (a DataFrame, a first line of names)"
+    )
 
 
 def _held(source: Any) -> dict[str, Matrix]:

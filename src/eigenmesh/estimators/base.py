@@ -325,7 +325,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     def _rows_in_order(self, parts: Partitioned) -> Partitioned:
         """Rows of parties, each with the columns of the fit in their order."""
         if parts.split == "rows":
-            if None in parts.feature_names and None not in self.party_feature_names_.values():
+            if None in parts.feature_names and self._known_names is not None:
                 warn_nameless(type(self).__name__)
             parts = rows_in_order(parts, self._known_names)
         if parts.split != "rows" or parts.n_features != self.n_features_in_:

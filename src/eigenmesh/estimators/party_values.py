@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from eigenmesh.data import Partitioned
+from eigenmesh.data.column_names import columns_in_order
+from eigenmesh.data.sample_ids import as_sample_ids, is_id_like
+from eigenmesh.data.table import frame_names, is_frame
 from eigenmesh.errors import InputError
 from eigenmesh.numerics.arrays import Doubles, largest_value, require_moderate
 from eigenmesh.runtime.federation import Federation
@@ -102,6 +105,54 @@ def values_by_party(
     return list(numbers.values())
 
 
+def in_order_of_ids(X: Any, values: Any) -> Any:
+    """Series and frames whose index has the ids of a party's rows, in the order of these rows.
+
+    What has no such index goes by its places, as in scikit-learn.
+
+    >>> import pandas as pd
+    >>> parts = Partitioned(rows=[pd.DataFrame({"age": [61.0, 25.0]}, index=["ada", "bob"])])
+    >>> in_order_of_ids(parts, [pd.Series([2.0, 6.0], index=["bob", "ada"])])[0].tolist()
+    [6.0, 2.0]
+    """
+    if not isinstance(X, Partitioned) or X.split != "rows":
+        return values
+    if isinstance(values, Mapping):
+        places = {name: i for i, name in enumerate(X.names)}
+        return {
+            name: _by_ids(X, places[name], own) if name in places else own
+            for name, own in values.items()
+        }
+    if isinstance(values, list | tuple) and len(values) == X.n_parties:
+        return [_by_ids(X, party, own) for party, own in enumerate(values)]
+    return _by_ids(X, 0, values) if X.n_parties == 1 else values
+
+
+def _by_ids(X: Partitioned, party: int, values: Any) -> Any:
+    index: Any = getattr(values, "index", None)
+    # Rows are numbered where nobody gave them an index: that says nothing of ids.
+    if not hasattr(values, "iloc") or type(index).__name__ == "RangeIndex":
+        return values
+    ids = X.part_ids(party)
+    if ids is None or not is_id_like(index):
+        return values
+    own = as_sample_ids(index)
+    if len(own) != len(ids) or own.dtype.kind != ids.dtype.kind or np.array_equal(own, ids):
+        return values
+    order, own_order = np.argsort(ids, kind="stable"), np.argsort(own, kind="stable")
+    if not np.array_equal(ids[order], own[own_order]):
+        return values
+    if len(np.unique(ids)) < len(ids):
+        raise InputError(
+            f"values of party {X.names[party]!r} have its ids in another order, and some ids stand "
+            f"twice; give every row an id of its own, or values in the order of its rows",
+            party=X.names[party],
+        )
+    places = np.empty(len(ids), dtype=np.intp)
+    places[order] = own_order
+    return values.iloc[places]
+
+
 def weight_array(sample_weight: Any, n_samples: int | None = None) -> Doubles:
     """The weights of samples that are not split by rows, which whoever asks has.
 
@@ -132,7 +183,7 @@ def weight_array(sample_weight: Any, n_samples: int | None = None) -> Doubles:
 
 def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
     if isinstance(values, Mapping):
-        return _by_name(values, parties, name)
+        return _columns_alike(_by_name(values, parties, name), parties, name)
     listed = isinstance(values, list | tuple)
     if len(parties) == 1 and not (listed and len(values) and np.ndim(values[0]) > 0):
         return [values]
@@ -142,7 +193,19 @@ def _one_a_party(values: Any, parties: Sequence[str], name: str) -> list[Any]:
             f"party, in the order of the parties: for the parts of em.split(X, …) "
             f"[values[rows] for rows in parts.order]"
         )
-    return list(values)
+    return _columns_alike(list(values), parties, name)
+
+
+def _columns_alike(values: list[Any], parties: Sequence[str], name: str) -> list[Any]:
+    """Frames with their columns in the order of the first."""
+    framed = [i for i, own in enumerate(values) if is_frame(own) and own.ndim == 2]
+    for i in framed[1:]:
+        whose = f"{name} of {parties[framed[0]]!r}"
+        names, own = frame_names(values[framed[0]]), frame_names(values[i])
+        if names is not None and own is not None:
+            order = columns_in_order(own, names, parties[i], whose)
+            values[i] = values[i] if order is None else values[i].iloc[:, order]
+    return values
 
 
 def _by_name(values: Mapping[str, Any], parties: Sequence[str], name: str) -> list[Any]:

@@ -35,6 +35,7 @@ from eigenmesh.estimators.naming import as_array
 from eigenmesh.estimators.party_labels import PartyLabels, whole_labels
 from eigenmesh.estimators.party_values import (
     at_sites,
+    in_order_of_ids,
     is_plain,
     own_rows,
     plain_shapes,
@@ -281,6 +282,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
             self._require_none_for_spark(sample_weight)
             return self._fit_spark(params, SparkRows.of(X))
         split, on_graph = self._place(X)
+        sample_weight = in_order_of_ids(X, sample_weight)
         if self._is_registered(params) and (split, on_graph) == ("rows", False):
             self._require_own_method()
             return self._fit_by_its_estimator(params.method, X, sample_weight)
@@ -556,7 +558,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         sizes = {name: len(own) for name, own in zip(X.names, scores, strict=True)}
         if sample_weight is None:
             return [np.ones(n) for n in sizes.values()]
-        return list(values_by_party(sample_weight, sizes, "sample_weight"))
+        return values_by_party(in_order_of_ids(X, sample_weight), sizes, "sample_weight")
 
     def _whole(self, X: Any) -> Any:
         """Samples with all their columns."""

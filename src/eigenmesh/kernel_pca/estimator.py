@@ -36,7 +36,7 @@ from eigenmesh.estimators.checks import (
     whole_number,
 )
 from eigenmesh.estimators.naming import as_array, frame_in_order
-from eigenmesh.estimators.party_values import weight_array
+from eigenmesh.estimators.party_values import in_order_of_ids, weight_array
 from eigenmesh.estimators.preparation import Preparation
 from eigenmesh.estimators.progress_bar import rows_shown
 from eigenmesh.estimators.report import RunReport
@@ -316,7 +316,7 @@ class KernelPCA(Served, FrontDoor):
             if is_split or self.epsilon is not None:
                 source = X if is_split else self._as_one_party(X)
                 self._take_names(source)
-                self._fit_split(source, sample_weight)
+                self._fit_split(source, in_order_of_ids(X, sample_weight))
             elif is_spark(X):
                 self._require_none_for_spark(sample_weight)
                 self._fit_spark(SparkRows.of(X))

@@ -21,6 +21,7 @@ from eigenmesh.estimators.base import FrontDoor, require_no_iterator, seed_of
 from eigenmesh.estimators.checks import checked_accuracy, checked_gamma, one_of, whole_number
 from eigenmesh.estimators.kernel_gamma import psd_kernel
 from eigenmesh.estimators.party_values import (
+    in_order_of_ids,
     is_plain,
     own_rows,
     values_by_party,
@@ -178,7 +179,7 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             self._require_none_for_spark()
             return self._fit_spark(SparkRows.of(X), y)
         params, source = self._checked_parameters(), self._source(X)
-        y = self._checked_targets(source.n_samples, y) if is_plain(X) else y
+        y = self._checked_targets(source.n_samples, y) if is_plain(X) else in_order_of_ids(X, y)
         topology = None if is_plain(X) else self.topology
         with (
             self._opened(source, topology) as fed,
@@ -341,10 +342,11 @@ class KernelPCRegressor(RegressorMixin, FrontDoor, RowEstimator):
             return self._r_squared(self._checked_targets(n, y), predictions, weights)
         require_targets(y)
         sizes = {name: len(own) for name, own in zip(X.names, predictions, strict=True)}
-        targets = values_by_party(y, sizes, "y", signed=True)
+        targets = values_by_party(in_order_of_ids(X, y), sizes, "y", signed=True)
         weights = None
         if sample_weight is not None:
-            weights = np.concatenate(values_by_party(sample_weight, sizes, "sample_weight"))
+            own = in_order_of_ids(X, sample_weight)
+            weights = np.concatenate(values_by_party(own, sizes, "sample_weight"))
         matrices = [own.reshape(len(own), -1) for own in targets]
         self._require_width(dict(zip(X.names, matrices, strict=True)))
         return self._r_squared(np.vstack(matrices), np.concatenate(predictions), weights)

@@ -32,7 +32,7 @@ from eigenmesh.estimators.kernel_gamma import (
     kernel_gamma,
     psd_kernel,
 )
-from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.party_values import NONE, at_sites, in_order_of_ids
 from eigenmesh.estimators.precision import landmark_bits, landmarks_in_words
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
@@ -205,7 +205,7 @@ class DisKPCA(Served, RowEstimator):
         self._check(sample_weight is not None)
         with self._opened(self._source(X)) as fed, fed.recording() as recording:
             self._require_rows(fed)
-            outcome = self._run(fed, sample_weight)
+            outcome = self._run(fed, in_order_of_ids(X, sample_weight))
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
         caveats += self._missing_in_words
         self.report_ = RunReport.of(

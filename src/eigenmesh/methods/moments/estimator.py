@@ -14,7 +14,7 @@ from eigenmesh.estimators.accuracy import missing_gap
 from eigenmesh.estimators.base import DoorArguments, Needs, Shapes, seed_of
 from eigenmesh.estimators.checks import one_of
 from eigenmesh.estimators.kernel_gamma import gamma_stages, kernel_gamma, psd_kernel
-from eigenmesh.estimators.party_values import NONE, at_sites
+from eigenmesh.estimators.party_values import NONE, at_sites, in_order_of_ids
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.estimators.rows import RowEstimator
 from eigenmesh.methods.moments.protocol import (
@@ -108,7 +108,8 @@ class MomentPCA(RowEstimator):
             self._require_rows(fed)
             fed.require_stages(planned)
             gamma = kernel_gamma(fed, self.kernel, self.gamma, seed_of(self.random_state))
-            with at_sites(fed, sample_weight, "sample_weight") as weights:
+            own = in_order_of_ids(X, sample_weight)
+            with at_sites(fed, own, "sample_weight") as weights:
                 outcome: MomentResult = self._stage(gamma, weights).run(fed).value
         self._adopt(outcome, gamma)
         caveats = missing_gap(outcome.model.eigenvalues, outcome.model.next_eigenvalue)
