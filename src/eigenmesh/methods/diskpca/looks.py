@@ -14,6 +14,7 @@ and doubles landmarks while they miss too much.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, sqrt
 from typing import Annotated, Any, NamedTuple
@@ -79,6 +80,7 @@ from eigenmesh.stages.row_messages import CentredSums, by_party, kernel_of
 record(Shortfall)
 
 _ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
+_ABSENT = 1e-9  # of the variance: if more is outside, there is another eigenvalue
 # Rounds of their own for the draws of samples, above all that draw landmarks.
 SAMPLING = 2**32
 PROBING = SAMPLING + 1
@@ -327,6 +329,16 @@ def _missing(
     drawn = None if some is None else some.of(replies)
     how = (center, drawn, question.seeks_directions)
     return shortfall(kernel, z, sums, outside, *how), by_name
+
+
+def with_absent(coverage: Coverage, accuracy: Accuracy, fit: SpanFit) -> Coverage:
+    """The next wanted eigenvalue as missing whole, where the span has none and rows are outside."""
+    has_all = len(fit.model.eigenvalues) >= (accuracy.most_wanted or 0)
+    if has_all or fit.outside <= _ABSENT * fit.model.total:
+        return coverage
+    values, errors, is_complete = coverage.shortfall
+    whole = Shortfall(np.append(values, 1.0), np.append(errors, 0.0), is_complete)
+    return replace(coverage, shortfall=whole)
 
 
 # Of rows in one place.

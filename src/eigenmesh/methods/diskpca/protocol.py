@@ -85,6 +85,7 @@ from eigenmesh.methods.diskpca.looks import (
     probes_of,
     rounds_of_looks,
     shows_mean,
+    with_absent,
 )
 from eigenmesh.methods.diskpca.site_scores import (
     RANK_BY_RULE,
@@ -1104,6 +1105,7 @@ def fit_until_accurate(
                 result, coverage = look_at_own(rows, *how, may_grow=not is_last)
             else:
                 coverage = measure(rows, role, *how)
+            coverage = with_absent(coverage, accuracy, result)
             if is_last or coverage.shortfall.is_within(accuracy.largest_missing):
                 return MeasuredFit(landmark_set, result, coverage)
         landmark_set, left = draw_more(landmark_set, min(2 * q, most)), left - 1
