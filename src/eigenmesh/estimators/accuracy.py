@@ -105,6 +105,9 @@ def caveats_of(
     if coverage.exhausted and none_left:
         others = "policies keep rows, which would be more" if rows_kept else f"so pass {of_rows}"
         return (f"{shown}: {none_left}, {others}{':' if rows_kept else ', or'} {fewer}",)
+    if coverage.exhausted and landmarks not in ("centroids", "drawn"):
+        far = "rows are so far from 0 that floats show no more: subtract the columns' means before"
+        return (f"{shown}: every row is a landmark, and {far} (preparation), or {fewer}",)
     by_name = landmarks == "centroids" and not rows_kept
     more = f"raise n_landmarks, or {of_rows}" if by_name else "raise n_landmarks"
     return (f"{shown}: {more}, or {fewer}",)

@@ -17,6 +17,7 @@ from eigenmesh.kernel_kmeans.fit_rows import ClusterFit
 from eigenmesh.kernel_kmeans.graph import ClusterGoal, GraphClusters, graph_kmeans
 from eigenmesh.kernel_pca.choose_method import suitable_methods
 from eigenmesh.kernel_pca.estimator import KernelPCA
+from eigenmesh.methods.diskpca.looks import ABSENT
 from eigenmesh.methods.diskpca.scores import SENT
 from eigenmesh.numerics.cluster_moments import inertia_of, whole_inertia
 from eigenmesh.numerics.column_fusion import overstated
@@ -225,7 +226,7 @@ def fit_graph(
     n_rows = int(kpca.estimator_.model_.n_rows)
     few = few_groups(params.n_clusters, n_rows) if of_groups else ()
     groups = " over whole groups of rows" if of_groups else ""
-    return _outcome(
+    outcome = _outcome(
         kpca,
         clusters,
         claim,
@@ -235,6 +236,25 @@ def fit_graph(
         caveats=(*_apart(kpca, clusters), *too_few, *few),
         facts=(agreement, claim.words, *_rank_fact(kpca, params)),
     )
+    return _with_absent(outcome, params, clusters.outside if span.name == "landmarks" else 0.0)
+
+
+def _with_absent(fit: ClusterFit, params: ClusteringParameters, outside: float) -> ClusterFit:
+    """The next eigenvalue as missing whole, where clusters are more than components and rows are
+    outside their span.
+    """
+    rank, total = fit.n_eigenvectors, float(fit.estimator.total_variance_)
+    if rank >= min(params.n_clusters, params.n_eigenvectors) or outside <= ABSENT * total:
+        return fit
+    assert fit.missing is not None
+    missing = MissingShares(np.append(fit.missing.shortfalls, 1.0), 1.0, 0.0)
+    components = f"{rank} component{'s' if rank > 1 else ''}"
+    caveat = (
+        f"the centroids determine {components}, and {outside / total:.1%} of the variance is "
+        f"outside their span: eigenvalue {rank + 1} is missing whole, and clusters there are not "
+        f"told apart; pass landmarks by name to a coordinator, or nodes that join their rows"
+    )
+    return fit._replace(missing=missing, caveats=(*fit.caveats, caveat))
 
 
 def as_policies_want(fed: Federation, params: ClusteringParameters) -> ClusteringParameters:

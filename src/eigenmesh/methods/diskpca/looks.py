@@ -80,7 +80,8 @@ from eigenmesh.stages.row_messages import CentredSums, by_party, kernel_of
 record(Shortfall)
 
 _ROUNDING = 1e-10  # of the variance: if no more is outside, nothing is
-_ABSENT = 1e-9  # of the variance: if more is outside, there is another eigenvalue
+_SPANNED = 1e-6  # of the variance: if more is outside where every row is a landmark, it is lost
+ABSENT = 1e-9  # of the variance: if more is outside, there is another eigenvalue
 # Rounds of their own for the draws of samples, above all that draw landmarks.
 SAMPLING = 2**32
 PROBING = SAMPLING + 1
@@ -238,8 +239,9 @@ def measure(
     k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
     z = model.eigenvalues[:k]
     certain = _certain_shortfall(fit, k, landmark_set, accuracy)
+    exhausted = q >= landmark_set.most_in_all
     if certain is not None:
-        return Coverage(certain, {}, landmark_set.unheard)
+        return Coverage(certain, {}, landmark_set.unheard, exhausted)
     d = int(model.landmarks.shape[1])
     rank, r = fit.span.rank, fit.planned_rank or q
     fit_floats = None if alone else floats_of_fit(model.kernel.name, (q, r, d), center)
@@ -263,7 +265,7 @@ def measure(
         how = (model.kernel.name, z, fit.outside, center, some)
         missing, outside = _missing(rows, role, question, *how)
         outside = dict(fit.by_party) or outside
-        return Coverage(missing, outside, landmark_set.unheard, q >= landmark_set.most_in_all)
+        return Coverage(missing, outside, landmark_set.unheard, exhausted)
 
     some = _drawn_of(rows, fit, z, accuracy, landmark_set)
     among = n if some is None else sum(landmark_set.sizes[name] for name in some.chances)
@@ -295,8 +297,13 @@ def _certain_shortfall(
     model, z = fit.model, fit.model.eigenvalues[:k]
     # Of rows that are lost since, landmarks may outnumber those that stay and not be these.
     is_every_row = landmark_set.Y.shape[0] >= sum(landmark_set.sizes.values())
-    if (is_every_row and fit.span.rank is None) or fit.outside <= _ROUNDING * model.total:
+    if fit.outside <= _ROUNDING * model.total:
         return nothing_missing(k)
+    if is_every_row and fit.span.rank is None:
+        # A factor leaves out directions that floats do not tell from 0. Far from 0 all variance is
+        # so small beside the rows' squares.
+        is_spanned = fit.outside <= _SPANNED * model.total
+        return nothing_missing(k) if is_spanned else proven_shortfall(z, fit.outside)
     most_missing = fit.outside + fit.rounding
     if most_missing <= min(_PROVEN, accuracy.largest_missing / 2) * float(z[-1]):
         return proven_shortfall(z, most_missing)
@@ -334,7 +341,7 @@ def _missing(
 def with_absent(coverage: Coverage, accuracy: Accuracy, fit: SpanFit) -> Coverage:
     """The next wanted eigenvalue as missing whole, where the span has none and rows are outside."""
     has_all = len(fit.model.eigenvalues) >= (accuracy.most_wanted or 0)
-    if has_all or fit.outside <= _ABSENT * fit.model.total:
+    if has_all or fit.outside <= ABSENT * fit.model.total:
         return coverage
     values, errors, is_complete = coverage.shortfall
     whole = Shortfall(np.append(values, 1.0), np.append(errors, 0.0), is_complete)
@@ -364,17 +371,15 @@ def look_at_own(
     """`measure` of rows in one place, which shows how far their mean is outside, too."""
     k, q = accuracy.n_wanted(fit.model), landmark_set.Y.shape[0]
     missing, mean = _certain_shortfall(fit, k, landmark_set, accuracy), None
-    exhausted = False
     if missing is None:
         # What a pass has kept for `fit_transform` must not decide how many landmarks there are.
         kept = rows.own_values if q >= accuracy.most_landmarks else None
         how = (k, accuracy.largest_missing, center, fit, may_grow)
         sampler = RowSampler(fit.model.kernel, raw_rows(rows.own_rows), rows.own_weights)
         missing, mean = _pairs_of_own(sampler, kept, *how)
-        exhausted = q >= landmark_set.most_in_all
     if center and landmark_set.share > 0 and shows_mean(rows, accuracy):
         fit = _less_mean(fit, rows.own_rows, landmark_set.share, mean)
-    return fit, Coverage(missing, {}, landmark_set.unheard, exhausted)
+    return fit, Coverage(missing, {}, landmark_set.unheard, q >= landmark_set.most_in_all)
 
 
 def _pairs_of_own(
