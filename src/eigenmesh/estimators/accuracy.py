@@ -61,14 +61,21 @@ def missing_gap(eigenvalues: Any, next_eigenvalue: float) -> tuple[str, ...]:
 
 def lost_in_rounding(model: LandmarkModel, n_wanted: int | None = None) -> tuple[str, ...]:
     """The caveat that the last wanted eigenvalues are below what sums over rows resolve."""
-    lost = np.flatnonzero(model.eigenvalues[:n_wanted] < _RESOLVED * model.total)
-    if not len(lost):
+    values = model.eigenvalues[:n_wanted]
+    sound = n_resolved(model)
+    if sound >= len(values):
         return ()
     return (
-        f"eigenvalue {lost[0] + 1} is {model.eigenvalues[lost[0]] / model.total:.0e} of the "
+        f"eigenvalue {sound + 1} is {values[sound] / model.total:.0e} of the "
         f"variance, and sums over rows resolve no less than {_RESOLVED:.0e}: it and those after it "
-        f"may be rounding; ask for {lost[0] or 'fewer'} components, or rescale the rows",
+        f"may be rounding; ask for {sound or 'fewer'} components, or rescale the rows",
     )
+
+
+def n_resolved(model: LandmarkModel) -> int:
+    """How many first eigenvalues sums over rows resolve."""
+    is_lost = np.append(model.eigenvalues < _RESOLVED * model.total, True)
+    return int(np.argmax(is_lost))
 
 
 def rows_are_kept(fed: Federation) -> bool:
@@ -83,11 +90,13 @@ def caveats_of(
     landmarks: str,
     chosen_number: bool,
     rows_kept: bool = False,
+    resolved: int | None = None,
 ) -> tuple[str, ...]:
     """Caveats of landmarks that miss more than they may, or none.
 
     `chosen_number` says whether the number of components was: else they are all there are. Where
-    `rows_kept` says that a policy keeps rows, nobody is told to ask for them.
+    `rows_kept` says that a policy keeps rows, nobody is told to ask for them; and nobody to ask for
+    more components than are `resolved`.
     """
     missing = coverage.shortfall
     if missing.is_within(accuracy):
@@ -95,9 +104,10 @@ def caveats_of(
     shown = _how_much(missing, accuracy, n_landmarks)
     if coverage.unheard and landmarks == "centroids":
         return (f"{shown}. {_unheard(coverage, rows_kept)}",)
+    fewer = _fewer(missing, accuracy, resolved)
     if not chosen_number:
-        return (f"{shown}: n_components is None, so all count; {_fewer(missing, accuracy)}",)
-    fewer, of_rows = _fewer(missing, accuracy), "landmarks='diskpca' if rows may leave"
+        return (f"{shown}: n_components is None, so all count; {fewer}",)
+    of_rows = "landmarks='diskpca' if rows may leave"
     none_left = {
         "drawn": "no more points are drawn than there are rows, less one",
         "centroids": f"there are no more means of {MIN_CLUSTER} rows",
@@ -123,8 +133,9 @@ def _how_much(missing: Shortfall, accuracy: float, n_landmarks: int) -> str:
     )
 
 
-def _fewer(missing: Shortfall, accuracy: float) -> str:
+def _fewer(missing: Shortfall, accuracy: float, resolved: int | None) -> str:
     within = missing.n_within(accuracy)
+    within = within if resolved is None else min(within, resolved)
     return f"ask for {within}, which are within it" if within else "ask for fewer components"
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError
-from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding
+from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding, n_resolved
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
@@ -345,9 +345,11 @@ def stream_components(kpca: Any, stream: LandmarkStream) -> ComponentFit:
     if not spans_all(outside, whole.model.total, q, model.n_rows):
         missing = stream.missing(model, outside, bool(kpca.center))
     wants_number = kpca.n_components is not None
-    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
+    how = (q, "given", wants_number, False, n_resolved(model))
+    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, *how)
     caveats = tuple(f"{caveat}{_of_stream(kpca, stream, model)}" for caveat in caveats)
-    caveats += lost_in_rounding(model) if wants_number else ()
+    if wants_number or not caveats:  # else they say already that not all there are can be had
+        caveats += lost_in_rounding(model)
     facts = LandmarkFacts(whole.outside, whole.error)
     return ComponentFit(model, stated_gamma(whole.model), words, missing, facts, caveats)
 

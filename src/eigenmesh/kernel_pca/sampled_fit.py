@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding
+from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding, n_resolved
 from eigenmesh.estimators.checks import components_asked
 from eigenmesh.kernel_pca.one_array import (
     ComponentFit,
@@ -127,8 +127,10 @@ def sampled_components(
     model = explaining(whole.model, share)
     missing = _missing(sample, start.stream, model, bool(kpca.center))
     q, wants_number = int(model.landmarks.shape[0]), kpca.n_components is not None
-    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, q, "given", wants_number)
-    caveats += lost_in_rounding(model) if wants_number else ()
+    how = (q, "given", wants_number, False, n_resolved(model))
+    caveats = caveats_of(Coverage(missing, {}, ()), kpca.accuracy, *how)
+    if wants_number or not caveats:  # else they say already that not all there are can be had
+        caveats += lost_in_rounding(model)
     facts = LandmarkFacts(whole.outside, whole.error, start.skew)
     method = f"diskpca: {words} add up over landmarks; {start.why}"
     return ComponentFit(model, stated_gamma(model), method, missing, facts, caveats)

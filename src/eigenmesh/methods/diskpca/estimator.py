@@ -15,6 +15,7 @@ from eigenmesh.estimators.accuracy import (
     growth_notes,
     lost_in_rounding,
     missing_gap,
+    n_resolved,
     residual_claim,
     rows_are_kept,
 )
@@ -375,7 +376,8 @@ class DisKPCA(Served, RowEstimator):
         n_landmarks, numbered = outcome.model.landmarks.shape[0], self.n_components is not None
         limited = numbered or self._variance_share is not None
         assert self.accuracy is not None
-        how = (n_landmarks, self.landmarks, limited, self._rows_kept)
+        sound = n_resolved(outcome.model)
+        how = (n_landmarks, self.landmarks, limited, self._rows_kept, sound)
         words = caveats_of(coverage, self.accuracy, *how)
         rounded = lost_in_rounding(outcome.model, len(coverage.shortfall.values))
         if words and not limited:  # they say already that not all there are can be had
