@@ -48,6 +48,7 @@ from eigenmesh.runtime.message import (
     OwnRows,
     Reveals,
     Shape,
+    Wide,
     no_more_than,
 )
 from eigenmesh.runtime.party import Party, step
@@ -98,7 +99,7 @@ class MomentSetup(Message, reveals=None):
 class FeatureSums(Message, reveals="moments"):
     """Σ w e, and Σ w."""
 
-    sums: Annotated[Floats, Shape("t")]
+    sums: Annotated[Floats, Shape("t"), Wide]
     weight: Annotated[float, Reveals("counts"), NonNegative]
 
 
@@ -111,7 +112,9 @@ class FeatureMean(Message, reveals="moments"):
 class CentredProducts(Message, reveals="moments"):
     """Σ w (e − m)(e − m)ᵀ by its upper triangle, and over how many rows."""
 
-    upper: Annotated[Floats, Shape("t*(t+1)//2")]
+    # A small feature's products are scaled up before anything is made of them, with what masked
+    # sums have rounded: in one word they are nothing beside a large one's.
+    upper: Annotated[Floats, Shape("t*(t+1)//2"), Wide]
     n_rows: Annotated[int, Reveals("counts"), OwnRows]
 
     def contradiction(self, context: Context) -> str | None:
