@@ -642,6 +642,7 @@ def shares_missing(
     highest: float = 0.0,
 ) -> Shortfall:
     """`missing_shares` from ‖r‖²/z of the probes and the standard errors of these."""
+    outside = max(outside, 0.0)  # which rounding may have made of nothing
     highest = max(highest, level)
     if len(ratios) < len(z):  # components that nobody looked at alone may explain all of it
         level = 0.0
@@ -728,7 +729,8 @@ def _missing(z: Doubles, squared_lengths: Doubles, level: float, outside: float)
     values = np.where(below, z, roots)
     if below.any():
         values = np.append(values, roots[below].max())
-    gains = np.minimum(np.sort(values)[::-1][: len(z)] - z, outside)
+    # Of nearly nothing rounding may make less than nothing.
+    gains = np.clip(np.sort(values)[::-1][: len(z)] - z, 0.0, outside)
     total = float(gains.sum())
     if total > outside:  # all eigenvalues together cannot gain more than what is there
         gains = gains * (outside / total)
