@@ -89,3 +89,13 @@ def test_no_remedy_names_components_that_are_rounding(seed):
         assert any("rounding" in own or "miss" in own for own in words)
         for number in re.findall(r"ask for (\d+)", " ".join(words)):
             assert int(number) <= resolved
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_far_from_0_of_one_array_are_solved_exactly_where_landmarks_show_too_little(seed):
+    rng = np.random.default_rng(seed)
+    spread = rng.normal(size=(2100, 12)) * np.linspace(3, 1, 12)
+    kpca = em.KernelPCA(2, kernel="linear", random_state=0).fit(spread + 1e5)
+    centred = spread - spread.mean(axis=0)
+    true = np.linalg.eigvalsh(centred.T @ centred)[::-1][:2]
+    np.testing.assert_allclose(kpca.eigenvalues_, true, rtol=0.01)

@@ -116,3 +116,15 @@ def test_where_all_have_names_or_none_has_nobody_is_warned(named):
         warnings.simplefilter("error", EigenmeshWarning)
         warnings.simplefilter("ignore", em.CostWarning)
         em.KernelPCA(2, kernel="linear").fit(em.Partitioned(rows=rows))
+
+
+@pytest.mark.parametrize("rows", [300, 3000])
+def test_landmarks_that_are_given_as_a_frame_go_by_the_names_of_their_columns(rows):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(rows, 3)) * [1, 5, 20], columns=list("xyz"))
+    how = {"kernel": "rbf", "gamma": 1e-3, "method": "diskpca", "accuracy": 1.0}
+    fits = [em.KernelPCA(2, landmarks=L, **how) for L in (X[:60], X[list("zxy")][:60])]
+    own, turned = (kpca.fit(X).eigenvalues_ for kpca in fits)
+    np.testing.assert_array_equal(turned, own)
+    with pytest.raises(EigenmeshError, match="lacks column 'x'"):
+        em.KernelPCA(2, landmarks=X[:60].rename(columns={"x": "w"}), **how).fit(X)

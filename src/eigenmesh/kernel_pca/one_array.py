@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.errors import EigenmeshWarning, InputError, RankError
 from eigenmesh.estimators.accuracy import caveats_of, lost_in_rounding, n_resolved
 from eigenmesh.estimators.base import seed_of
 from eigenmesh.estimators.checks import components_asked
 from eigenmesh.estimators.kernel_gamma import PSD_KERNELS, kernel_gamma
+from eigenmesh.estimators.naming import frame_in_order
 from eigenmesh.estimators.party_values import NONE
 from eigenmesh.kernel_pca.exact import ExactModel, PairwiseKernel
 from eigenmesh.kernel_pca.streams import ROWS_A_LANDMARK, LandmarkStream
@@ -118,11 +119,18 @@ def fit_rows(
     choice = pooled_choice(kpca, X.shape[0])
     if choice.name == "exact":
         return _fit_exact(kpca, X, choice, weights)
-    components = _fit_landmarks(kpca, X, choice, weights, kept)
-    if not (components.caveats and _would_rather_be_exact(kpca, X)):
-        return components
-    few = components.model.landmarks.shape[0]
-    why = f"{few:,} landmarks of {X.shape[0]:,} rows miss too much"
+    may_be_exact = _would_rather_be_exact(kpca, X)
+    try:
+        components = _fit_landmarks(kpca, X, choice, weights, kept)
+    except RankError:  # of rows far from 0, say, of which landmarks' floats show one direction
+        if not may_be_exact:
+            raise
+        why = f"landmarks of {X.shape[0]:,} rows determine fewer components than are wanted"
+    else:
+        if not (components.caveats and may_be_exact):
+            return components
+        few = components.model.landmarks.shape[0]
+        why = f"{few:,} landmarks of {X.shape[0]:,} rows miss too much"
     return _fit_exact(kpca, X, MethodChoice("exact", why), weights)
 
 
@@ -322,7 +330,8 @@ def new_stream(kpca: Any, block: Rows) -> LandmarkStream:
 
 def stream_of_given(kpca: Any, block: Rows) -> LandmarkStream:
     """What adds up over landmarks that are given as rows, before any row is added."""
-    Y = kpca.landmarks if is_sparse(kpca.landmarks) else np.asarray(kpca.landmarks)
+    landmarks = frame_in_order(kpca.landmarks, kpca._known_names)
+    Y = landmarks if is_sparse(landmarks) else np.asarray(landmarks)
     if Y.ndim != 2 or Y.shape[1] != block.shape[1] or Y.dtype.kind not in "biuf":
         raise InputError(
             f"landmarks have shape {Y.shape}; numbers of shape (q, {block.shape[1]}) are "
