@@ -179,7 +179,7 @@ def rounds_of_looks(
     is_whole = q >= n and gram_rank is None
     if is_sure and is_whole:
         return None
-    is_alone = len(scope.parties) == 1
+    is_alone = scope.n_taking_part == 1
     survives = scope.on_loss in ("survivors", "skip")  # one may then be alone who was not
     k = q if components.n_components is None else components.n_components
     r = q if gram_rank is None else planned_rank(gram_rank, k, q)
@@ -202,7 +202,7 @@ def rounds_of_looks(
 
     # Nobody is asked where too little is outside, or where more landmarks may mend too low a rank;
     # and of many parties some may be asked for a closer look alone.
-    first = maybe(look(count, most, 1), planned=not (is_whole or is_alone))
+    first = maybe(look(count, most, 1), planned=not is_whole)
     return sequence(first, maybe(look(k, k, _closer_features(scope)), planned=False))
 
 
@@ -236,7 +236,7 @@ def measure(
     the second at all.
     """
     model, n = fit.model, fit.model.n_rows
-    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], len(rows.members) == 1
+    k, q, alone = accuracy.n_wanted(model), landmark_set.Y.shape[0], rows.scope.n_taking_part == 1
     z = model.eigenvalues[:k]
     certain = _certain_shortfall(fit, k, landmark_set, accuracy)
     exhausted = q >= landmark_set.most_in_all
