@@ -219,7 +219,7 @@ def test_a_share_of_the_variance_with_landmarks(source):
 
 
 def test_a_share_that_the_landmarks_cannot_reach_is_an_error():
-    with pytest.raises(em.EigenmeshError, match=r"0\.99.*raise n_landmarks"):
+    with pytest.raises(em.EigenmeshError, match=r"0\.99.*take more landmarks"):
         em.KernelPCA(0.99, kernel="rbf", gamma=1.0, n_landmarks=20).fit(DIGITS)
 
 

@@ -500,6 +500,7 @@ def explaining(model: Model, share: float | None) -> Model:
         most = float(shares[-1]) if len(shares) else 0.0
         raise InputError(
             f"n_components is {share}: all {len(shares)} components that the landmarks span "
-            f"explain {most:.4f} of the variance; ask for less, or raise n_landmarks"
+            f"explain {most:.4f} of the variance; ask for less, or take more landmarks: "
+            f"n_landmarks, or landmarks='diskpca' where they are means and rows may leave"
         )
     return first_components(model, int(enough[0]) + 1)
