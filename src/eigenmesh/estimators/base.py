@@ -103,6 +103,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _behind: str | None = None  # the front door that built it
     _n_wanted: int | None = None  # of its components, where more are taken if there are more
     _is_exact: bool = True  # where it says nothing of what is missing
+    _has_looked: bool = False  # whether who built it has looked at the array's columns
     _column_caveats: tuple[str, ...] = ()  # what was warned of in the columns of one array
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
@@ -228,7 +229,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
 
     def _look_at_columns(self, X: Any, names: Any) -> None:
         """Warn of what looks like ids or gaps in one array, for the report to say, too."""
-        self._column_caveats = warn_of_columns(X, names)
+        if not self._has_looked:
+            self._column_caveats = warn_of_columns(X, names)
 
     def _validated(self, X: Any, reset: bool, min_samples: int) -> Any:
         require_switches(self)

@@ -50,6 +50,7 @@ def fit_spark_clusters(
     door._look_at_columns(sample.rows, layout.names)
     gamma = gamma_of_all(door.kernel, door.gamma, sample)
     few = type(door)(**{**door.get_params(deep=False), "random_state": params.seed})
+    few._has_looked = True  # at the same columns, by their names
     few = few.set_params(gamma=few.gamma if gamma is None else gamma).fit(sample.rows)
     sums = summed_in_spark(sample, few.model_.kernel, few.model_.landmarks)
     span = Span.of(few.model_.kernel, few.model_.landmarks)
