@@ -1,6 +1,7 @@
 """On the command line columns and parties are matched by name, and ids stay beside their rows."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -169,3 +170,39 @@ def test_models_keep_their_names_in_the_file(tmp_path):
     loaded = em.load(tmp_path / "m.em")
     assert loaded.party_names_ == ("a", "b")
     assert loaded.party_feature_names_ == {"a": ("u", "v", "w"), "b": ("x", "y", "z")}
+
+
+def test_the_table_of_what_leaves_whom_has_each_partys_own_file(tmp_path):
+    _, frame = draw(3)
+    halves = cut(frame, "columns")
+    own = [write(own, tmp_path / f"{name}.csv") for name, own in zip("ab", halves, strict=True)]
+    model, ids = tmp_path / "m.em", ["--id-column", "patient"]
+    assert run("fit", *own, "--split", "columns", "--model", model, *ids).exit_code == 0
+    for files in (own, own[::-1]):
+        lines = run("transform", model, *files, "--out", tmp_path / "z.csv", *ids).stdout
+        for party in "ab":
+            assert re.search(rf"^ *{party} +{party}\.csv, 40 × 3", lines, re.MULTILINE)
+
+
+@pytest.mark.parametrize("split", ["rows", "columns"])
+def test_a_forgotten_id_column_is_the_remedy_whatever_is_split(tmp_path, split):
+    _, frame = draw(4)
+    own = [write(own, tmp_path / f"{i}.csv") for i, own in enumerate(cut(frame, split))]
+    model = tmp_path / "m.em"
+    ids = ["--id-column", "patient"]
+    assert run("fit", *own, "--split", split, "--model", model, *ids).exit_code == 0
+    code, tree = answer("transform", model, *own, "--out", tmp_path / "z.csv")
+    assert code == 2
+    assert "--id-column patient" in tree["message"]
+
+
+def test_no_warning_has_a_file_and_a_source_line(tmp_path):
+    _, frame = draw(5)
+    own = [write(own, tmp_path / f"{i}.csv") for i, own in enumerate(cut(frame, "rows"))]
+    model, new = tmp_path / "m.em", tmp_path / "new.csv"
+    assert run("fit", *own, "--id-column", "patient", "--model", model).exit_code == 0
+    np.savetxt(new, frame.drop(columns="patient"), delimiter=",")  # without names
+    result = run("transform", model, new, "--out", tmp_path / "z.csv")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("warning: X does not have valid feature names")
+    assert ".py" not in result.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from pathlib import Path
@@ -131,3 +132,43 @@ def test_four_commands_of_the_readme_lead_from_three_files_to_a_page(files, tmp_
         tab.open(tmp_path / "page.html")
         assert tab.value("document.querySelectorAll('#plot path').length") == 3
         assert tab.complaints == []
+
+
+@pytest.mark.filterwarnings("default::eigenmesh.errors.EigenmeshWarning")
+@pytest.mark.parametrize("command", ["fit", "cluster"])
+def test_what_is_warned_of_is_in_json_and_on_both_pages(files, tmp_path, command):
+    frames = [pd.read_csv(path).drop(columns="grape") for path in files]
+    frames[1]["proline"] *= 1000
+    frames[2].loc[4, "ash"] = -999.0
+    parts = [tmp_path / path.name for path in files]
+    for number, (path, frame) in enumerate(zip(parts, frames, strict=True)):
+        own = 1000 * number + np.arange(len(frame))
+        frame.assign(sample=own).to_csv(path, index=False)
+    how = ["--kernel", "rbf", "--gamma", "1e-4", "--json", "--split", "rows"]
+    how += ["--clusters", "2"] if command == "cluster" else []
+    model, pages = tmp_path / "m.em", [tmp_path / "fit.html", tmp_path / "saved.html"]
+    result = run(command, *parts, *how, "--model", model, "--report", pages[0])
+    assert result.exit_code == 0, result.output
+    run("report", model, "--out", pages[1])
+    lines = result.stderr.splitlines()
+    warned = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+    for words in ("different units", "looks like an id", "no other value is near"):
+        assert sum(words in own for own in warned) == 1
+    notes = json.loads(result.stdout)["report"]["notes"]
+    assert set(warned) <= set(notes)
+    for page in pages:
+        text = html.unescape(page.read_text(encoding="utf-8"))
+        assert [text.count(own) for own in warned] == [1] * len(warned)
+
+
+def test_a_forgotten_id_column_is_the_remedy(files, model, tmp_path):
+    out = tmp_path / "page.html"
+    rows = pd.read_csv(files[0]).drop(columns="grape")
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    for command, path in (("report", out), ("transform", tmp_path / "z.csv")):
+        result = run(command, model, tmp_path / "new.csv", "--out", path)
+        assert result.exit_code == 2
+        assert "add --id-column sample if it has the samples' ids" in result.stderr
+    result = run("report", model, files[0], "--out", out)  # two columns more
+    assert "add --id-column sample if that has the samples' ids, and --columns" in result.stderr
+    assert run("report", model, tmp_path / "new.csv", *SETTINGS[:2], "--out", out).exit_code == 0

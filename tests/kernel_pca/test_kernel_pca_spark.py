@@ -146,3 +146,15 @@ def test_passes_tell_who_watches_how_far_they_are(monkeypatch):
 
 def _rest(number, batches):
     return [number, sum(batch.num_rows for batch in batches)]
+
+
+def test_an_id_among_the_features_is_noted():
+    X = DIGITS.copy()
+    X[:, 3] = np.arange(400)
+    for fit in (
+        lambda rows: em.KernelPCA(2, kernel="rbf", gamma=0.1).fit(rows),
+        lambda rows: em.KernelKMeans(2, gamma=0.1).fit(rows),
+    ):
+        with pytest.warns(em.EigenmeshWarning, match="'pixel.3' looks like an id"):
+            notes = fit(frame(X)).report_.notes
+        assert sum("'pixel.3' looks like an id" in note for note in notes) == 1

@@ -210,7 +210,7 @@ def fit(
             write_page(kpca, page, parts, labels)
         written_files = {"model": model, "shares": own, "scores": score_files, "page": page}
         written_files["ids"] = _id_files(score_files, parts)
-        _show_fitted_files(kpca, _stays(files, parts), written_files, json)
+        _show_fitted_files(kpca, _stays(parts), written_files, json)
 
 
 @app.command()
@@ -263,7 +263,7 @@ def transform(
             )
             return
         if report is not None:
-            _print(report_table(report), reveals_table(report, keeps=_stays(files, parts)))
+            _print(report_table(report), reveals_table(report, keeps=_stays(parts)))
         for score_file, n in zip(score_files, sizes, strict=True):
             _print_files(score_file, what=f"Scores of {n:,} samples, {k} components:")
         _print_files(*_id_files(score_files, parts), what="Ids of these samples:")
@@ -327,7 +327,7 @@ def cluster(
         _print(clusters_table(kmeans), report_table(kmeans.report_, notes=False))
         _say(f"method {kmeans.method_}")
         _say_of_data(kmeans.report_)
-        _print(reveals_table(kmeans.report_, keeps=_stays(files, parts)))
+        _print(reveals_table(kmeans.report_, keeps=_stays(parts)))
         _print_files(*([model] if model else []), *label_files, *_id_files(label_files, parts))
         _print_files(*([page] if page else []), what="A page about it, with scores of single rows:")
 
@@ -368,7 +368,7 @@ def plan(
         else:
             usual, files = "rows" if clusters else "columns", data or []
             parts = _parties(files, split, usual, label_column, reading, how)
-            keeps = _stays(files, parts)
+            keeps = _stays(parts)
             with _opened(parts, how.secure) as source:
                 account = forecast(estimator, source)
         if json:
@@ -640,10 +640,11 @@ def _print_files(*paths: Path, what: str = "Saved:") -> None:
         say(console, f"{what} {path}", "cyan")
 
 
-def _stays(data: list[Path], parts: Partitioned) -> dict[str, str]:
+def _stays(parts: Partitioned) -> dict[str, str]:
     """What stays with each party: its file."""
-    trios = zip(parts.names, data, parts.shapes, strict=True)
-    return {name: f"{path.name}, {n:,} × {d:,}" for name, path, (n, d) in trios}
+    # The parties' own paths: columns may have come in another order than the model's parties.
+    trios = zip(parts.names, parts.paths, parts.shapes, strict=True)
+    return {name: f"{path.name}, {n:,} × {d:,}" for name, path, (n, d) in trios if path}
 
 
 def main() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from eigenmesh.cli import options
 from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import parties_by_columns
+from eigenmesh.data.odd_columns import sounds_like_id
 from eigenmesh.data.readers import peek_names
 from eigenmesh.errors import InputError
+
+_SHOWN = 5  # columns that an error names
 
 
 def samples_for(
@@ -22,25 +26,45 @@ def samples_for(
     if column_holders(model) is not None:
         return _columns_for(model, files, reading)
     rows = {**reading.words(), "features": features, **model._reads_rows()}
-    if features is None:
-        _require_no_more_columns(model, files, reading)
+    used = tuple(map(str, getattr(model, "feature_names_in_", ())))
+    if features is None and used:
+        _require_no_more_columns([used], files, reading, f"--columns {','.join(used)}")
     return options.parties(files, "rows", reading.names, None, **rows)
 
 
-def _require_no_more_columns(model: Any, files: list[Path], reading: options.FileOptions) -> None:
-    """Raise, with the option to pass, where files have columns beside the model's."""
-    used = [str(name) for name in getattr(model, "feature_names_in_", ())]
-    for file in files if used else ():
+def _require_no_more_columns(
+    owners: Iterable[Sequence[str]], files: list[Path], reading: options.FileOptions, option: str
+) -> None:
+    """Raise, with what to pass, where a file has columns beside all of an owner's.
+
+    A model does not say which column had the ids in its fit, and that is forgotten most often.
+    """
+    for file in files:
         try:
             names = peek_names(file, reading.id_column, **reading.text_words()) or ()
         except InputError:  # which whoever opens the file will say
             continue
-        more = [name for name in names if name not in used]
-        if more and set(used) <= set(names):
-            raise InputError(
-                f"file {file.name!r} has columns {', '.join(map(repr, more[:5]))} beside the "
-                f"model's; add --columns {','.join(used)} to leave them aside"
-            )
+        for used in owners:
+            more = [name for name in names if name not in used]
+            if more and set(used) <= set(names):
+                raise InputError(
+                    f"file {file.name!r} has column{'s' if len(more) > 1 else ''} "
+                    f"{', '.join(map(repr, more[:_SHOWN]))} beside the model's; add "
+                    f"{_remedy(more, reading.id_column, option)}"
+                )
+
+
+def _remedy(more: Sequence[str], id_column: str | None, option: str) -> str:
+    """What to pass where these columns are no features; `option` leaves out what are no ids."""
+    them = "it" if len(more) == 1 else "them"
+    if id_column is not None:
+        return f"{option} to leave {them} aside"
+    if len(more) == 1:
+        others = f", or {option} to leave it aside" if option else ""
+        return f"--id-column {more[0]} if it has the samples' ids{others}"
+    likely = next(filter(sounds_like_id, more), "NAME")
+    others = f", and {option} to leave the others aside" if option else ""
+    return f"--id-column {likely} if that has the samples' ids{others}"
 
 
 def column_holders(model: Any) -> tuple[str, ...] | None:
@@ -53,6 +77,9 @@ def column_holders(model: Any) -> tuple[str, ...] | None:
 def _columns_for(model: Any, data: list[Path], reading: options.FileOptions) -> Partitioned:
     """Files of columns, each under the name of the party of the model that it belongs to."""
     settings = reading.words()
+    if reading.id_column is None:
+        columns = (own for own in model.party_feature_names_.values() if own is not None)
+        _require_no_more_columns(list(columns), data, reading, "")
     if reading.names is not None:
         return Partitioned(columns=data, names=options.listed(reading.names), **settings)
     parties = column_holders(model) or ()

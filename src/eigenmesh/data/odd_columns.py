@@ -214,27 +214,36 @@ def gaps_as_nines(values: NDArray[np.float64]) -> NDArray[np.intp]:
 # Warnings of them.
 
 
-def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> None:
-    """Of one array's columns."""
+def warn_of_columns(X: Matrix, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Of one array's columns; gives the words."""
+    caveats = []
     for odd in odd_columns({"": X}, "rows", {"": names}):
         label = _label(names, odd.column)
         index = "" if names is None else f", or make it the index: X.set_index({label})"
-        _warn(f"column {label}", odd, f"leave it out{index}")
+        caveats.append(_warn(f"column {label}", odd, f"leave it out{index}"))
+    return tuple(caveats)
 
 
-def warn_of_columns_of_parties(source: Any, names: Mapping[str, Sequence[str] | None]) -> None:
-    """Of the columns of parties whose data are in this process; once for a federation."""
-    data, split = _held(source), getattr(source, "split", "rows")
+def warn_of_columns_of_parties(
+    source: Any, names: Mapping[str, Sequence[str] | None]
+) -> tuple[str, ...]:
+    """Of the columns of parties whose data are in this process; once for a federation.
+
+    Gives the words.
+    """
+    caveats, data, split = [], _held(source), getattr(source, "split", "rows")
     nameless = [name for name in data if names.get(name) is None]
     if split == "rows" and 0 < len(nameless) < len(data):
-        warnings.warn(_by_places(data, nameless), EigenmeshWarning, stacklevel=4)
+        caveats.append(_by_places(data, nameless))
+        warnings.warn(caveats[-1], EigenmeshWarning, stacklevel=4)
     for odd in odd_columns(data, split, names):
         own = names.get(odd.parties[0])
         label = _label(own, odd.column)
         remedy = "leave it out and pass it as sample_ids="
         if own is not None:
             remedy = f"pass id_column={label} with the data, or leave it out"
-        _warn(f"column {label} of {_listed(odd.parties)}", odd, remedy)
+        caveats.append(_warn(f"column {label} of {_listed(odd.parties)}", odd, remedy))
+    return tuple(caveats)
 
 
 def _by_places(data: Mapping[str, Matrix], nameless: Sequence[str]) -> str:
@@ -273,6 +282,8 @@ def _listed(parties: Sequence[str]) -> str:
     return f"part{'ies' if len(parties) > 1 else 'y'} {shown}{more}"
 
 
-def _warn(where: str, odd: IdColumn | GapColumn, remedy_of_ids: str) -> None:
+def _warn(where: str, odd: IdColumn | GapColumn, remedy_of_ids: str) -> str:
     remedy = remedy_of_ids if isinstance(odd, IdColumn) else _GAPS
-    warnings.warn(f"{where} {odd.words}; {remedy}", EigenmeshWarning, stacklevel=5)
+    words = f"{where} {odd.words}; {remedy}"
+    warnings.warn(words, EigenmeshWarning, stacklevel=5)
+    return words

@@ -103,6 +103,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
     _behind: str | None = None  # the front door that built it
     _n_wanted: int | None = None  # of its components, where more are taken if there are more
     _is_exact: bool = True  # where it says nothing of what is missing
+    _has_looked: bool = False  # whether who built it has looked at the array's columns
+    _column_caveats: tuple[str, ...] = ()  # what was warned of in the columns of one array
     _judges_shortfall: bool = False  # whether its own warnings say that too much is missing
 
     _switches: ClassVar[tuple[str, ...]] = ()  # parameters that are True or False
@@ -222,8 +224,13 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             X = frame_in_order(X, self._known_names)
         checked = self._validated(X, reset, min_samples)
         if reset:
-            warn_of_columns(checked, self._known_names)
+            self._look_at_columns(checked, self._known_names)
         return checked
+
+    def _look_at_columns(self, X: Any, names: Any) -> None:
+        """Warn of what looks like ids or gaps in one array, for the report to say, too."""
+        if not self._has_looked:
+            self._column_caveats = warn_of_columns(X, names)
 
     def _validated(self, X: Any, reset: bool, min_samples: int) -> Any:
         require_switches(self)
@@ -283,11 +290,11 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         self._taken_in = (source, columns)
         self._keep_names(split, columns)
 
-    def _warn_of_columns(self) -> None:
+    def _warn_of_columns(self, fed: Federation) -> None:
         """After a run: a party that refuses has not had its data opened."""
         taken_in = self.__dict__.pop("_taken_in", None)
         if taken_in is not None:
-            warn_of_columns_of_parties(*taken_in)
+            fed.remarks |= {words: words for words in warn_of_columns_of_parties(*taken_in)}
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
@@ -345,7 +352,7 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
             self._require_topology(source, topology)
             with self._averaging_in(source):
                 yield source
-            self._warn_of_columns()
+            self._warn_of_columns(source)
             return
         engine = "dask" if is_dask_collection(source) else "in-process"
         how: dict[str, Any] = {"split": self._split, "topology": topology}
@@ -356,9 +363,11 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         how |= self._reads_rows() if engine == "dask" else {}
         with federation(source, engine=engine, **how) as fed:
             fed.remarks["ids"] = ""  # they are looked for in the source itself
+            caveats = self.__dict__.pop("_column_caveats", ())  # of one array, looked at before
+            fed.remarks |= {words: words for words in caveats}
             with self._averaging_in(fed):
                 yield fed
-            self._warn_of_columns()
+            self._warn_of_columns(fed)
 
     def _averaging_in(self, fed: Federation) -> AbstractContextManager[None]:
         if fed.graph is not None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from eigenmesh.errors import EigenmeshWarning, InputError
+from eigenmesh.errors import InputError
 from eigenmesh.runtime.compact import BITS, EXACT
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.privacy import require_promise
@@ -100,13 +99,11 @@ def find_gamma(fed: Federation, gamma: Any, seed: int, **preparation: Any) -> fl
     fed.require_stages(search)
     width: Bandwidth = search.run(fed).value
     if width.rank_error > MOST_RANK_ERROR:
-        warnings.warn(
+        fed.doubt(
             f"gamma={rule!r} of rows that no two parties may compare is approximate: "
             f"{0.5 - width.rank_error:.0%} to {0.5 + width.rank_error:.0%} of all distances may be "
             f"shorter than the one it was taken for, where half should be; pass "
-            f"gamma='mean-distance', which is exact, or a number",
-            EigenmeshWarning,
-            stacklevel=2,
+            f"gamma='mean-distance', which is exact, or a number"
         )
     return float(width)
 

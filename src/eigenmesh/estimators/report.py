@@ -83,6 +83,11 @@ def _loss(names: list[str], reason: str, steps: tuple[str, ...], split: str) -> 
     return f"{words}, and of what {it} had sent before: {', '.join(names_of_steps)}"
 
 
+def _with_caveats(notes: tuple[str, ...], fed: Federation) -> tuple[str, ...]:
+    """What users were warned of in the parties' data comes first, unless it is among the notes."""
+    return (*(words for words in fed.caveats() if words not in notes), *notes)
+
+
 def left_out_in_words(reasons: Mapping[str, str]) -> Iterator[str]:
     """Parties that are left out for the same reason are named together."""
     for reason in dict.fromkeys(reasons.values()):
@@ -169,7 +174,9 @@ class RunReport(Shown):
         all data would.
         """
         ledger, account = recording.ledger, _account(recording, fed)
-        notes = (*notes, *(losses := _losses(fed)))
+        if cheaper:  # what an inner fit cost is part of the whole account, which follows
+            notes = tuple(note for note in notes if _IS_DEAR not in note)
+        notes = (*_with_caveats(notes, fed), *(losses := _losses(fed)))
         for words in losses:
             warnings.warn(words, LossWarning, stacklevel=3)
         floats = ledger.floats_up + ledger.floats_down
@@ -203,7 +210,7 @@ class RunReport(Shown):
         dear = [note for note in self.notes if _IS_DEAR in note]
         if dear and not fed.is_recording:
             warnings.warn(dear[0], CostWarning, stacklevel=4)
-        notes = (*self.notes, *(losses := _losses(fed)))
+        notes = (*_with_caveats(self.notes, fed), *(losses := _losses(fed)))
         for words in losses:
             warnings.warn(words, LossWarning, stacklevel=4)
         disclosures = disclosures_in(recording.ledger)

@@ -328,7 +328,9 @@ class KernelKMeans(FrontDoor, PartyLabels):
         self._adopt(outcome)
         self.__dict__.pop("_labels", None)
         report = RunReport.of_rows_in_one_place(
-            time.perf_counter() - start, outcome.baseline_floats, outcome.facts
+            time.perf_counter() - start,
+            outcome.baseline_floats,
+            (*self._column_caveats, *outcome.facts),
         )
         self.report_ = replace(report, stop_reason=outcome.stop_reason)
         return self

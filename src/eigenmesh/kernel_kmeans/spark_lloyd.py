@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.data.odd_columns import warn_of_columns
 from eigenmesh.data.spark_passes import sum_over_partitions
 from eigenmesh.data.spark_rows import FeatureLayout, SparkRows
 from eigenmesh.errors import InputError
@@ -48,9 +47,10 @@ def fit_spark_clusters(
         )
     layout = source.layout()
     sample = sampled(source, layout, params.n_landmarks, params.seed)
-    warn_of_columns(sample.rows, layout.names)
+    door._look_at_columns(sample.rows, layout.names)
     gamma = gamma_of_all(door.kernel, door.gamma, sample)
     few = type(door)(**{**door.get_params(deep=False), "random_state": params.seed})
+    few._has_looked = True  # at the same columns, by their names
     few = few.set_params(gamma=few.gamma if gamma is None else gamma).fit(sample.rows)
     sums = summed_in_spark(sample, few.model_.kernel, few.model_.landmarks)
     span = Span.of(few.model_.kernel, few.model_.landmarks)

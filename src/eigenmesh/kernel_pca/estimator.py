@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, overload
 
@@ -16,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigenmesh.connect import chunk_shapes, chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
-from eigenmesh.data.odd_columns import warn_of_columns
 from eigenmesh.data.spark_rows import SparkRows, is_spark
 from eigenmesh.data.table import Table
 from eigenmesh.errors import EigenmeshWarning, InputError, PolicyRefusal
@@ -309,6 +309,7 @@ class KernelPCA(Served, FrontDoor):
 
     def _fit(self, X: Any, sample_weight: Any, kept: KernelValues | None) -> Self:
         is_split = _is_split(X)
+        self._column_caveats = ()
         self._check_parameters()
         if not is_split:
             self._require_columns_for_preparing("rows")
@@ -316,6 +317,8 @@ class KernelPCA(Served, FrontDoor):
             if is_split or self.epsilon is not None:
                 source = X if is_split else self._as_one_party(X)
                 self._take_names(source)
+                if not is_split:
+                    del self._taken_in  # its columns have been looked at
                 self._fit_split(source, in_order_of_ids(X, sample_weight))
             elif is_spark(X):
                 self._require_none_for_spark(sample_weight)
@@ -510,7 +513,7 @@ class KernelPCA(Served, FrontDoor):
         self._forget_names()
         self.n_features_in_ = X.shape[1]
         sample = DeviceSample.of(self, X)
-        warn_of_columns(sample.rows, None)
+        self._look_at_columns(sample.rows, None)
         if is_fitted_here(self, sample):
             self._fit_array(sample.rows, None, None)
             self.method_ += f"; they came to main memory from {X.device}"
@@ -536,8 +539,9 @@ class KernelPCA(Served, FrontDoor):
         if model.total == 0:
             caveats = (NO_VARIANCE,)
         claim = residual_claim(self.residual_, self.residual_error_, weighted)
+        notes = (*self._column_caveats, *caveats, claim)
         self.report_ = RunReport.of_rows_in_one_place(
-            seconds, model.n_rows * self.n_features_in_, (*caveats, claim)
+            seconds, model.n_rows * self.n_features_in_, notes
         )
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
@@ -671,7 +675,9 @@ class KernelPCA(Served, FrontDoor):
             return
         name, _, why = self.method_.partition(":")
         remedy = getattr(self.estimator_, "_closer", "")
-        warnings.warn(f"{words}: {name},{why}{remedy}", EigenmeshWarning, stacklevel=4)
+        caveat = f"{words}: {name},{why}{remedy}"
+        warnings.warn(caveat, EigenmeshWarning, stacklevel=4)
+        self.report_ = replace(self.report_, notes=(*self.report_.notes, caveat))
 
     # What was fitted.
 
@@ -906,7 +912,10 @@ class KernelPCA(Served, FrontDoor):
         return tags
 
     def _saved_names(self) -> list[str]:
-        return [*super()._saved_names(), *(name for name in _OPTIONAL if hasattr(self, name))]
+        own = [name for name in _OPTIONAL if hasattr(self, name)]
+        if self._column_caveats:  # a stream that goes on has them in its next report
+            own.append("_column_caveats")
+        return [*super()._saved_names(), *own]
 
     def _tree(self) -> dict[str, Any]:
         if callable(self.kernel):

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigenmesh.data.odd_columns import warn_of_columns
 from eigenmesh.data.spark_passes import over_partitions, sum_over_partitions
 from eigenmesh.data.spark_rows import NO_ROWS, FeatureLayout, SparkRows
 from eigenmesh.errors import InputError
@@ -59,7 +58,7 @@ def fit_spark(kpca: Any, source: SparkRows) -> SparkFit:
     layout = source.layout()
     q = len(kpca.landmarks) if kpca.landmarks_are_given else kpca.n_landmarks
     sample = sampled(source, layout, q, seed_of(kpca.random_state))
-    warn_of_columns(sample.rows, layout.names)
+    kpca._look_at_columns(sample.rows, layout.names)
     start = landmarks_from(kpca, sample)
     stream = start.stream
     assert stream.kernel is not None  # there are landmarks

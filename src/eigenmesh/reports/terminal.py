@@ -26,7 +26,7 @@ def say(console: Console, words: str, style: str) -> None:
 
 @contextmanager
 def answering(as_document: bool) -> Iterator[None]:
-    """Our errors in one line, or as a JSON document, with exit code 2; our warnings once."""
+    """Our errors in one line, or as a JSON document, with exit code 2; warnings once."""
     with warnings_said_once():
         try:
             yield
@@ -49,16 +49,17 @@ def _fail(kind: str, message: str, party: str | None, as_document: bool) -> NoRe
 
 @contextmanager
 def warnings_said_once() -> Iterator[None]:
-    """Our own warnings as one yellow line each on stderr; others as they were."""
-    messages: set[str] = set()
-    before = warnings.showwarning
+    """Warnings as one yellow line each on stderr, without file and source line.
 
-    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if not issubclass(category, EigenmeshWarning | CostWarning):
-            before(message, category, *rest, **more)
-        elif str(message) not in messages:
-            messages.add(str(message))
-            say(errors(), f"warning: {message}", "yellow")
+    Of other libraries' come those that Python's filters let through.
+    """
+    messages: set[str] = set()
+
+    def show(message: Any, *where: Any, **more: Any) -> None:
+        words = " ".join(str(message).split())
+        if words not in messages:
+            messages.add(words)
+            say(errors(), f"warning: {words}", "yellow")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", EigenmeshWarning)

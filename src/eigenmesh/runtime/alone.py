@@ -53,6 +53,7 @@ class Alone(Federation):
         self.own_rows, self.own_values, self.own_weights = rows, kernel_values, weights
         self.known_columns = dict
         self.remarks = {"ids": ""}  # an array's columns are looked at where it comes in
+        self._of_fit = []
         self.align = "strict"
         self.on_loss, self.max_age = "raise", 0
         self.lost, self.reused, self.dropped = {}, Counter(), Counter()

@@ -150,6 +150,7 @@ class Federation:
         self.secure = secure
         self.known_columns: Callable[[], Mapping[str, tuple[str, ...] | None]] = dict
         self.remarks: dict[str, str] = {}  # what users were warned of, by what it is about
+        self._of_fit: list[str] = []  # likewise, of the fit that is on or was the last
         self.align = "strict"  # else the parties' samples are to be matched before each use
         self.timeout = engine.default_timeout if timeout is None else timeout
         self.on_loss = on_loss
@@ -327,6 +328,15 @@ class Federation:
         if about not in self.remarks:
             self.remarks[about] = words
             warnings.warn(words, EigenmeshWarning, stacklevel=2)
+
+    def doubt(self, words: str) -> None:
+        """Warn of something in the fit that is on, which is no matter of the next one."""
+        self._of_fit.append(words)
+        warnings.warn(words, EigenmeshWarning, stacklevel=3)
+
+    def caveats(self) -> tuple[str, ...]:
+        """What users were warned of, of the data and of the last fit; a report has it, too."""
+        return tuple(filter(None, dict.fromkeys([*self.remarks.values(), *self._of_fit])))
 
     def _active(self) -> list[int]:
         gone = self.lost.keys() | self.left_out.keys()
@@ -641,6 +651,7 @@ class Federation:
         """Everybody is in again, unless a recording is on, to which this belongs."""
         if self._books.idle:
             self.lost, self.left_out = {}, {}
+            self._of_fit = []
             self._in_answer = list(self._in_preparation)
             self.reused, self.dropped = Counter(), Counter()
             self._statements = Statements()
