@@ -596,7 +596,11 @@ class FrontDoor(FederatedEstimator):
 
     def _require_rows_to_prepare(self, split: str) -> None:
         if self.preparation is not None and split != "rows":
-            raise InputError("preparation is for rows, not for columns; pass standardize=")
+            own = hasattr(self, "standardize")
+            remedy = (
+                "pass standardize= and fill_missing=" if own else "let each owner prepare its own"
+            )
+            raise InputError(f"preparation is for rows, not for columns; {remedy}")
 
     @contextmanager
     def _preparing(self, fed: Federation) -> Iterator[None]:
