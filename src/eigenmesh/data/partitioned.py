@@ -93,6 +93,7 @@ class Partitioned:
     _secret: str = ""
     _allow_missing: bool = False
     _id_column: str | None = None
+    has_stated_ids: bool = False  # by id_column= or sample_ids=, not by an index alone
     _text: Mapping[str, Any] = {}  # what is stated of text files
     _features: tuple[str, ...] | None = None  # the columns that are features, if not all
     categories: tuple[str, ...] = ()  # features that hold codes of levels
@@ -123,6 +124,7 @@ class Partitioned:
         TextFormat(delimiter, decimal)  # checks both
         self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
+        self.has_stated_ids = id_column is not None or sample_ids is not None
         self._features = checked_features(features, split)
         self.categories = checked_categories(categories, split)
         if id_column is not None and id_column in (*(self._features or ()), *self.categories):
@@ -393,8 +395,9 @@ class Partitioned:
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
         another = type(self).__new__(type(self))
-        as_read = ("_allow_missing", "_id_column", "_text", "_features", "categories", "_dtype")
-        for name in ("align", "_secret", *as_read):
+        of_ids = ("align", "_secret", "_id_column", "has_stated_ids")
+        as_read = ("_allow_missing", "_text", "_features", "categories", "_dtype")
+        for name in (*of_ids, *as_read):
             setattr(another, name, getattr(self, name))
         return another
 

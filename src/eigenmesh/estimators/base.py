@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.odd_columns import warn_of_columns, warn_of_columns_of_parties
+from eigenmesh.data.odd_ids import warn_of_ids
 from eigenmesh.data.table import Table, as_table, check_finite, require_no_words
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
@@ -288,6 +289,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         taken_in = self.__dict__.pop("_taken_in", None)
         if taken_in is not None:
             warn_of_columns_of_parties(*taken_in)
+            if isinstance(taken_in[0], Partitioned):
+                warn_of_ids(taken_in[0])
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
