@@ -161,3 +161,18 @@ def test_columns_are_standardised_and_filled_by_their_owners(seed, tmp_path):
         assert f"{more[0]} is for rows" in words
     words = refusal("cluster", *files, *filling, "--clusters", 2)
     assert "let each owner prepare its own" in words
+
+
+def test_what_is_for_rows_and_what_needs_two_parties_is_said_so(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 4)), columns=list("abcd"))
+    frame.insert(0, "patient", [f"p{i}" for i in range(30)])
+    files = []
+    for name, columns in (("lab", ["patient", "a", "b"]), ("ward", ["patient", "c", "d"])):
+        files.append(tmp_path / f"{name}.csv")
+        frame[columns].to_csv(files[-1], index=False)
+    words = refusal("cross-validate", *files, "--id-column", "patient", "--components", "1,2")
+    assert "cross-validate is for rows, and these files hold columns" in words
+    words = refusal("cluster", files[0], "--id-column", "patient", "--clusters", 2, "--secure")
+    assert "1 party is in a masked sum" in words
+    assert "nobody to mask with" in words
