@@ -174,5 +174,5 @@ def test_what_is_for_rows_and_what_needs_two_parties_is_said_so(tmp_path):
     words = refusal("cross-validate", *files, "--id-column", "patient", "--components", "1,2")
     assert "cross-validate is for rows, and these files hold columns" in words
     words = refusal("cluster", files[0], "--id-column", "patient", "--clusters", 2, "--secure")
-    assert "1 party is in a masked sum" in words
+    assert "1 party is left for a masked sum" in words
     assert "nobody to mask with" in words

@@ -902,9 +902,9 @@ class _Opener:
 
 def _require_enough(there: int) -> None:
     if there < _FEWEST:
-        left = "1 party is" if there == 1 else f"{there} parties are"
+        left = "1 party is left" if there == 1 else f"{there} parties are left"
         raise PartyLost(
-            f"{left} in a masked sum; {_FEWEST} are needed, since one has nobody to mask with: of "
+            f"{left} for a masked sum; {_FEWEST} are needed, since one has nobody to mask with: of "
             f"one party's data leave secure=True (--secure) out"
         )
 
