@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.decomposition import PCA
+from sklearn.decomposition import PCA, KernelPCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -38,6 +38,13 @@ def wards(tmp_path):
     frames[1][frames[1].columns[::-1]].to_csv(tmp_path / "south.tsv", sep="\t", index=False)
     frames[2].to_csv(tmp_path / "west.csv.gz", index=False)
     return [tmp_path / name for name in ("north.csv", "south.tsv", "west.csv.gz")], frames
+
+
+def refusal(*arguments):
+    """The error's words, on one line."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 2
+    return " ".join(result.output.split())
 
 
 def run(*arguments):
@@ -123,3 +130,49 @@ def test_files_of_the_same_ids_hold_columns_though_they_share_one(tmp_path):
     said = " ".join(run("fit", *files, *how).output.split())
     assert "samples are common to all parties, of 'lab' 40 (" in said
     assert "are left out)" in said
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_are_standardised_and_filled_by_their_owners(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5)) * 10.0 ** rng.integers(-2, 3, 5) + rng.normal(size=5)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    ids = [f"p{i}" for i in range(60)]
+    files = []
+    for name, columns in (("lab", slice(0, 2)), ("ward", slice(2, 5))):
+        frame = pd.DataFrame(X[:, columns], columns=list("abcde")[columns])
+        files.append(tmp_path / f"{name}.csv")
+        frame.assign(patient=ids).to_csv(files[-1], index=False)
+    scores, model = tmp_path / "scores.npy", tmp_path / "m.em"
+    kernel, words = (
+        ({}, [])
+        if seed == 0
+        else ({"kernel": "rbf", "gamma": 0.1}, ["--kernel", "rbf", "--gamma", "0.1"])
+    )
+    filling = ["--id-column", "patient", "--standardize", "--fill-missing", "0.5"]
+    run("fit", *files, *filling, *words, "--model", model, "--scores", scores)
+    filled = SimpleImputer().fit_transform(X)
+    pooled = KernelPCA(2, **kernel).fit_transform(StandardScaler().fit_transform(filled))
+    np.testing.assert_allclose(np.abs(np.load(scores)), np.abs(pooled), atol=1e-6)
+    run("transform", model, *files, *filling[:2], "--out", tmp_path / "again.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "again.npy"), np.load(scores), atol=1e-6)
+    for more in (["--log", "a"], ["--fill-with", "median"]):
+        words = refusal("fit", *files, *filling, *more, "--model", model)
+        assert f"{more[0]} is for rows" in words
+    words = refusal("cluster", *files, *filling, "--clusters", 2)
+    assert "let each owner prepare its own" in words
+
+
+def test_what_is_for_rows_and_what_needs_two_parties_is_said_so(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 4)), columns=list("abcd"))
+    frame.insert(0, "patient", [f"p{i}" for i in range(30)])
+    files = []
+    for name, columns in (("lab", ["patient", "a", "b"]), ("ward", ["patient", "c", "d"])):
+        files.append(tmp_path / f"{name}.csv")
+        frame[columns].to_csv(files[-1], index=False)
+    words = refusal("cross-validate", *files, "--id-column", "patient", "--components", "1,2")
+    assert "cross-validate is for rows, and these files hold columns" in words
+    words = refusal("cluster", files[0], "--id-column", "patient", "--clusters", 2, "--secure")
+    assert "1 party is left for a masked sum" in words
+    assert "nobody to mask with" in words

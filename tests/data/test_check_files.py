@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import eigenmesh as em
 from eigenmesh.cli.commands import app
 from eigenmesh.data.check_files import check_files
+from eigenmesh.errors import InputError, PartitionError
 
 FILES = ("north.csv", "south.csv", "west.csv")
 NAMES = ["age", "weight", "glucose", "pressure", "score"]
@@ -355,3 +356,31 @@ def test_levels_in_other_capitals_or_blanks_are_named_and_signs_are_levels(tmp_p
     path = table(tmp_path / "north.csv", ["hb", "ward", "blood"], rows)
     spelt = [own for own in check_files([path]) if own.kind == "spelling"]
     assert [(own.column, own.lines) for own in spelt] == [("ward", (5, 52, 53))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_fit_refuses_below_the_first_lines_is_named_at_its_line(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    n, at = 180, int(rng.integers(110, 180))
+    ages = [f"{age:.1f}".replace(".", ",") for age in rng.normal(50, 10, n)]
+    weights = rng.permutation(900)[:n].astype(object)
+    ages[at] = ages[at].replace(",", ".")
+    large = int(rng.integers(n))
+    weights[large] = f"{rng.choice(['', '-'])}{rng.integers(2, 9)}e{rng.integers(80, 300)}"
+    lines = [f"p{i};{age};{kg}" for i, (age, kg) in enumerate(zip(ages, weights, strict=True))]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["patient;age;weight", *lines]) + "\n")
+    named = {(own.column, own.kind, own.lines) for own in check_files([path], "patient")}
+    assert named == {
+        ("age", "not a number", (at + 2,)),
+        ("weight", "too large", (large + 2,)),
+    }
+    with pytest.raises(PartitionError, match=f"line {at + 2}, column 'age'"):
+        em.Partitioned(rows=[path], id_column="patient", features=["age"]).part(0)
+    # Neither a warning of numpy's nor the value.
+    with pytest.raises(PartitionError, match=rf"line {large + 2}, column 'weight'") as caught:
+        em.Partitioned(rows=[path], id_column="patient", features=["weight"]).part(0)
+    assert str(weights[large]) not in str(caught.value)
+    with pytest.raises(InputError, match="beyond 1e\\+75 at row 0, column 1") as caught:
+        em.KernelPCA(1).fit(np.array([[1.0, 3e200], [2.0, 1.0], [3.0, 2.0]]))
+    assert "3e" not in str(caught.value)

@@ -175,10 +175,49 @@ def test_wrong_number_of_samples_names_the_party_that_differs():
     )
 
 
-def test_mixed_precision_is_refused():
-    mixed = [np.ones((2, 2)), np.ones((2, 2), np.float32), np.ones((2, 2))]
-    refused(rows=mixed, party="party-1", match="float32 values, the others float64.*astype")
-    refused(columns=mixed, party="party-1", match="float32 values")
+@pytest.mark.parametrize("seed", range(4))
+def test_parties_of_mixed_precision_are_worked_in_the_wider_one(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    kinds = rng.permutation([np.float32, np.float64, np.float32])
+    arrays = [rng.normal(size=(4, 2)).astype(kind) for kind in kinds]
+    sources = list(arrays)
+    for party in np.flatnonzero(rng.random(3) < 0.6):
+        own = arrays[party]
+        if rng.random() < 0.5:
+            sources[party] = tmp_path / f"{party}.npy"
+            np.save(sources[party], own)
+        else:
+            sources[party] = tmp_path / f"{party}.parquet"
+            pd.DataFrame(own, columns=["a", "b"]).to_parquet(sources[party])
+    split = rng.choice(["rows", "columns"])
+    parts = Partitioned(**{split: sources})
+    # The first to be read does not decide, and neither do some of the parties.
+    names = [parts.names[party] for party in rng.permutation(3)[:2]]
+    for own in (parts.select(names), parts):
+        for i, name in enumerate(own.names):
+            expected = arrays[parts.names.index(name)].astype(np.float64)
+            assert own.part(i).dtype == np.float64
+            assert (own.part(i) == expected).all()
+    single = [own.astype(np.float32) for own in arrays]
+    assert {own.dtype for own in Partitioned(**{split: single}).parts} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_an_id_column_among_the_features_is_named(kind, tmp_path):
+    frame = pd.DataFrame({"patient": ["a", "b", "c"], "age": [1.0, 2.0, 3.0], "id": [1, 2, 3]})
+    source = frame if kind == "frame" else tmp_path / f"x.{kind}"
+    if kind == "csv":
+        frame.to_csv(source, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(source, index=False)
+    for words in ({"features": ["age", "patient"]}, {"categories": ["patient"]}):
+        with pytest.raises(InputError, match="'patient' is the id column and among the features"):
+            Partitioned(rows=[source], id_column="patient", **words)
+    with pytest.raises(InputError, match="'age' is given twice"):
+        Partitioned(rows=[source], features=["age", "id", "age"])
+    if kind != "frame":  # a column called so has a file's ids
+        with pytest.raises(PartitionError, match="its ids in 'id', which is no feature"):
+            Partitioned(rows=[source], features=["age", "id"]).part(0)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])

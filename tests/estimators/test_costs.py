@@ -145,3 +145,46 @@ def test_the_plan_of_one_array_names_what_a_fit_would_do(n):
     plan = em.plan(em.KernelPCA(2, kernel="rbf"), np.zeros((n, 3)))
     assert plan.method.startswith("exact:" if n == 50 else "diskpca:")
     assert sent(plan) == 0
+
+
+# What warnings of cost advise, and an argument that follows it.
+ADVICE = {
+    "take method='one-shot'": {"method": "one-shot"},
+    "lower n_landmarks": {"n_landmarks": 10},
+    "lower n_eigenvectors": {"n_eigenvectors": 2},
+    "lower local_rank": {"local_rank": "half"},
+    "give gamma as a number": {"gamma": 0.02},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "params"),
+    [
+        (em.KernelKMeans, ROWS, {"topology": "full"}),
+        (em.KernelKMeans, ROWS, {}),
+        (em.KernelKMeans, COLUMNS, {}),
+        (em.KernelPCRegressor, COLUMNS, {}),
+        (em.OneShotKPCA, COLUMNS, {"local_rank": 6}),
+        (em.OneShotKPCA, COLUMNS, {"kernel": "rbf", "local_rank": 20, "gamma": "median"}),
+        (em.VFedAKPCA, COLUMNS, {"gamma": "median"}),
+        (em.KernelPCA, ROWS, {"kernel": "poly", "gamma": 0.1}),
+    ],
+)
+def test_what_a_warning_of_cost_advises_lowers_the_cost(kind, source, params):
+    own = {"kernel": "rbf", "gamma": 0.02, "random_state": 0, **params}
+    if kind is em.OneShotKPCA and "kernel" not in params:
+        own.update(kernel="linear", gamma=None, local_rank=2)
+    model, warned = fit(small(kind, **own), source)
+    (words,) = {str(w.message) for w in warned}
+    advice = [own_words for own_words in ADVICE if own_words in words]
+    assert ("give gamma" in words) == isinstance(own["gamma"], str)
+    assert advice or "leave out columns that tell nothing" in words
+    for of_words in advice:
+        ((name, value),) = ADVICE[of_words].items()
+        lower = own[name] // 2 if value == "half" else value
+        cheaper, _ = fit(clone(model).set_params(**{name: lower}), source)
+        assert sent(cheaper.report_) < sent(model.report_), of_words
+    if not advice:
+        fewer = em.Partitioned(rows=[own[:, :4] for own in source.parts])
+        cheaper, _ = fit(clone(model), fewer)
+        assert sent(cheaper.report_) < sent(model.report_)

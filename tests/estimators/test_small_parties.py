@@ -294,3 +294,19 @@ def test_a_share_on_a_graph_is_refused_before_small_parties_are_spoken_of():
     parts = em.split(np.random.default_rng(0).normal(size=(40, 3)), 12, random_state=0)
     with pytest.raises(em.EigenmeshError, match="needs a whole number"):
         em.KernelPCA(0.5, kernel="rbf", topology="ring", random_state=0).fit(parts)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("what", DOORS)
+def test_where_nobody_is_left_the_remedy_that_is_named_works(what, seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, FEWEST, 4)
+    rows = [rng.normal(size=(n, 3)) for n in sizes]
+    kernel = rng.choice(["linear", "rbf", "poly"]) if what == "components" else "rbf"
+    with pytest.raises(InputError) as caught:
+        fit(DOORS[what](kernel=kernel), rows)
+    own = dict(re.findall(r"(small_parties|landmarks)='([a-z]+)'", str(caught.value)))
+    assert own == {"small_parties": "reveal", "landmarks": "uniform"}
+    door = DOORS[what](kernel=kernel)
+    fit(door.set_params(**{name: own[name] for name in own if name in door.get_params()}), rows)

@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eigenmesh as em
+from eigenmesh.errors import InputError
 
 # Circles and random data have ties in their spectrum, about which a warning is right.
 pytestmark = pytest.mark.filterwarnings("ignore::eigenmesh.errors.EigenmeshWarning")
@@ -384,3 +385,25 @@ def test_few_components_of_many_rows_are_those_of_the_dense_solver(rows):
     scale = dense.eigenvalues_[0]
     np.testing.assert_allclose(ours.eigenvalues_, dense.eigenvalues_[:k], atol=1e-12 * scale)
     np.testing.assert_allclose(dense.eigenvalues_[k:], 0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inverse_transform_of_scores_by_party_is_rows_by_party(seed):
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(2, 4)), 4
+    # Parties of one size made an array of three dimensions, others none at all.
+    sizes = rng.choice([20, 30, 40], 3) if seed % 2 else [25, 25]
+    rows = [rng.normal(size=(n, d)) for n in sizes]
+    options = {} if seed < 2 else {"kernel": "rbf", "gamma": 0.1, "fit_inverse_transform": True}
+    model = em.KernelPCA(k, **options).fit(em.Partitioned(rows=rows))
+    scores = model.transform(em.Partitioned(rows=rows))
+    restored = model.inverse_transform(scores)
+    assert [own.shape for own in restored] == [own.shape for own in rows]
+    for own, Z in zip(restored, scores, strict=True):
+        np.testing.assert_allclose(own, model.inverse_transform(Z), atol=1e-12)
+    width = k + int(rng.choice([-1, 1]))
+    for Z in (np.ones((5, width)), [np.ones((5, width))]):
+        with pytest.raises(InputError, match=rf"\(5, {width}\); \(n, {k}\) is expected"):
+            model.inverse_transform(Z)
+    with pytest.raises(InputError, match="no rectangle of numbers"):
+        model.inverse_transform([[1.0], [1.0, 2.0]])

@@ -199,6 +199,7 @@ def fit(
             _show_fitted(kpca, model, page, json)
             return
         parts = _parties(files, split, "columns", label_column, reading, how)
+        kpca = _preparing(kpca, how, parts.split)
         labels = labels_in(files, label_column, reading)
         with progress("fitting"):
             Z = _fit(kpca, parts, how.secure, scores is not None)
@@ -312,6 +313,7 @@ def cluster(
             _show_clusters_of_sites(kmeans, model, page, json)
             return
         parts = _parties(files, split, "rows", label_column, reading, how)
+        kmeans = _preparing(kmeans, how, parts.split)
         with progress("clustering"), _opened(parts, how.secure) as source:
             kmeans.fit(source)
         if model:
@@ -368,6 +370,7 @@ def plan(
         else:
             usual, files = "rows" if clusters else "columns", data or []
             parts = _parties(files, split, usual, label_column, reading, how)
+            estimator = _preparing(estimator, how, parts.split)
             keeps = _stays(parts)
             with _opened(parts, how.secure) as source:
                 account = forecast(estimator, source)
@@ -414,6 +417,7 @@ def study(
             if clusters
             else _components(components, how, of_columns, seed)
         )
+        estimator = _preparing(estimator, how, parts.split)
         proposal = study_of(estimator, parts, secure=how.secure, at_sites=True)
         proposal.save(out)
         if json:
@@ -543,6 +547,19 @@ def _clusters(clusters: int, how: options.FitOptions, seed: int = 0) -> KernelKM
     """The front door of a clustering; without a gamma, by the rule that it takes by default."""
     words = how.words(seed)
     return KernelKMeans(clusters, **{**words, "gamma": words["gamma"] or "mean-distance"})
+
+
+def _preparing(door: Any, how: options.FitOptions, split: str) -> Any:
+    """The front door as it prepares what parties hold: columns are prepared by their owners."""
+    if split == "rows" or door.preparation is None:
+        return door
+    own = how.column_words()
+    if not own.keys() <= door.get_params().keys():
+        raise InputError(
+            "--standardize and --fill-missing are for rows, and clusters of columns are of these "
+            "as they are; let each owner prepare its own file"
+        )
+    return door.set_params(preparation=None, **own)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,6 +98,7 @@ def cross_validate(
         if picture:
             check_output(picture, data, _PICTURES)
         features = features_beside(target, data, reading)
+        _require_rows(data, features, reading)
         words = {**reading.words(), **preparing.choice_words(features)}
         search = _search(
             (components, clusters, target),
@@ -123,6 +124,22 @@ def cross_validate(
                 from eigenmesh.reports.plots import cross_validation
             cross_validation(search.result_, path=picture)
         _show(search.result_, picture, json)
+
+
+def _require_rows(
+    data: list[Path], features: list[str] | None, reading: options.RowFileOptions
+) -> None:
+    """Refuse files of columns by that, and not by the names that each of them lacks."""
+    if features is not None:
+        return
+    split = ""
+    with suppress(InputError):  # names that are shared in part, which the parties will say
+        split = options.split_of(None, data, "rows", reading.id_column, **reading.text_words())
+    if split == "columns":
+        raise InputError(
+            "cross-validate is for rows, and these files hold columns of the same samples; rows "
+            "are files that have the same columns"
+        )
 
 
 def _search(

@@ -69,14 +69,18 @@ def _remedy(more: Sequence[str], id_column: str | None, option: str) -> str:
 
 def column_holders(model: Any) -> tuple[str, ...] | None:
     """The parties whose columns a model needs; None if it scores rows on its own."""
+    return getattr(getattr(_holder(model), "model_", None), "parties", None)
+
+
+def _holder(model: Any) -> Any:
+    """The estimator behind a front door, or the model itself."""
     inner = getattr(model, "estimator_", None)
-    holder = model if inner is None else inner
-    return getattr(getattr(holder, "model_", None), "parties", None)
+    return model if inner is None else inner
 
 
 def _columns_for(model: Any, data: list[Path], reading: options.FileOptions) -> Partitioned:
     """Files of columns, each under the name of the party of the model that it belongs to."""
-    settings = reading.words()
+    settings = {**reading.words(), "allow_missing": _holder(model)._takes_missing()}
     if reading.id_column is None:
         columns = (own for own in model.party_feature_names_.values() if own is not None)
         _require_no_more_columns(list(columns), data, reading, "")

@@ -169,14 +169,15 @@ Standardize: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--standardize",
-        help="For rows: subtract each column's mean and divide by its deviation over all parties.",
+        help="Subtract each column's mean and divide by its deviation: of rows over all parties, "
+        "of columns at their owner.",
     ),
 ]
 FillMissing: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        help="For rows: fill missing values of columns of which at most this share is missing, "
-        "such as 0.2. None may be missing if left out.",
+        help="Fill missing values of columns of which at most this share is missing, such as 0.2. "
+        "None may be missing if left out.",
         show_default=False,
     ),
 ]
@@ -325,6 +326,22 @@ class PreparationOptions:
             categories=listed(self.categories) or (),
             min_rows=self.min_rows,
         )
+
+    def column_words(self) -> dict[str, Any]:
+        """What is done to columns, at their owners; `InputError` for what is for rows alone.
+
+        >>> PreparationOptions(standardize=True).column_words()
+        {'standardize': True, 'fill_missing': None}
+        """
+        of_rows = {"log": self.log, "categories": self.categories}
+        options = [name for name, value in of_rows.items() if value is not None]
+        options += ["fill-with"] if self.fill_with != "mean" else []
+        if options:
+            raise InputError(
+                f"--{options[0]} is for rows, and the files hold columns; let each owner do that "
+                f"to its own file"
+            )
+        return {"standardize": self.standardize, "fill_missing": self.fill_missing}
 
     def choice_words(self, features: list[str] | None) -> dict[str, Any]:
         """What a Partitioned is told of the columns that are features."""

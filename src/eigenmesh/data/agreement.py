@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from eigenmesh.data.sample_ids import check_unique
-from eigenmesh.data.table import Ids, Table, refuse
+from eigenmesh.data.table import Ids, refuse
 
 Shape = tuple[int, int]
 
@@ -24,15 +24,6 @@ def check_shapes(split: str, names: Sequence[str], shapes: Sequence[Shape | None
     complaint = f"has {value} samples, {others}; a column split needs the same samples in the"
     remedy = "(row-split data: rows=...); align='inner' matches samples by their ids"
     raise refuse(party, f"{complaint} same order at every party {remedy}")
-
-
-def check_tables(names: Sequence[str], tables: Sequence[Table | None]) -> None:
-    """One precision for all."""
-    odd = odd_one_out(names, [None if t is None else t.X.dtype.name for t in tables])
-    if odd is not None:
-        party, value, others = odd
-        complaint = f"has {value} values, {others}; convert to one type with X.astype(...)"
-        raise refuse(party, f"{complaint} (whole numbers count as float64)")
 
 
 def check_ids(

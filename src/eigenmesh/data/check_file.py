@@ -24,8 +24,10 @@ from eigenmesh.data.odd_columns import (
     sounds_like_id,
 )
 from eigenmesh.data.text_format import GAPS, MISSING, Dialect, TextFormat, numbered_records
+from eigenmesh.numerics.arrays import largest_value
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
+_WITH_POINT = r"^[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?$"
 _NEARLY_NUMBER = r"^[<>≤≥~]? ?[€$£]? ?[+−-]?\d[\d.,' ]*[%‰€$£]?( [%‰€$£])?$"  # 1.234,50 and 50 %
 _DAY = r"^(?:\pL{2,10}[.,]* )?"  # of the week
 _THEN = r"(?:[T ].*)?$"  # a time
@@ -127,7 +129,8 @@ def check_file(path: Path, name: str, id_column: str | None, stated: TextFormat)
         facts.line = lambda at: tuple(table.line(int(row)) for row in at)
     facts.has_names = table.names is not None
     facts.columns = table.names or tuple(str(i) for i in range(table.n_columns))
-    cells = table.as_text()
+    written = table.as_written()
+    cells = [table.with_points(own) for own in written]
     facts.n_rows = len(cells[0]) if cells else 0
     if rows is not None:
         _look_at_lines(facts, rows)
@@ -142,6 +145,8 @@ def check_file(path: Path, name: str, id_column: str | None, stated: TextFormat)
             _look_at_ids(facts, column, cells[i])
         elif i in numbers:
             _look_at_column(facts, column, cells[i])
+            if rows is not None and rows.dialect.decimal == "," and column in facts.numbers:
+                _look_for_points(facts, column, written[i])
     _look_for_numbered_ids(facts, dict(zip(facts.columns, cells, strict=True)))
     features = [i for i, name in enumerate(facts.columns) if facts.kinds.get(name) != "id"]
     _look_for_rows_alike(facts, [cells[i] for i in features if i in numbers])
@@ -284,6 +289,13 @@ def _look_at_numbers(
         words = f"{_values(len(infinite))} infinite"
         facts.add("not a number", column, infinite, words, "write numbers, or leave them empty")
         values[infinite] = np.nan
+    large = np.flatnonzero(np.abs(values) > largest_value(np.float64))
+    if len(large):
+        words = (
+            f"{_values(len(large))} beyond {largest_value(np.float64):g}, too large to be added up"
+        )
+        facts.add("too large", column, large, words, "mend them, or write it in larger units")
+        values[large] = np.nan
     nines = gaps_as_nines(values)
     if len(nines):
         words = f"{_values(len(nines))} nothing but nines, far from all others: a gap?"
@@ -293,6 +305,15 @@ def _look_at_numbers(
     if len(present) > 1 and (present == present[0]).all():
         facts.add("constant", column, None, "has one value only", "leave it out: it tells nothing")
     facts.numbers[column] = values
+
+
+def _look_for_points(facts: FileFacts, column: str, written: Any) -> None:
+    """Numbers with a point in a file of decimal commas; what they mean is nobody's to guess."""
+    at = np.flatnonzero(_matches(pc.utf8_trim_whitespace(pc.fill_null(written, "")), _WITH_POINT))
+    if len(at):
+        words = f"{_values(len(at))} written with a point, the file's others with a decimal comma"
+        remedy = "write all numbers alike, or state the sign (--decimal)"
+        facts.add("not a number", column, at, words, remedy)
 
 
 def _look_at_words(facts: FileFacts, column: str, cells: Any, missing: Any, number: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -11,11 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenmesh.data.agreement import Shape, check_ids, check_shapes, check_tables
+from eigenmesh.data.agreement import Shape, check_ids, check_shapes
 from eigenmesh.data.column_names import columns_in_order, in_order
 from eigenmesh.data.matching import ALIGNMENTS, SampleMatcher
 from eigenmesh.data.matching import id_secret as make_secret
-from eigenmesh.data.readers import has_named_columns, peek_names, peek_shape, read_table
+from eigenmesh.data.readers import (
+    has_named_columns,
+    peek_names,
+    peek_shape,
+    peek_single,
+    read_table,
+)
 from eigenmesh.data.sample_ids import as_sample_ids, check_unique, hash_sample_ids, is_id_like
 from eigenmesh.data.table import (
     Ids,
@@ -86,9 +93,11 @@ class Partitioned:
     _secret: str = ""
     _allow_missing: bool = False
     _id_column: str | None = None
+    has_stated_ids: bool = False  # by id_column= or sample_ids=, not by an index alone
     _text: Mapping[str, Any] = {}  # what is stated of text files
     _features: tuple[str, ...] | None = None  # the columns that are features, if not all
     categories: tuple[str, ...] = ()  # features that hold codes of levels
+    _dtype: Any = None  # of all parties' numbers: the widest that one of them has
     _agreed_names: tuple[str, ...] | None = None  # of rows, where other parties have been left out
 
     def __init__(
@@ -115,8 +124,14 @@ class Partitioned:
         TextFormat(delimiter, decimal)  # checks both
         self._text = {"delimiter": delimiter, "decimal": decimal}
         self._id_column = checked_id_column(id_column, sample_ids)
+        self.has_stated_ids = id_column is not None or sample_ids is not None
         self._features = checked_features(features, split)
         self.categories = checked_categories(categories, split)
+        if id_column is not None and id_column in (*(self._features or ()), *self.categories):
+            raise InputError(
+                f"{id_column!r} is the id column and among the features, which an id is not; leave "
+                f"it out of features= and categories= (--columns, --categories)"
+            )
         if self._features is not None:
             self._features = tuple(dict.fromkeys((*self._features, *self.categories)))
         names = checked_names(names, len(sources))
@@ -162,13 +177,17 @@ class Partitioned:
     ) -> None:
         self.split, self.names, self.paths, self.order = split, tuple(names), paths, None
         self.policies = checked_policies(policies, len(names))
-        self._tables = list(tables)  # whose names are looked at in the next line
+        self._tables = list(tables)  # whose dtypes and names are looked at in the next lines
+        if self._dtype is None:
+            single = all(self._has_single(party) for party in range(len(names)))
+            self._dtype = np.dtype(np.float32 if single else np.float64)
         self._tables = [
-            t if t is None else self._arrange_columns(i, t) for i, t in enumerate(tables)
+            t if t is None else self._arrange_columns(i, self._as_wide(t))
+            for i, t in enumerate(tables)
         ]
         self._shapes = [self._known_shape(party) for party in range(len(names))]
         self._ids = None if sample_ids is None else self._checked_ids(sample_ids)
-        self._check_together(self._tables, self._shapes)
+        self._check_together(self._shapes)
 
     # What the parties hold.
 
@@ -376,8 +395,9 @@ class Partitioned:
     def _another(self) -> Self:
         """One that will treat its parties in the same way."""
         another = type(self).__new__(type(self))
-        as_read = ("_allow_missing", "_id_column", "_text", "_features", "categories")
-        for name in ("align", "_secret", *as_read):
+        of_ids = ("align", "_secret", "_id_column", "has_stated_ids")
+        as_read = ("_allow_missing", "_text", "_features", "categories", "_dtype")
+        for name in (*of_ids, *as_read):
             setattr(another, name, getattr(self, name))
         return another
 
@@ -403,10 +423,10 @@ class Partitioned:
         table = self._tables[party]
         if table is None:
             table = self._read(party)
-            tables, shapes = list(self._tables), list(self._shapes)
-            tables[party], shapes[party] = table, table.X.shape
+            shapes = list(self._shapes)
+            shapes[party] = table.X.shape
             # Kept only once it fits: a second look must not pass what the first refused.
-            self._check_together(tables, shapes)
+            self._check_together(shapes)
             self._tables[party], self._shapes[party] = table, table.X.shape
         return table
 
@@ -423,7 +443,22 @@ class Partitioned:
                 **self._text,
             )
         X = as_matrix(table.X, name, self._allow_missing)
-        return self._arrange_columns(party, Table(X, table.sample_ids, table.feature_names))
+        table = self._as_wide(Table(X, table.sample_ids, table.feature_names))
+        return self._arrange_columns(party, table)
+
+    def _has_single(self, party: int) -> bool:
+        """Whether a party's numbers are float32; those of a file by its header."""
+        table, path = self._tables[party], self.paths[party]
+        if table is not None:
+            return bool(table.X.dtype == np.float32)
+        assert path is not None, "a party has a table or a path"
+        with suppress(InputError):  # which is said again where the file is read
+            return peek_single(path, self._id_column, self._features, self.categories)
+        return False
+
+    def _as_wide(self, table: Table) -> Table:
+        """In the widest float of any party: float32 in float64 loses no digit."""
+        return replace(table, X=table.X.astype(self._dtype, copy=False))
 
     # Names of columns. Those of a file are looked up in its header.
 
@@ -472,14 +507,11 @@ class Partitioned:
 
     # Checks that need more than one party.
 
-    def _check_together(
-        self, tables: Sequence[Table | None], shapes: Sequence[Shape | None]
-    ) -> None:
+    def _check_together(self, shapes: Sequence[Shape | None]) -> None:
         if self.split == "rows" and len({shape[1] for shape in shapes if shape}) > 1:
             self._check_names()  # the column that is missing or new says more than its number
         if self.align == "strict":
             check_shapes(self.split, self.names, shapes)
-        check_tables(self.names, tables)
         if self._ids is not None:
             check_ids(self.split, self.names, shapes, self._ids)
 
@@ -556,8 +588,11 @@ def checked_features(features: Any, split: str) -> tuple[str, ...] | None:
     if features is None:
         return None
     names = () if isinstance(features, str) else tuple(features)
-    if not names or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+    if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"{features!r} is given; a list of columns' names is expected")
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise InputError(f"column {twice[0]!r} is given twice; each name is expected once")
     if split == "columns":
         raise InputError(
             "features= is for rows, whose parties have the same columns; of columns each owner "

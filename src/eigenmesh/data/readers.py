@@ -159,6 +159,23 @@ def peek_shape(path: str | Path, id_column: str | None = None) -> tuple[int, int
     return sum(rows for rows, _ in sizes), sizes[0][1]
 
 
+def peek_single(
+    path: str | Path,
+    id_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
+) -> bool:
+    """Whether a file's numbers are read as float32, without reading them; text is float64.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "north.npy"
+    >>> np.save(file, np.ones((3, 2), np.float32))
+    >>> peek_single(file)
+    True
+    """
+    return all(_is_single(file, id_column, columns, categories) for file in files_of(path))
+
+
 def has_named_columns(path: str | Path) -> bool:
     """Whether the format of a file, or of a folder's, has names of columns, and room for ids."""
     return _kind(files_of(path)[0]) in _TABLES
@@ -188,6 +205,23 @@ def _shape_in(file: Path, id_column: str | None) -> tuple[int, int] | None:
         shape = _open_npy(file).shape if kind == ".npy" else _peek_npz(file)
         _check_two_dimensional(file, shape)
     return int(shape[0]), int(shape[1])
+
+
+def _is_single(
+    file: Path, id_column: str | None, columns: Sequence[str] | None, categories: Sequence[str]
+) -> bool:
+    kind = _kind(file)
+    if kind in _TEXT or kind == ".xlsx":  # a sheet has no float32, and opening it is reading it
+        return False
+    with _reading(file):
+        if kind in _TABLES:
+            _require_arrow()
+            from eigenmesh.data import tabular
+
+            table = tabular.open_table(file, TextFormat())
+            return tabular.peek_single(table, id_column, columns, categories)
+        dtype = _open_npy(file).dtype if kind == ".npy" else _peek_npz_dtype(file)
+    return dtype.kind == "f" and dtype.itemsize <= 4
 
 
 def _require_arrow() -> None:
@@ -354,6 +388,11 @@ def _peek_npz(path: Path) -> tuple[int, ...]:
         return headers[_npz_key(path, headers)][0]
     with _one_header_at_a_time, np.load(path, allow_pickle=False) as archive:
         return tuple(archive["shape"].tolist())
+
+
+def _peek_npz_dtype(path: Path) -> np.dtype[Any]:
+    headers = _npz_headers(path)
+    return headers["data" if _is_sparse(headers) else _npz_key(path, headers)][1]
 
 
 def _open_npz(path: Path) -> Any:

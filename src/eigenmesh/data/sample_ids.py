@@ -27,12 +27,25 @@ def as_sample_ids(ids: Iterable[Any], owner: str | None = None) -> Ids:
     if all(isinstance(value, str) for value in values):
         return np.asarray(values, dtype=np.str_)
     for row, value in enumerate(values):
+        if _is_missing(value):
+            remedy = "give the sample its id, or drop it"
+            raise _wrong_ids(f"have a gap at position {row}", owner, remedy)
+    is_numbers = all(isinstance(value, float | int | np.number) for value in values)
+    for row, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise _wrong_ids(f"have a {type(value).__name__} at position {row}", owner)
+            # By str(7.0) a sample would be none of another party's 7.
+            remedy = "convert with int(id)" if is_numbers else "convert with str(id)"
+            raise _wrong_ids(f"have a {type(value).__name__} at position {row}", owner, remedy)
     try:
         return np.asarray(values, dtype=np.int64)
     except OverflowError:
         raise _wrong_ids("have numbers beyond 64 bits", owner) from None
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is None, NaN, or pandas' own word for a gap."""
+    of_pandas = type(value).__name__ in ("NAType", "NaTType")
+    return value is None or of_pandas or (isinstance(value, float) and value != value)
 
 
 def is_id_like(ids: Any) -> bool:
@@ -80,7 +93,9 @@ def hash_sample_ids(ids: Iterable[Any] | None) -> str:
     return digest.hexdigest()
 
 
-def _wrong_ids(complaint: str, owner: str | None) -> InputError:
+def _wrong_ids(
+    complaint: str, owner: str | None, remedy: str = "convert with str(id)"
+) -> InputError:
     whose = "sample ids" if owner is None else f"sample ids of party {owner!r}"
-    text = f"{whose} {complaint}, expected all whole numbers or all strings; convert with str(id)"
+    text = f"{whose} {complaint}, expected all whole numbers or all strings; {remedy}"
     return InputError(text) if owner is None else PartitionError(text, party=owner)

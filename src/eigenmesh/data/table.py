@@ -257,7 +257,8 @@ def _has_small_sum(values: NDArray[Any]) -> bool:
     if values.dtype.kind != "f" or not values.flags.c_contiguous:
         return False
     flat = values.reshape(-1)
-    return bool(np.dot(flat, flat) <= largest_value(values.dtype) ** 2)  # no NaN is
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite sums are small ones neither
+        return bool(np.dot(flat, flat) <= largest_value(values.dtype) ** 2)  # no NaN is
 
 
 def _is_sound(values: NDArray[Any], allow_missing: bool) -> bool:
@@ -280,19 +281,20 @@ def _blocks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
 
 
 def _not_usable(value: Any, row: int, column: int, owner: str | None) -> InputError:
-    where = f"holds {float(value):g} at row {row}, column {column} (counted from 0)"
-    if np.isfinite(value):
+    where = f"at row {row}, column {column} (counted from 0)"
+    if np.isfinite(value):  # then it is not told: the error may leave the site
         wider = ", or convert to float64" if value.dtype == np.float32 else ""
+        largest = f"{largest_value(value.dtype):g}"
         return refuse(
             owner,
-            f"{where}, expected numbers up to {largest_value(value.dtype):g}, whose squares can be "
+            f"holds a number beyond {largest} {where}, expected numbers whose squares can be "
             f"added up in {value.dtype}; rescale the column, e.g. with "
             f"sklearn.preprocessing.StandardScaler{wider}",
         )
     return refuse(
         owner,
-        f"{where}, expected finite numbers; drop or impute rows with NaN or infinity first, e.g. "
-        "with sklearn.impute.SimpleImputer",
+        f"holds {float(value):g} {where}, expected finite numbers; drop or impute rows with NaN or "
+        "infinity first, e.g. with sklearn.impute.SimpleImputer",
     )
 
 

@@ -31,6 +31,7 @@ from eigenmesh.data.text_format import (
     numbered_records,
 )
 from eigenmesh.errors import InputError
+from eigenmesh.numerics.arrays import largest_value
 from eigenmesh.runtime.levels import codes_of
 
 ID_NAMES = ("id", "sample_id", "__index_level_0__")  # the last is pandas' index in .parquet
@@ -67,16 +68,15 @@ class TableFile:
         assert self.text is not None, "a text file has a dialect"
         return self.text.dialect
 
-    def as_text(self) -> list[Any]:
-        """All columns as text with decimal points, one array of Arrow's each; for looking at."""
+    def as_written(self) -> list[Any]:
+        """All columns as text, one array of Arrow's each; for looking at."""
         everything = range(self.n_columns)
         blocks = self.text.cells() if self.text else self.blocks(everything, None)
         columns = list(zip(*blocks, strict=True)) or [()] * self.n_columns
-        arrays = [
+        return [
             pa.concat_arrays([_text(block) for block in own]) if own else pa.array([], pa.string())
             for own in columns
         ]
-        return [self.with_points(own) for own in arrays]
 
     def with_points(self, cells: Any) -> Any:
         """Numbers in a column of text with decimal points, whatever the file has."""
@@ -315,7 +315,7 @@ def gather(
     single = all(choice.is_single for choice in choices)
     rows, ids = _Rows(np.dtype(np.float32 if single else np.float64)), []
     for choice in (first, *(choice.like(first) for choice in choices[1:])):
-        for block in choice.blocks(allow_missing):
+        for block in choice.blocks(allow_missing, largest_value(rows.dtype)):
             rows.add(block[: len(choice.features)])
             ids += block[len(choice.features) :]
     if not rows.n_rows or not first.features:
@@ -342,6 +342,10 @@ class _Choice:
         features = feature_positions(file, id_column)
         if columns is not None:
             features = tuple(_position(file, name) for name in columns)
+        if ids in features:
+            complaint = f"has its ids in {_label(file.names, ids)}, which is no feature"
+            remedy = "leave it out of features= (--columns), or name others as id_column="
+            raise file.complain(complaint, f"{remedy} (--id-column)")
         levels = frozenset(_position(file, name) for name in categories)
         if file.text is not None:
             file = replace(file.text, words=levels).table()
@@ -388,7 +392,7 @@ class _Choice:
             else replace(self, features=tuple(self.features[i] for i in order))
         )
 
-    def blocks(self, allow_missing: bool) -> Iterator[list[Any]]:
+    def blocks(self, allow_missing: bool, largest: float) -> Iterator[list[Any]]:
         start = 0
         positions = _with_ids(self.features, self.ids)
         for block in self.file.blocks(self.features, self.ids):
@@ -396,6 +400,8 @@ class _Choice:
                 may_lack = allow_missing or i in self.categories
                 if column.null_count and (i == self.ids or not may_lack):
                     raise self._no_value(start, i, column)
+                if i != self.ids and i not in self.categories:
+                    self._refuse_large(start, i, column, largest)
             yield [
                 self._codes(column) if i in self.categories else column
                 for i, column in zip(positions, block, strict=True)
@@ -413,6 +419,27 @@ class _Choice:
             return pa.array(codes_of(cells.to_pylist()))
         except InputError as error:
             raise self.file.complain(f"has bad levels: {error.reason}", "mend them") from None
+
+    def _refuse_large(self, start: int, position: int, column: Any, largest: float) -> None:
+        """Here, where the line is known; no value is told, since the error may leave the site."""
+        if not pa.types.is_floating(column.type):
+            return
+        values = column.to_numpy(zero_copy_only=False)
+        at = np.flatnonzero(np.abs(values) > largest)
+        if not len(at):
+            return
+        where = f"{self.file.place(start + int(at[0]))}, column"
+        label = _label(self.file.names, position)
+        if np.isinf(values[at[0]]):
+            raise self.file.complain(
+                f"has an infinite number at {where} {label}, expected finite ones",
+                "leave the cell empty and fill it (--fill-missing), or drop the row",
+            )
+        raise self.file.complain(
+            f"has a number beyond {largest:g} at {where} {label}, whose square is too large to be "
+            "added up",
+            "mend it, or write the column in larger units",
+        )
 
     def _no_value(self, start: int, position: int, column: Any) -> InputError:
         row = start + pc.index(pc.is_null(column), True).as_py()
@@ -504,6 +531,13 @@ def peek_names(file: TableFile, id_column: str | None) -> tuple[str, ...] | None
     """Names of the columns of numbers, without reading them."""
     places = feature_positions(file, id_column)
     return None if file.names is None else tuple(file.names[i] for i in places)
+
+
+def peek_single(
+    file: TableFile, id_column: str | None, columns: Columns, categories: Sequence[str]
+) -> bool:
+    """Whether all numbers are float32 or narrower floats, by what the file states."""
+    return _Choice.of(file, id_column, columns, categories).is_single
 
 
 def peek_shape(file: TableFile, id_column: str | None) -> tuple[int, int] | None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from eigenmesh.connect import chunk_split, federation, is_dask_collection
 from eigenmesh.data import Partitioned
 from eigenmesh.data.odd_columns import warn_of_columns, warn_of_columns_of_parties
+from eigenmesh.data.odd_ids import warn_of_ids
 from eigenmesh.data.table import Table, as_table, check_finite, require_no_words
 from eigenmesh.errors import EigenmeshError, InputError, ModelFileError, NotNumbers, TopologyError
 from eigenmesh.estimators import model_file
@@ -295,6 +296,8 @@ class FederatedEstimator(ClassNamePrefixFeaturesOutMixin, FramesByParty, BaseEst
         taken_in = self.__dict__.pop("_taken_in", None)
         if taken_in is not None:
             fed.remarks |= {words: words for words in warn_of_columns_of_parties(*taken_in)}
+            if isinstance(taken_in[0], Partitioned):
+                fed.remarks |= {words: words for words in warn_of_ids(taken_in[0])}
 
     def _keep_names(self, split: str, columns: Mapping[str, Names | None]) -> None:
         self._forget_names()
@@ -605,7 +608,11 @@ class FrontDoor(FederatedEstimator):
 
     def _require_rows_to_prepare(self, split: str) -> None:
         if self.preparation is not None and split != "rows":
-            raise InputError("preparation is for rows, not for columns; pass standardize=")
+            own = hasattr(self, "standardize")
+            remedy = (
+                "pass standardize= and fill_missing=" if own else "let each owner prepare its own"
+            )
+            raise InputError(f"preparation is for rows, not for columns; {remedy}")
 
     @contextmanager
     def _preparing(self, fed: Federation) -> Iterator[None]:

@@ -211,3 +211,23 @@ def require_private(door: Any, name: str) -> None:
             f"topology is {door.topology!r}, where neighbours see each other's sums; with epsilon= "
             f"None is expected, a coordinator"
         )
+
+
+def checked_scores(X: Any, n_components: int) -> Any:
+    """Scores of samples as an array of a column a component, or `InputError`.
+
+    >>> checked_scores([[1.0, 2.0]], 2).shape
+    (1, 2)
+    """
+    try:
+        Z = np.asarray(X)
+    except ValueError:
+        Z = np.empty(0, dtype=object)
+    if Z.dtype.kind not in "biuf":
+        raise InputError("the scores are no rectangle of numbers, as transform gives them")
+    if Z.ndim != 2 or Z.shape[1] != n_components:
+        raise InputError(
+            f"the scores have shape {Z.shape}; (n, {n_components}) is expected, a column for each "
+            f"of the model's {n_components} components"
+        )
+    return Z

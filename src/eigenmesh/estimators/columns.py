@@ -17,7 +17,7 @@ from eigenmesh.data.table import Table
 from eigenmesh.errors import InputError, MissingPartyShare, PartitionError
 from eigenmesh.estimators import model_file
 from eigenmesh.estimators.base import FederatedEstimator, one_party
-from eigenmesh.estimators.checks import components_asked
+from eigenmesh.estimators.checks import checked_scores, components_asked
 from eigenmesh.estimators.naming import FIT, columns_of_parties_in_order, renamed_by_columns
 from eigenmesh.estimators.report import RunReport
 from eigenmesh.numerics.column_fusion import Wanted, residual
@@ -266,11 +266,7 @@ class LinearColumnEstimator(ColumnEstimator):
         Nothing is sent: whoever has the scores and a share can do it.
         """
         check_is_fitted(self)
-        scores = np.asarray(Z)
-        if scores.ndim != 2 or scores.shape[1] != len(self.eigenvalues_):
-            raise InputError(
-                f"the scores have shape {scores.shape}; (n, {len(self.eigenvalues_)}) is expected"
-            )
+        scores = checked_scores(Z, len(self.eigenvalues_))
         names = self.model_.parties if party is None else (party,)
         columns = np.hstack([self._share(name).restore(scores) for name in names])
         return columns.astype(dtype_of(scores), copy=False)

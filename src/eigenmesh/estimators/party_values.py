@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from eigenmesh.data import Partitioned
 from eigenmesh.data.column_names import columns_in_order
 from eigenmesh.data.sample_ids import as_sample_ids, is_id_like
 from eigenmesh.data.table import frame_names, is_frame
-from eigenmesh.errors import InputError
+from eigenmesh.errors import EigenmeshError, InputError
 from eigenmesh.numerics.arrays import Doubles, largest_value, require_moderate
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.site import OWN_TARGETS, OWN_WEIGHTS
@@ -72,6 +72,8 @@ def at_sites(
         raise InputError(
             f"{name} is 0 everywhere; it must contain at least one non-zero number, or be left out"
         )
+    if len(own) == len(parties):  # all are the caller's, and so is a mistake in one
+        _require_one_a_row(own, sites, name, field)
     # A new key each time: what a site at a worker keeps is not overwritten. By number, not by
     # chance: all processes of a job fit the same things in the same order, and must agree on it.
     # Of one length, so that the tenth fit's account is that of the ninth, to the byte.
@@ -83,6 +85,22 @@ def at_sites(
     finally:
         for site in sites.values():
             site.store.pop(key, None)
+
+
+def _require_one_a_row(
+    own: Mapping[str, Doubles], sites: Mapping[str, Any], name: str, field: str
+) -> None:
+    """Here, before anything is sent: a site that raised it would name who else had sent to it."""
+    for party, numbers in own.items():
+        n_rows = len(numbers)
+        with suppress(EigenmeshError):  # of the data, which the fit will say, or do without
+            n_rows = int(sites[party].data.shape[0])
+        if len(numbers) != n_rows:
+            raise InputError(
+                f"party {party!r} has {n_rows} rows and {len(numbers)} {field} in {name}; one a "
+                f"row is expected",
+                party=party,
+            )
 
 
 def values_by_party(

@@ -33,9 +33,13 @@ def less_of_columns(door: Any, count: str, on_graph: bool) -> str:
     """How a front door's fit to columns can send less; `count` is its number of components."""
     if on_graph:
         return LESS_ON_A_GRAPH
-    if door.method != "one-shot" and door.kernel in ("linear", "poly", "rbf"):
-        return f"take method='one-shot', or lower {count}"
-    return f"lower {count}"
+    if door.method == "one-shot":
+        return f"lower {count}"
+    # Of other kernels the landmarks' values are sent, however many components are wanted.
+    own = {"linear": f"lower {count}", "sigmoid": "fit fewer samples"}
+    less = own.get(door.kernel, "lower n_landmarks")
+    is_short = door.kernel in ("linear", "poly", "rbf")
+    return f"take method='one-shot', or {less}" if is_short else less
 
 
 _IS_DEAR = "floats were sent where shipping every"

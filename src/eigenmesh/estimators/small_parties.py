@@ -18,6 +18,7 @@ import numpy as np
 
 from eigenmesh.errors import EigenmeshWarning, InputError, TopologyError
 from eigenmesh.estimators.accuracy import in_short
+from eigenmesh.numerics.centroids import MIN_CLUSTER
 from eigenmesh.numerics.kernels import UNIT_NORM
 from eigenmesh.runtime.federation import Federation
 from eigenmesh.runtime.policy import Policy
@@ -37,6 +38,11 @@ _REMEDIES = {
     True: "a coordinator and secure=True, by which only sums over all parties are seen",
 }
 _REVEALING = "small_parties='reveal' (--small-parties reveal), by which"
+
+_REVEALING_ROWS = (
+    "small_parties='reveal' with landmarks='uniform' (--small-parties reveal --landmarks uniform), "
+    "by which"
+)
 
 
 class RowSize(NamedTuple):
@@ -198,7 +204,10 @@ def _reason(own: RowSize) -> str:
 def _nobody_left(small: Sizes, on_graph: bool, rows_kept: bool) -> str:
     fewest = min(own.min_rows for own in small.values())
     how = "each party's rows can be told from what it sends"
-    reveal = "" if rows_kept else f"; or {_REVEALING} {how}"
+    # Who may be in sums may yet have too few rows for a mean, as landmarks are.
+    makes_means = max(own.n_rows for own in small.values()) >= MIN_CLUSTER
+    revealing = _REVEALING if makes_means else _REVEALING_ROWS
+    reveal = "" if rows_kept else f"; or {revealing} {how}"
     return (
         f"no party has the {fewest} rows that a sum must be over, so that everybody would be left "
         f"out: pass {_REMEDIES[on_graph]}{reveal}"

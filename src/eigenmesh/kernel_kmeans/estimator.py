@@ -195,7 +195,8 @@ class KernelKMeans(FrontDoor, PartyLabels):
 
     method_: str
 
-    _cheaper = "lower n_landmarks, n_eigenvectors or n_init"
+    # Fewer landmarks or restarts may take more steps until clusters rest, and send more.
+    _cheaper = "lower n_eigenvectors"
     _fitted = (
         "cluster_centers_",
         "eigenvalues_",
@@ -339,7 +340,7 @@ class KernelKMeans(FrontDoor, PartyLabels):
         if split == "columns":
             return less_of_columns(self, "n_eigenvectors", on_graph)
         if on_graph:
-            return f"lower n_features, n_eigenvectors or n_init, or {LESS_ON_A_GRAPH}"
+            return f"{self._cheaper}, or {LESS_ON_A_GRAPH}"
         return self._cheaper
 
     def _place(self, X: Any) -> tuple[str, bool]:

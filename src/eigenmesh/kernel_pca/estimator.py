@@ -28,6 +28,7 @@ from eigenmesh.estimators.checks import (
     checked_gamma,
     checked_gram_rank,
     checked_precision,
+    checked_scores,
     components_asked,
     one_of,
     require_private,
@@ -812,15 +813,19 @@ class KernelPCA(Served, FrontDoor):
         """Rows for scores, by kernel ridge regression as scikit-learn does it.
 
         It is fitted to all rows where they are in one array, and to the landmarks alone where the
-        rows are split or come in blocks.
+        rows are split or come in blocks. Of a list with scores a party, as `transform` gives it, it
+        is a list of rows a party.
         """
         check_is_fitted(self)
+        if isinstance(X, list) and X and np.ndim(X[0]) == 2:
+            return [self.inverse_transform(own, party=party) for own in X]
         if is_device_array(X):
             return DeviceRows.of(X).through_main_memory(
                 partial(self.inverse_transform, party=party)
             )
         if isinstance(self.model_, MomentModel) and self.model_.goes_back and party is None:
-            return self._unprepared(self._rows_of(self.model_, np.asarray(X)))
+            Z = checked_scores(X, len(self.eigenvalues_))
+            return self._unprepared(self._rows_of(self.model_, Z))
         if self.preimages_ is None and hasattr(self.estimator_, "inverse_transform"):
             own = {} if party is None else {"party": party}
             return self.estimator_.inverse_transform(X, **own)
@@ -832,7 +837,7 @@ class KernelPCA(Served, FrontDoor):
             raise NotFittedError(
                 "inverse_transform needs fit_inverse_transform=True, set before fit"
             )
-        Z = np.asarray(X)
+        Z = checked_scores(X, len(self.eigenvalues_))
         rows = self._unprepared(self.preimages_(Z))
         return rows.astype(Z.dtype, copy=False) if Z.dtype == np.float32 else rows
 

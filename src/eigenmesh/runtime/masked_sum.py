@@ -902,7 +902,11 @@ class _Opener:
 
 def _require_enough(there: int) -> None:
     if there < _FEWEST:
-        raise PartyLost(f"{there} parties are left for a masked sum; {_FEWEST} are needed")
+        left = "1 party is left" if there == 1 else f"{there} parties are left"
+        raise PartyLost(
+            f"{left} for a masked sum; {_FEWEST} are needed, since one has nobody to mask with: of "
+            f"one party's data leave secure=True (--secure) out"
+        )
 
 
 def _too_few(what: str, there: int, needed: int) -> PartyLost:

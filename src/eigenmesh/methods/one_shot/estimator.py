@@ -162,7 +162,7 @@ class OneShotKPCA(ColumnEstimator):
     (True, True)
     """
 
-    _cheaper = "lower local_rank, or give gamma as a number"
+    _cheaper = "lower local_rank"
     _closer = "; method 'vfed-pca', of linear kernels, and 'vfed-akpca', of others, miss nothing"
     _fitted = (
         "eigenvalues_",
@@ -239,6 +239,10 @@ class OneShotKPCA(ColumnEstimator):
         for caveat in caveats:
             warnings.warn(caveat, EigenmeshWarning, stacklevel=2)
         return self
+
+    def _less(self, split: str, on_graph: bool) -> str:
+        by_rule = isinstance(self.gamma, str) and self.kernel != "linear"
+        return f"{self._cheaper}, or give gamma as a number" if by_rule else self._cheaper
 
     @property
     def _is_short(self) -> bool:

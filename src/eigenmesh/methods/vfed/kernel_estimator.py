@@ -117,7 +117,7 @@ class VFedAKPCA(ColumnEstimator):
     True
     """
 
-    _cheaper = "give gamma as a number, or n_landmarks where the kernel has any"
+    _cheaper = "lower n_landmarks where the kernel has any"
     _closer = "; raise n_landmarks"
     _fitted = (
         "eigenvalues_",
@@ -220,7 +220,8 @@ class VFedAKPCA(ColumnEstimator):
         return matched, kernel, method.run(fed).value
 
     def _less(self, split: str, on_graph: bool) -> str:
-        return LESS_ON_A_GRAPH if on_graph else self._cheaper
+        less = "give gamma as a number" if isinstance(self.gamma, str) else self._cheaper
+        return LESS_ON_A_GRAPH if on_graph else less
 
     def _plan_notes(self, names: Sequence[str], shapes: Shapes) -> tuple[str, ...]:
         masked = masks_are_planned()
