@@ -452,9 +452,10 @@ class Partitioned:
         if table is not None:
             return bool(table.X.dtype == np.float32)
         assert path is not None, "a party has a table or a path"
-        with suppress(InputError):  # which is said again where the file is read
+        # What is wrong with a file is said where it is read; of one elsewhere nothing is known here.
+        with suppress(InputError):
             return peek_single(path, self._id_column, self._features, self.categories)
-        return False
+        return True
 
     def _as_wide(self, table: Table) -> Table:
         """In the widest float of any party: float32 in float64 loses no digit."""
