@@ -202,10 +202,12 @@ def test_anything_but_real_numbers_is_refused(convert):
         model.transform(convert(np.hstack(three_blocks(4))))
 
 
-def test_parties_of_different_precision_are_refused_by_name():
+def test_parties_of_different_precision_are_worked_in_the_wider():
     blocks = three_blocks()
     blocks[1] = blocks[1].astype(np.float32)
-    refused_naming("party-1", lambda: fit_columns(blocks))
+    wide = [block.astype(np.float64) for block in blocks]
+    own, expected = fit_columns(blocks).eigenvalues_, fit_columns(wide).eigenvalues_
+    np.testing.assert_array_equal(own, expected)
 
 
 # Sample ids.
