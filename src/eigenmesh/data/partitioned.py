@@ -452,7 +452,7 @@ class Partitioned:
         if table is not None:
             return bool(table.X.dtype == np.float32)
         assert path is not None, "a party has a table or a path"
-        # What is wrong with a file is said where it is read; of one elsewhere nothing is known here.
+        # What is wrong with a file is said where it is read; of one elsewhere nothing is known.
         with suppress(InputError):
             return peek_single(path, self._id_column, self._features, self.categories)
         return True
