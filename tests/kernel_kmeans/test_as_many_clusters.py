@@ -151,3 +151,15 @@ def test_no_group_at_all_is_refused_in_words_that_fit(topology):
     with warnings.catch_warnings(), pytest.raises(InputError, match="rows enough for a group"):
         warnings.simplefilter("ignore", EigenmeshWarning)  # on a graph features are random
         em.KernelKMeans(3, topology=topology, random_state=0, **how).fit(parts)
+
+
+@pytest.mark.filterwarnings("ignore:eigenvalues .* differ")
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_keep_what_they_have_where_no_cluster_can_be_parted(seed):
+    """Parts of whole clusters may have fewer points than these: 3 starts had become 2 clusters."""
+    rng = np.random.default_rng(seed)
+    X = (20 * rng.normal(size=(3, 5)))[rng.integers(3, size=300)]
+    model = em.KernelKMeans(5, gamma=0.05, topology="ring", random_state=0)
+    with pytest.warns(EigenmeshWarning, match="3 came out: no more rows differ"):
+        model.fit(em.split(X, 3, random_state=0))
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-8)

@@ -119,7 +119,7 @@ class ClusterNode(PassingParty):
     _weightless = "the rows weigh 0 in all; a positive weight is expected of some"
     state = (
         *(*PassingParty.state, "candidates", "centres", "stayed", "costs"),
-        *("best", "best_cost", "filling", "n_splits", "n_grown"),
+        *("best", "best_cost", "filling", "n_splits", "n_grown", "unsplit"),
     )
 
     def __init__(self, site: SiteView, setup: ClusterSetup) -> None:
@@ -136,6 +136,7 @@ class ClusterNode(PassingParty):
         self.centres, self.stayed = np.zeros((0, 0, 0)), np.zeros(0, dtype=bool)
         self.best, self.best_cost = np.zeros((0, 0)), 0.0
         self.filling, self.n_splits, self.n_grown = np.zeros(0), 0, 0
+        self.unsplit = np.zeros((0, 0))
 
     def _weights(self) -> Doubles:
         n, key = self.site.data.shape[0], self.setup.weights
@@ -220,14 +221,19 @@ class ClusterNode(PassingParty):
         """Begin from two parts of each centre, where candidates have given fewer than clusters."""
         self.n_grown += 1
         rng = np.random.default_rng([self.setup.seed, self.setup.n_clusters, 0, self.n_grown])
-        parts = split_centres(self.centres[0], self._mean_square, 2, rng)
-        self._begin_from(parts[None])
+        self.unsplit = self.centres[0].copy()
+        self._begin_from(split_centres(self.unsplit, self._mean_square, 2, rng)[None])
 
     @step(reusable=False)
     def propose_more(self) -> None:
-        """The first node's choice of the parts that differ, to be passed on."""
+        """The first node's choice of the parts that differ, if they are more than before."""
         parts = WeightedPoints(self.centres[0], self.filling)
-        self._pass_starts(lambda: different_parts(parts, self.setup.n_clusters))
+
+        def more_or_as_before() -> Doubles:
+            different = different_parts(parts, self.setup.n_clusters)
+            return different if len(different) > len(self.unsplit) else self.unsplit
+
+        self._pass_starts(more_or_as_before)
 
     def _begin_from(self, centres: Doubles) -> None:
         self.centres = centres.copy()
